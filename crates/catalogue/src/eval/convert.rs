@@ -1,4 +1,4 @@
-//! Values of fields as CEL has them, and results of CEL as values of fields.
+//! Converts values of fields to CEL's values, and results of CEL to values of fields.
 
 use crate::value::time::in_range;
 use crate::value::{ConvertError, FieldType, Geometry, Value, from_json, member_of, repaired_from_json, show_timestamp};
@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use stook_geometry::Limits;
 
-/// A value as CEL has it.
+/// A value of CEL.
 pub type CelValue = Cel;
 
-/// A field value as CEL sees it.
+/// Converts a field value to CEL.
 pub fn to_cel(value: &Value, ty: &FieldType) -> Cel {
     match value {
         Value::Null | Value::Cleared => Cel::Null,
@@ -40,7 +40,7 @@ pub fn to_cel(value: &Value, ty: &FieldType) -> Cel {
     }
 }
 
-/// A geometry among CEL's values.
+/// A geometry as a CEL value.
 #[derive(Debug, PartialEq, Eq)]
 struct CelGeometry(Arc<Geometry>);
 
@@ -50,12 +50,12 @@ impl Opaque for CelGeometry {
     }
 }
 
-/// A geometry as CEL sees it.
+/// Converts a geometry to CEL.
 pub fn geometry_to_cel(geometry: Arc<Geometry>) -> Cel {
     Cel::Opaque(Arc::new(CelGeometry(geometry)))
 }
 
-/// The geometry that a value of CEL is, if it is one.
+/// Returns the geometry of a CEL value, if it is one.
 pub fn cel_to_geometry(value: &Cel) -> Option<&Arc<Geometry>> {
     match value {
         Cel::Opaque(opaque) => opaque.downcast_ref::<CelGeometry>().map(|own| &own.0),
@@ -63,12 +63,12 @@ pub fn cel_to_geometry(value: &Cel) -> Option<&Arc<Geometry>> {
     }
 }
 
-/// Text as CEL sees it.
+/// Converts text to CEL.
 pub fn text_to_cel(text: &str) -> Cel {
     Cel::String(Arc::new(text.to_owned()))
 }
 
-/// JSON as CEL sees it.
+/// Converts JSON to CEL.
 pub fn json_to_cel(json: &Json) -> Cel {
     match json {
         Json::Null => Cel::Null,
@@ -116,7 +116,7 @@ pub(super) fn cel_to_json(value: &Cel) -> Json {
     }
 }
 
-/// A CEL result as a value of a field.
+/// Converts a CEL result to a value of a type.
 ///
 /// # Errors
 /// When it does not fit the field's type.
@@ -124,7 +124,7 @@ pub fn from_cel(cel: &Cel, ty: &FieldType) -> Result<Value, ConvertError> {
     kept_from_cel(cel, ty).unwrap_or_else(|| from_json(&cel_to_json(cel), ty, None))
 }
 
-/// A CEL result as a value of a field, with what was repaired in it.
+/// Converts a CEL result to a value of a type, and adds the repairs that were needed to `repairs`.
 ///
 /// # Errors
 /// When it does not fit the field's type.
@@ -132,7 +132,7 @@ pub fn repaired_from_cel(cel: &Cel, ty: &FieldType, repairs: &mut Vec<String>) -
     kept_from_cel(cel, ty).unwrap_or_else(|| repaired_from_json(&cel_to_json(cel), ty, None, repairs))
 }
 
-/// A CEL result as it is; nothing where it has to be converted.
+/// Takes a CEL result that needs no conversion; `None` if it needs one.
 fn kept_from_cel(cel: &Cel, ty: &FieldType) -> Option<Result<Value, ConvertError>> {
     Some(match (cel, ty.element()) {
         (Cel::Null, _) => Ok(Value::Null),

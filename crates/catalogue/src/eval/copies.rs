@@ -1,11 +1,11 @@
-//! Expressions that only copy: each of their values is a value of one of a few paths. What is asked of such a field can be asked of those.
+//! Finds expressions that only copy values of a few paths. A condition on such a field can be applied to these paths instead.
 
 use super::expression::Expression;
 use cel::common::ast::{ComprehensionExpr, Expr, IdedExpr, LiteralValue};
 
 impl Expression {
-    /// The paths of which every value of the expression, or every element of its list, is a value or an element: `[name]` of `name`,
-    /// `c ? null : name` too, `blocks.replica.map(own, own.site)` of `blocks.replica.site`. Nothing where the expression computes.
+    /// Returns the paths from which every value of the expression, or every element of its list, is copied: `[name]` and `c ? null : name` copy from
+    /// `name`, `blocks.replica.map(own, own.site)` from `blocks.replica.site`. `None` if the expression computes anything.
     pub fn copies(&self) -> Option<Vec<Vec<&str>>> {
         let mut paths = Vec::new();
         copied(self.root(), None, &mut paths)?;
@@ -13,7 +13,7 @@ impl Expression {
     }
 }
 
-/// What an element of a `map` is called, and the path of the list it is of.
+/// The name of an element in a `map`, and the list it belongs to.
 type Bound<'e> = Option<(&'e str, &'e IdedExpr)>;
 
 fn copied<'e>(expression: &'e IdedExpr, bound: Bound<'e>, paths: &mut Vec<Vec<&'e str>>) -> Option<()> {
@@ -38,7 +38,7 @@ fn copied<'e>(expression: &'e IdedExpr, bound: Bound<'e>, paths: &mut Vec<Vec<&'
     Some(())
 }
 
-/// What a step of a `map` adds to its list, with or without a condition.
+/// Returns what a step of a `map` adds to its list, with or without a condition.
 fn appended(step: &IdedExpr) -> Option<&IdedExpr> {
     let Expr::Call(call) = &step.expr else { return None };
     match (call.func_name.as_str(), call.args.as_slice()) {

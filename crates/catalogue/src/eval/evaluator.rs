@@ -1,4 +1,4 @@
-//! Evaluates expressions over the values of a scope: the plain part of them as it is, everything else as CEL.
+//! Evaluates expressions over the values of a scope: directly if the expression and the values are plain, otherwise with CEL's values.
 
 use super::convert::{CelValue as Cel, from_cel};
 use super::expression::Expression;
@@ -11,28 +11,28 @@ use crate::value::{FieldType, Value};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Most failures that are kept until somebody asks for them.
+/// Max failures kept until they are collected.
 const MOST_FAILURES: usize = 1_000;
 
 /// Evaluates expressions. One per thread.
 pub struct Evaluator {
     tables: Arc<ConstantTables>,
-    /// What has failed where the work went on without it, until [`Evaluator::failures`] is asked.
+    /// Failures since the last call of [`Evaluator::failures`].
     failures: RefCell<Vec<String>>,
 }
 
 impl Evaluator {
-    /// An evaluator that knows the constant tables.
+    /// Creates an evaluator with constant tables.
     pub fn new(tables: Arc<ConstantTables>) -> Self {
         Self { tables, failures: RefCell::default() }
     }
 
-    /// Notes that an expression has failed where the work goes on without its value.
+    /// Notes that an expression has failed and its value is missing.
     pub fn note(&self, what: &str, expression: &Expression, error: &str) {
         self.note_message(|| format!("{what}: `{}`: {error}; the value is missing", expression.source().trim()));
     }
 
-    /// Notes that something else than an expression has no value, and why.
+    /// Notes another reason why a value is missing.
     pub fn note_message(&self, message: impl FnOnce() -> String) {
         let mut failures = self.failures.borrow_mut();
         if failures.len() < MOST_FAILURES {
@@ -43,16 +43,16 @@ impl Evaluator {
         }
     }
 
-    /// What was noted since the last call, each once. Nothing is allocated where nothing has failed.
+    /// Returns the distinct notes since the last call. Allocates nothing if there are none.
     pub fn failures(&self) -> Vec<String> {
         std::mem::take(&mut *self.failures.borrow_mut())
     }
 
-    /// What an expression gives over the values of a scope: taken by `plain` where the expression and the values that it meets are plain and
-    /// `plain` can take the result, else by `cel`.
+    /// Evaluates an expression over a scope. `plain` converts the result if the expression and its values are plain; if they are not, or `plain`
+    /// returns `None`, `cel` converts CEL's result.
     ///
     /// # Errors
-    /// Why it has no value, for example a division by zero; or what `cel` returns.
+    /// Why it has no value, for example a division by zero, or the error of `cel`.
     pub fn eval<'v, T>(
         &'v self,
         expression: &'v Expression,
@@ -66,18 +66,18 @@ impl Evaluator {
         }
     }
 
-    /// The value of an expression, of a type.
+    /// Evaluates an expression to a value of a type.
     ///
     /// # Errors
-    /// Why it has none.
+    /// Why it has no value.
     pub fn value(&self, expression: &Expression, ty: &FieldType, scope: &dyn Scope) -> Result<Value, String> {
         self.eval(expression, scope, |plain| plain.into_value(ty), |found| from_cel(&found, ty).map_err(|error| error.to_string()))
     }
 
-    /// Whether a condition holds; null does not.
+    /// Whether a condition holds; null does not hold.
     ///
     /// # Errors
-    /// Why it has no value, or when that is neither boolean nor null.
+    /// Why it has no value, or that it is neither boolean nor null.
     pub fn holds(&self, condition: &Expression, scope: &dyn Scope) -> Result<bool, String> {
         let plain = |plain: PlainValue<'_>| match plain {
             PlainValue::Bool(value) => Some(value),
@@ -91,7 +91,7 @@ impl Evaluator {
         })
     }
 
-    /// Whether a condition holds. One that fails does not, and is noted.
+    /// Whether a condition holds. One that fails does not hold, and is noted.
     pub fn holds_or_note(&self, what: &dyn Fn() -> String, condition: &Expression, scope: &dyn Scope) -> bool {
         self.holds(condition, scope).unwrap_or_else(|error| {
             self.note(&what(), condition, &error);
@@ -99,15 +99,15 @@ impl Evaluator {
         })
     }
 
-    /// The value of a plain expression over plain values; nothing where it is not plain, or meets what is not.
+    /// Evaluates a plain expression over plain values; `None` if either is not plain.
     pub fn plain<'v>(&'v self, expression: &'v Expression, scope: &'v dyn Scope) -> Option<PlainValue<'v>> {
         expression.plain()?.evaluate(&self.tables, scope)
     }
 
-    /// The value of an expression as CEL has it, whether it is plain or not.
+    /// Evaluates an expression with CEL's values, whether it is plain or not.
     ///
     /// # Errors
-    /// Why it has none.
+    /// Why it has no value.
     pub fn cel(&self, expression: &Expression, scope: &dyn Scope) -> Result<Cel, EvalError> {
         let variables = expression.variables().iter().map(|name| (name.as_str(), scope.cel(name, expression.members_alone(name)))).collect();
         EvalContext { tables: &self.tables, variables, elements: Vec::new(), steps: 0 }.value(expression.root())

@@ -1,6 +1,5 @@
-//! Expressions in CEL, the Common Expression Language, as definitions use it: parsed once, with the names and functions that they may use.
-//! The functions are those of [`crate::eval::functions`], the types those of [`crate::eval::types`]. There is no clock: `now` is only known
-//! where a caller passes it.
+//! Expressions in CEL, the Common Expression Language, compiled once with the names they may use. The functions are those of
+//! [`crate::eval::functions`], the types those of [`crate::eval::types`]. There is no clock: `now` is only known if the caller passes it.
 
 use super::functions::{self, FUNCTIONS};
 use super::plain::{self, PlainExpression};
@@ -18,9 +17,9 @@ pub struct Expression {
     program: Arc<Program>,
     variables: Vec<String>,
     members: Vec<MemberReference>,
-    /// Variables of which it reads more than members.
+    /// Variables that it reads as a whole, not only by member.
     whole: Vec<String>,
-    /// The expression, where it is plain.
+    /// The plain form, if the expression is plain.
     plain: Option<Arc<PlainExpression>>,
 }
 
@@ -28,7 +27,7 @@ impl Expression {
     /// Compiles an expression that may use `names`.
     ///
     /// # Errors
-    /// The byte at which it is wrong, and why.
+    /// The byte position of the error, and what is wrong.
     pub fn compile(source: &str, names: &[&str]) -> Result<Self, (usize, String)> {
         let program = parsed(source)?;
         let place = |id: u64| program.source_info().offset_for(id).map_or(0, |(start, _)| (start as usize).min(source.len()));
@@ -62,12 +61,12 @@ impl Expression {
         Ok(Self { source: source.to_owned(), program: Arc::new(program), variables, members, whole, plain })
     }
 
-    /// What was parsed.
+    /// Returns the parsed expression.
     pub(crate) fn root(&self) -> &IdedExpr {
         self.program.expression()
     }
 
-    /// Where a node was written, in bytes.
+    /// Returns the position of a node in the text, in bytes.
     pub(crate) fn place(&self, id: u64) -> Option<Range<usize>> {
         let (start, stop) = self.program.source_info().offset_for(id)?;
         let end = self.source.len();
@@ -75,40 +74,40 @@ impl Expression {
         Some(start..(stop as usize + 1).min(end).max(start))
     }
 
-    /// The expression, where it is plain.
+    /// The plain form, if the expression is plain.
     pub(super) fn plain(&self) -> Option<&PlainExpression> {
         self.plain.as_deref()
     }
 
-    /// The text it was compiled from.
+    /// Returns the text it was compiled from.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The names it reads.
+    /// Returns the names it reads.
     pub fn variables(&self) -> &[String] {
         &self.variables
     }
 
-    /// The members of variables it reads: `plan` and `number` of `plan.number`.
+    /// Returns the members of variables it reads: `plan` and `number` of `plan.number`.
     pub fn members(&self) -> &[MemberReference] {
         &self.members
     }
 
-    /// The members it reads, for a variable of which it reads nothing else; none for one that it also reads whole, as in
-    /// `m == null ? 'none' : m.name`.
+    /// Returns the members it reads, if it reads only members of the variable; an empty list if it also reads the variable as a whole, as in `m ==
+    /// null ? 'none' : m.name`.
     pub fn members_alone(&self, variable: &str) -> &[MemberReference] {
         if self.whole.iter().any(|own| own == variable) { &[] } else { &self.members }
     }
 }
 
-/// Deepest expression.
+/// Max levels of an expression.
 const MOST_DEPTH: usize = 200;
-/// Longest text of an expression.
+/// Max bytes of an expression.
 pub(super) const MOST_BYTES: usize = 16 << 10;
-/// Texts so short that the parser's calls fit every thread's stack, whatever they say.
+/// Shorter texts cannot overflow a thread's stack in the recursive parser.
 const SHORT: usize = 512;
-/// Stack for a text of [`MOST_BYTES`] that opens a level with each byte; only what is used of it is memory.
+/// Stack size for a text of [`MOST_BYTES`] that opens a level with each byte; only the used part takes memory.
 const MOST_STACK: usize = 1 << 30;
 
 fn parts(expression: &Expr) -> Vec<&IdedExpr> {
@@ -129,8 +128,8 @@ fn parts(expression: &Expr) -> Vec<&IdedExpr> {
     }
 }
 
-/// Parses an expression. The parser calls itself for each level, before anybody can count them: what may have many is parsed on a stack
-/// that is large enough for all that the text can hold.
+/// Parses an expression. The parser is recursive and has no limit of levels, so longer texts are parsed on a thread whose stack is large enough for
+/// any text.
 fn parsed(source: &str) -> Result<Program, (usize, String)> {
     if source.len() > MOST_BYTES {
         return Err((0, format!("an expression has at most {MOST_BYTES} bytes; put long lists into a table (`lookups`)")));
@@ -140,7 +139,7 @@ fn parsed(source: &str) -> Result<Program, (usize, String)> {
             Some(error) => (column_to_byte(source, error.pos), clean(&error.msg)),
             None => (0, errors.to_string()),
         })?;
-        // one that is too deep ends here, on the large stack
+        // an expression that is too deep is dropped here, on the large stack
         if depth(program.expression()) > MOST_DEPTH { Err((0, format!("an expression has at most {MOST_DEPTH} levels"))) } else { Ok(program) }
     };
     if source.len() < SHORT {
@@ -165,11 +164,11 @@ fn depth(expression: &IdedExpr) -> usize {
 /// The names, functions and members that an expression uses.
 #[derive(Default)]
 struct References {
-    /// Names that are not those of elements, each with where it stands.
+    /// Names other than those of loop elements, each with its node.
     variables: Vec<(String, u64)>,
     functions: Vec<String>,
     members: Vec<MemberReference>,
-    /// Names of which more than members are read.
+    /// Names that are read as a whole.
     whole: Vec<String>,
 }
 

@@ -1,21 +1,21 @@
-//! What of expressions has failed on records, counted, with the first sentences.
+//! Failures of expressions on records.
 
-/// What of expressions has failed on records.
+/// Failures of expressions on records.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExpressionFailures {
-    /// How often expressions of a record were found to fail; of one record it may be found again and again.
+    /// The number of times a record was found with failing expressions; one record may be counted several times.
     pub count: u64,
-    /// What has failed first, in sentences that name the record, each once.
+    /// The first distinct messages, which name the record.
     pub first: Vec<String>,
-    /// Whether other sentences are left out.
+    /// Whether further messages were left out.
     pub truncated: bool,
 }
 
 impl ExpressionFailures {
-    /// Most sentences.
+    /// Max messages.
     const MOST: usize = 20;
 
-    /// Adds what has failed on a record, if anything.
+    /// Adds the failures on a record, if there are any.
     pub fn add(&mut self, collection: &str, key: &str, failures: Vec<String>) {
         if !failures.is_empty() {
             let first = failures.into_iter().map(|failure| format!("{collection} {key}: {failure}")).collect();
@@ -23,7 +23,7 @@ impl ExpressionFailures {
         }
     }
 
-    /// Adds others.
+    /// Adds other failures.
     pub fn include(&mut self, other: ExpressionFailures) {
         self.count += other.count;
         self.truncated |= other.truncated;

@@ -1,7 +1,7 @@
-//! Every function of expressions in one table: its name, its types, what it does, an example. The checker of types, the evaluator
-//! and `stook help expressions` read it; docs/definition.md repeats it, which a test checks, and another test evaluates every example.
+//! Every function of expressions in one table: its name, types, effect and an example. The type checker, the evaluator and `stook help expressions`
+//! read the table; tests check that docs/definition.md repeats it, and evaluate every example.
 //!
-//! A function of which an argument is null is null, unless its entry says that null counts.
+//! A function returns null if an argument is null, unless its entry says that null counts.
 
 mod cleaners;
 mod geometries;
@@ -30,8 +30,8 @@ pub struct FunctionSpec {
     pub name: &'static str,
     /// How it is written, `fold(text)` or `text.contains(text)`.
     pub form: CallForm,
-    /// Its arguments and what it gives, one for each way to call it: `substring(text, integer) -> text?`. A `?` means that it may
-    /// give null though all arguments are there.
+    /// Its arguments and result, one signature for each way to call it: `substring(text, integer) -> text?`. A `?` means that the result may be null
+    /// even if no argument is.
     pub signatures: &'static [&'static str],
     /// What it does, one sentence.
     pub about: &'static str,
@@ -39,7 +39,7 @@ pub struct FunctionSpec {
     pub example: &'static str,
     /// The example's value, as JSON.
     pub value: &'static str,
-    /// Whether it is called with arguments that are null; of the others the value is null then.
+    /// Whether it is called with null arguments; other functions then return null.
     pub null_counts: bool,
 }
 
@@ -52,7 +52,7 @@ pub enum CallForm {
     Member,
     /// Either.
     Both,
-    /// With a name for the elements: `list.map(x, x + 1)`; or `has`.
+    /// With a name for elements: `list.map(x, x + 1)`; or `has`.
     Macro,
 }
 
@@ -72,7 +72,7 @@ const fn counting_null(function: FunctionSpec) -> FunctionSpec {
 
 use CallForm::{Both, Global, Macro, Member};
 
-/// The functions, in the order in which they are explained.
+/// The functions, in the order of the documentation.
 #[rustfmt::skip]
 pub const FUNCTIONS: &[FunctionSpec] = &[
     counting_null(entry("coalesce", Global, &["coalesce(any, ...) -> any?"], "the first argument that is not null",
@@ -205,7 +205,7 @@ pub const FUNCTIONS: &[FunctionSpec] = &[
         "the millisecond; of a duration its whole milliseconds", ("duration('1500ms').getMilliseconds()", "1500")),
 ];
 
-/// What holds of all expressions, in sentences.
+/// Rules for all expressions, as sentences.
 pub const RULES: [&str; 5] = [
     "An absent value stays absent: operators and functions with a null operand return null, and so do members of null, missing members and positions outside a list. Only `==`, `!=`, `in` (of the value that is looked for), `has`, `coalesce`, `min`, `max`, `type` and the key of `lookup` see null as a value.",
     "A null condition does not hold: `a ? b : c` is then c. Beside null, `false && ...` is false and `true || ...` is true; else they are null.",
@@ -214,7 +214,7 @@ pub const RULES: [&str; 5] = [
     "Some errors show only with a document: a division by zero, a text that is no number, time or geometry, a number that is too large, a text of more than 1 MiB, or a list of more than 1 000 000 elements, that an expression puts together, a time outside of the years -9999 to 9999, JSON that is something else, loops of more than 1 000 000 steps, geometries whose edges cross too often to be compared. The value is left out, with a warning that names field, expression and document.",
 ];
 
-/// The function called `name`.
+/// Returns the function called `name`.
 pub fn function(name: &str) -> Option<&'static FunctionSpec> {
     FUNCTIONS.iter().find(|function| function.name == name)
 }
@@ -222,14 +222,14 @@ pub fn function(name: &str) -> Option<&'static FunctionSpec> {
 /// Why an expression has no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EvalError {
-    /// A value has a type that is not asked for. Where all types are known, the check of the definition has refused this.
+    /// A value has the wrong type. If all types are known, the type check has already refused this.
     TypeMismatch(String),
-    /// What nobody can know before: a division by zero, a text that is no number, a number that is too large.
+    /// An error that depends on the values: a division by zero, a text that is not a number, a number that is too large.
     Runtime(String),
 }
 
 impl EvalError {
-    /// The sentence.
+    /// Returns the message.
     pub fn message(&self) -> &str {
         match self {
             EvalError::TypeMismatch(message) | EvalError::Runtime(message) => message,
@@ -248,7 +248,7 @@ pub(crate) fn too_large() -> EvalError {
     failed("the result is too large")
 }
 
-/// What a value is, for people.
+/// Returns the kind of a value, for messages.
 pub(crate) fn kind_of(value: &Cel) -> &'static str {
     match value {
         Cel::Null => "null",
@@ -267,7 +267,7 @@ pub(crate) fn kind_of(value: &Cel) -> &'static str {
     }
 }
 
-/// A value that can be kept: durations have microseconds of 64 bits.
+/// Refuses durations that do not fit 64 bits of microseconds.
 pub(crate) fn kept(value: Cel) -> EvalResult {
     match &value {
         Cel::Duration(length) if length.num_microseconds().is_none() => Err(too_large()),
@@ -275,12 +275,12 @@ pub(crate) fn kept(value: Cel) -> EvalResult {
     }
 }
 
-/// A number that floats have.
+/// Refuses numbers that are not finite.
 pub(crate) fn finite(number: f64) -> EvalResult {
     if number.is_finite() { Ok(Cel::Float(number)) } else { Err(too_large()) }
 }
 
-/// The value of a function that is no macro. Arguments that are null do not come here, unless they count.
+/// Calls a function that is not a macro. Null arguments are handled before, unless null counts.
 pub(crate) fn call(name: &str, args: &[Cel], tables: &ConstantTables) -> EvalResult {
     Ok(match (name, args) {
         ("coalesce", all) => all.iter().find(|value| !matches!(value, Cel::Null)).cloned().unwrap_or(Cel::Null),
@@ -349,13 +349,13 @@ fn unfit(name: &str, args: &[Cel]) -> EvalError {
     EvalError::TypeMismatch(format!("`{name}` does not take {}", kinds.join(" and ")))
 }
 
-/// A text that is not what was asked for, shortened.
+/// Quotes a text for a message, shortened.
 fn shown(text: &str) -> String {
     let short: String = text.chars().take(60).collect();
     if short.len() < text.len() { format!("{short:?}…") } else { format!("{short:?}") }
 }
 
-/// The UUID of a text in the space of a name.
+/// Returns the version 5 UUID of a text in the namespace of a name.
 pub(crate) fn uuid5(name: &str, text: &str) -> String {
     let space = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes());
     uuid::Uuid::new_v5(&space, text.as_bytes()).to_string()
@@ -368,7 +368,7 @@ pub(crate) fn md5(text: &str) -> String {
     digest.iter().flat_map(|byte| [digits[usize::from(byte >> 4)], digits[usize::from(byte & 15)]]).map(char::from).collect()
 }
 
-/// Characters from a place, from 0, to another, or to the end; nothing of a text that is too short.
+/// Returns the characters from a position, counted from 0, to another position or the end; null if the text is too short.
 fn substring(text: &str, from: i64, to: Option<i64>) -> Cel {
     let length = text.chars().count() as i64;
     let to = to.unwrap_or(length);
@@ -378,7 +378,7 @@ fn substring(text: &str, from: i64, to: Option<i64>) -> Cel {
     Cel::String(Arc::new(text.chars().skip(from as usize).take((to - from) as usize).collect()))
 }
 
-/// The sum of a list of numbers or durations; those that are null do not count.
+/// Returns the sum of a list of numbers or durations; null elements do not count.
 fn sum(items: &[Cel]) -> EvalResult {
     let mut total = Cel::Null;
     for item in items.iter().filter(|item| !matches!(item, Cel::Null)) {
@@ -394,7 +394,7 @@ fn sum(items: &[Cel]) -> EvalResult {
     Ok(total)
 }
 
-/// The least or greatest of a list, or of the arguments; those that are null do not count.
+/// Returns the least or greatest value of a list, or of the arguments; null does not count.
 fn extreme(name: &str, args: &[Cel], wanted: Ordering) -> EvalResult {
     let all = match args {
         [Cel::List(items)] => &items[..],
@@ -411,7 +411,7 @@ fn extreme(name: &str, args: &[Cel], wanted: Ordering) -> EvalResult {
     Ok(best)
 }
 
-/// The order of two values, if they have one.
+/// Returns the order of two values, if they have one.
 pub(crate) fn compare(first: &Cel, second: &Cel) -> Option<Ordering> {
     match (first, second) {
         (Cel::Null, _) | (_, Cel::Null) => None,
@@ -421,7 +421,7 @@ pub(crate) fn compare(first: &Cel, second: &Cel) -> Option<Ordering> {
     }
 }
 
-/// A sum, neither part of which is null.
+/// Adds two values that are not null.
 pub(crate) fn add(first: &Cel, second: &Cel) -> EvalResult {
     match (first, second) {
         (Cel::Int(first), Cel::Int(second)) => first.checked_add(*second).map(Cel::Int).ok_or_else(too_large),
@@ -435,7 +435,7 @@ pub(crate) fn add(first: &Cel, second: &Cel) -> EvalResult {
     }
 }
 
-/// A difference, neither part of which is null.
+/// Subtracts two values that are not null.
 pub(crate) fn subtract(first: &Cel, second: &Cel) -> EvalResult {
     match (first, second) {
         (Cel::Int(first), Cel::Int(second)) => first.checked_sub(*second).map(Cel::Int).ok_or_else(too_large),
@@ -446,7 +446,7 @@ pub(crate) fn subtract(first: &Cel, second: &Cel) -> EvalResult {
     }
 }
 
-/// A product, neither part of which is null. A duration can be taken as often as a number says.
+/// Multiplies two values that are not null. A duration can be multiplied by a number.
 pub(crate) fn multiply(first: &Cel, second: &Cel) -> EvalResult {
     match (first, second) {
         (Cel::Int(first), Cel::Int(second)) => first.checked_mul(*second).map(Cel::Int).ok_or_else(too_large),
@@ -462,7 +462,7 @@ pub(crate) fn multiply(first: &Cel, second: &Cel) -> EvalResult {
     }
 }
 
-/// A quotient, neither part of which is null: of integers an integer, of two durations how often one is in the other.
+/// Divides two values that are not null: integers give an integer, durations a float.
 pub(crate) fn divide(first: &Cel, second: &Cel) -> EvalResult {
     let is_zero = match second {
         Cel::Int(number) => *number == 0,
@@ -490,7 +490,7 @@ pub(crate) fn divide(first: &Cel, second: &Cel) -> EvalResult {
     }
 }
 
-/// What a division of integers leaves; neither is null.
+/// Returns the remainder of integers that are not null.
 pub(crate) fn remainder(first: &Cel, second: &Cel) -> EvalResult {
     match (first, second) {
         (Cel::Int(_), Cel::Int(0)) | (Cel::UInt(_), Cel::UInt(0)) => Err(failed("a division by zero")),
@@ -505,7 +505,7 @@ fn scaled(length: &chrono::Duration, number: f64) -> EvalResult {
     if micros.abs() < 9.2e18 { Ok(Cel::Duration(chrono::Duration::microseconds(micros.round() as i64))) } else { Err(too_large()) }
 }
 
-/// Two numbers of which one is a float.
+/// Converts two numbers to floats if at least one is a float.
 fn floats(first: &Cel, second: &Cel) -> Option<(f64, f64)> {
     match (first, second) {
         (Cel::Float(first), Cel::Float(second)) => Some((*first, *second)),
@@ -515,7 +515,7 @@ fn floats(first: &Cel, second: &Cel) -> Option<(f64, f64)> {
     }
 }
 
-/// What CEL makes of two values.
+/// Converts the error of an operator of CEL.
 fn operate(found: cel::ResolveResult, operator: &str, first: &Cel, second: &Cel) -> EvalResult {
     found.map_err(|error| match error {
         cel::ExecutionError::Overflow(..) => too_large(),
@@ -558,7 +558,7 @@ fn standard(name: &str, value: &Cel) -> EvalResult {
     }
 }
 
-/// A part of a time, perhaps in a time zone.
+/// Returns a part of a time or duration, optionally in a time zone.
 fn time_part(name: &str, of: &Cel, zone: &[Cel]) -> EvalResult {
     let ident = |name: &str| IdedExpr { id: 0, expr: Expr::Ident(name.to_owned()) };
     let args = if zone.is_empty() { Vec::new() } else { vec![ident("zone")] };

@@ -1,8 +1,8 @@
-//! Expressions: how they are compiled, checked against types, and evaluated. This is the only room that names the crate `cel`, which
-//! parses them; an [`Expression`] is evaluated by [`Evaluator::eval`] over the values of a [`Scope`].
+//! Expressions: compiling, type-checking and evaluating them. This is the only module that uses the crate `cel`, which parses them;
+//! [`Evaluator::eval`] evaluates an [`Expression`] over the values of a [`Scope`].
 //!
-//! What is absent stays absent: that rule stands in the module that walks over a parsed expression, `walk`. Definitions mostly have plain
-//! expressions; [`plain`] evaluates those without making CEL's values, with the same results.
+//! Absent values stay absent: `walk`, which evaluates a parsed expression, implements that rule. Most expressions in definitions are plain; [`plain`]
+//! evaluates them without converting values to CEL's, with the same results.
 
 mod convert;
 mod copies;

@@ -1,9 +1,7 @@
-//! The plain part of CEL, evaluated over values as they are: comparisons, choices, texts, times, and the functions that
-//! definitions use most. Building CEL's own values for a condition such as `mission == 'S1'` costs ten times what the
-//! condition does.
+//! The plain part of CEL, evaluated directly over values of fields: comparisons, conditionals, texts, times, and the functions that definitions use
+//! most. Converting values to CEL's for a condition such as `mission == 'S1'` costs ten times as much as the condition.
 //!
-//! What is not plain, in an expression or in the values it meets, is left to CEL, so both give the same answers; a test
-//! compares them.
+//! Expressions and values that are not plain are left to CEL, so both give the same results; a test compares them.
 
 use super::functions;
 pub use super::plain_value::{PlainText, PlainValue};
@@ -27,13 +25,13 @@ pub(crate) enum PlainExpression {
     Not(Box<PlainExpression>),
     If(Box<[PlainExpression; 3]>),
     In(Box<PlainExpression>, Box<[PlainExpression]>),
-    /// A value among those of a table's list.
+    /// Whether a value is in a list from a constant table.
     InTable(Box<PlainExpression>, Box<[PlainExpression; 2]>),
-    /// What is not plain; beside it, what is may already decide.
+    /// A part that is not plain; the other side of an operator may decide without it.
     Unknown,
     Sum(Box<[PlainExpression; 2]>),
     Difference(Box<[PlainExpression; 2]>),
-    /// An object without members of these names.
+    /// An object without the members of these names.
     Without(Box<PlainExpression>, Box<[Box<str>]>),
     Compare(PlainComparison, Box<[PlainExpression; 2]>),
     Call(PlainFunction, Box<[PlainExpression]>),
@@ -73,7 +71,7 @@ pub(crate) enum PlainFunction {
     Uuid5,
 }
 
-/// Compiles an expression if it is plain throughout.
+/// Compiles an expression if it is plain. Parts that may not be evaluated (of `&&`, `||` and `?:`) need not be plain.
 pub(crate) fn compile(expression: &Expr) -> Option<PlainExpression> {
     Some(match expression {
         Expr::Ident(name) => PlainExpression::Variable(name.as_str().into()),
@@ -167,7 +165,7 @@ fn compile_call(call: &CallExpr) -> Option<PlainExpression> {
 }
 
 impl PlainExpression {
-    /// The expression's value; nothing where it meets something that is not plain.
+    /// Evaluates the expression; `None` if it meets a value that is not plain.
     pub(crate) fn evaluate<'v>(&'v self, tables: &'v ConstantTables, scope: &'v dyn Scope) -> Option<PlainValue<'v>> {
         let truth = |plain: &'v PlainExpression, scope: &'v dyn Scope| match plain.evaluate(tables, scope)? {
             PlainValue::Bool(value) => Some(value),
@@ -285,7 +283,7 @@ impl PlainConstant {
     }
 }
 
-/// CEL's equality of plain values: those of different types differ.
+/// CEL's equality of plain values: those of different types differ. `None` if CEL must decide.
 fn equal(first: &PlainValue<'_>, second: &PlainValue<'_>) -> Option<bool> {
     Some(match (first, second) {
         (PlainValue::Whole(..) | PlainValue::Object, PlainValue::Null) | (PlainValue::Null, PlainValue::Whole(..) | PlainValue::Object) => false,
@@ -297,7 +295,7 @@ fn equal(first: &PlainValue<'_>, second: &PlainValue<'_>) -> Option<bool> {
     })
 }
 
-/// An object without some of its members, in the order that CEL's have; nothing where CEL would round a number.
+/// Returns an object without some of its members, in the order of CEL's objects; `None` if CEL would round a number.
 fn without(members: &Map<String, Json>, names: &[Box<str>]) -> Option<Json> {
     fn keeps(json: &Json) -> bool {
         match json {
@@ -355,7 +353,7 @@ fn call<'v>(
         (PlainFunction::Int, PlainValue::Int(number), _) => PlainValue::Int(number),
         (PlainFunction::Abs, PlainValue::Int(number), _) => PlainValue::Int(number.checked_abs()?),
         (PlainFunction::Abs, PlainValue::Length(length), _) => PlainValue::Length(length.checked_abs()?),
-        // of a text CEL counts
+        // the size of a text is left to CEL
         (PlainFunction::Size, PlainValue::Whole(Value::List(items), _), _) => PlainValue::Int(items.len() as i64),
         (PlainFunction::Size, PlainValue::Whole(Value::Json(json), FieldType::Json), _) => match &**json {
             Json::Array(items) => PlainValue::Int(items.len() as i64),

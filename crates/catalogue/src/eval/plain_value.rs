@@ -1,14 +1,14 @@
-//! Values as plain expressions see them: those of fields as they are, without a copy.
+//! Values of plain expressions: those of fields are borrowed, not copied.
 
 use crate::value::time::in_range;
 use crate::value::{FieldType, SmolStr, Value, from_json};
 use serde_json::Value as Json;
 use std::ops::Deref;
 
-/// A value as plain expressions see it.
+/// A value of a plain expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PlainValue<'v> {
-    /// Nothing.
+    /// Null.
     Null,
     /// True or false.
     Bool(bool),
@@ -22,20 +22,20 @@ pub enum PlainValue<'v> {
     Time(i64),
     /// Microseconds.
     Length(i64),
-    /// Anything else: it can be handed on, but not looked into.
+    /// Anything else: it can be passed on, but not examined.
     Whole(&'v Value, &'v FieldType),
-    /// An object that was made.
+    /// An object made by a function.
     Made(Json),
-    /// An object of which only members are known.
+    /// An object that is only read by member.
     Object,
 }
 
-/// A text as it was found: a value's own is shared by whoever keeps it.
+/// A text, borrowed if possible.
 #[derive(Debug, Clone)]
 pub enum PlainText<'v> {
-    /// A value's.
+    /// A field's value; cloning it shares the text.
     Value(&'v SmolStr),
-    /// Of something else.
+    /// Borrowed from something else.
     Borrowed(&'v str),
     /// Made by a function.
     Made(String),
@@ -70,7 +70,7 @@ impl From<PlainText<'_>> for SmolStr {
 }
 
 impl<'v> PlainValue<'v> {
-    /// A field's value.
+    /// Converts a field's value.
     pub fn of(value: &'v Value, ty: &'v FieldType) -> Self {
         match (value, ty) {
             (Value::Null | Value::Cleared, _) => PlainValue::Null,
@@ -84,7 +84,7 @@ impl<'v> PlainValue<'v> {
         }
     }
 
-    /// A member of a JSON value; nothing for what is not plain.
+    /// Converts a JSON value; `None` if it is not plain.
     pub fn of_json(json: &'v Json) -> Option<Self> {
         Some(match json {
             Json::Null => PlainValue::Null,
@@ -95,7 +95,7 @@ impl<'v> PlainValue<'v> {
         })
     }
 
-    /// As a value of a type; nothing where it has to be converted.
+    /// Converts to a value of a type; `None` if CEL must convert it.
     pub fn into_value(self, ty: &FieldType) -> Option<Value> {
         Some(match (self, ty) {
             (PlainValue::Null, _) => Value::Null,

@@ -1,4 +1,4 @@
-//! Where expressions find their values.
+//! The values that expressions read.
 
 use super::convert::CelValue;
 use super::plain_value::PlainValue;
@@ -12,14 +12,13 @@ pub struct MemberReference {
     pub name: String,
 }
 
-/// The values over which an expression is evaluated, by name. A closure from names to CEL's values is one, too.
+/// The values over which an expression is evaluated, by name. A closure from names to CEL values is a scope, too.
 pub trait Scope {
-    /// The value of a name, or of its member, as it is; nothing where that is not plain, or where there is no such value: then
-    /// [`Scope::cel`] is asked.
+    /// Returns the value of a name, or of its member, if it is plain; on `None`, [`Scope::cel`] is called.
     fn plain(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>>;
 
-    /// The value of a name as CEL has it; null where there is none. `read` has the members of variables that the expression
-    /// reads, and is empty where it reads this one whole.
+    /// Returns the value of a name as a CEL value; null if there is none. `read` are the members that the expression reads, or empty if it reads the
+    /// variable as a whole.
     fn cel(&self, name: &str, read: &[MemberReference]) -> CelValue;
 }
 

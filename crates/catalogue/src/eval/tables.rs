@@ -1,4 +1,4 @@
-//! What expressions and rules look values up in: constant tables, which map keys to values, and named areas.
+//! Constant tables, which map keys to values, and named areas.
 
 use super::convert::{CelValue as Cel, text_to_cel};
 use regex::Regex;
@@ -10,7 +10,7 @@ use stook_geometry::NamedAreas;
 #[derive(Debug, Clone, Default)]
 pub struct ConstantTables {
     tables: BTreeMap<String, ConstantTable>,
-    /// Nothing where the file is not there: then nothing is known of the areas.
+    /// `None` if the file does not exist: nothing is then known about the areas.
     areas: BTreeMap<String, Option<Arc<NamedAreas>>>,
 }
 
@@ -20,27 +20,27 @@ impl ConstantTables {
         self.tables.insert(name.to_owned(), table);
     }
 
-    /// The constant table of a name.
+    /// Returns the constant table of a name.
     pub fn get(&self, name: &str) -> Option<&ConstantTable> {
         self.tables.get(name)
     }
 
-    /// The names of the constant tables.
+    /// Iterates over the names of the constant tables.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tables.keys().map(String::as_str)
     }
 
-    /// Adds a set of named areas; nothing if its file is not there.
+    /// Adds a set of named areas; `None` if its file does not exist.
     pub fn insert_areas(&mut self, name: &str, areas: Option<NamedAreas>) {
         self.areas.insert(name.to_owned(), areas.map(Arc::new));
     }
 
-    /// The named areas of a name; nothing inside where their file is not there.
+    /// Returns the named areas of a name; the inner `None` means that their file does not exist.
     pub fn areas(&self, name: &str) -> Option<Option<&NamedAreas>> {
         self.areas.get(name).map(Option::as_deref)
     }
 
-    /// The names of the sets of named areas.
+    /// Iterates over the names of the sets of named areas.
     pub fn names_of_areas(&self) -> impl Iterator<Item = &str> {
         self.areas.keys().map(String::as_str)
     }
@@ -57,9 +57,9 @@ impl<const N: usize> From<[(String, ConstantTable); N]> for ConstantTables {
 pub struct ConstantTable {
     /// Values by key.
     pub rows: BTreeMap<String, TableValue>,
-    /// Values by the beginning of the key, tried in order when no row is equal.
+    /// Values by regular expressions on the beginning of the key, tried in order if no row is equal.
     pub patterns: Vec<(Regex, TableValue)>,
-    /// The value of a key that has no row.
+    /// The value of other keys.
     pub default: Option<TableValue>,
 }
 
@@ -68,7 +68,7 @@ pub struct ConstantTable {
 pub enum TableValue {
     /// One text.
     Text(String),
-    /// Several.
+    /// Several texts.
     List(Vec<String>),
 }
 
@@ -82,13 +82,13 @@ impl TableValue {
 }
 
 impl ConstantTable {
-    /// The value of `key`.
+    /// Returns the value of `key`.
     pub fn entry(&self, key: &str) -> Option<&TableValue> {
         let matching = || self.patterns.iter().find(|(pattern, _)| pattern.is_match(key)).map(|(_, entry)| entry);
         self.rows.get(key).or_else(matching).or(self.default.as_ref())
     }
 
-    /// The value of `key`, if it is a text.
+    /// Returns the value of `key`, if it is a text.
     pub fn get(&self, key: &str) -> Option<&str> {
         match self.entry(key)? {
             TableValue::Text(text) => Some(text),

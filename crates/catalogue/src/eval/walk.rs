@@ -1,9 +1,9 @@
-//! Evaluates a parsed expression. It is our own walk over what the cel crate has parsed, because of one rule that CEL does not have:
-//! what is absent stays absent. An operator or function of which a part is null is null, instead of an error; so are members of null,
-//! and places that a list does not have. Where nothing is null, values are those of the cel crate, which a test compares.
+//! Evaluates a parsed expression. It is Stook's own evaluator over what the cel crate has parsed, because of a rule that CEL does not have: absent
+//! values stay absent. An operator or function with a null operand returns null instead of an error; so do members of null, and positions outside a
+//! list. If nothing is null, results are those of the cel crate, which a test compares.
 //!
-//! Null beside `&&` and `||` is not known: false, or true, on the other side decides. `==`, `!=`, `in` of a list, `has`, `coalesce`, `min`
-//! and `max` see null as a value. A condition that is null does not hold.
+//! In `&&` and `||`, null is unknown: false, or true, on the other side decides. `==`, `!=`, `in` of a list, `has`, and functions for which null
+//! counts see null as a value. A null condition does not hold.
 
 use crate::eval::convert::{CelValue as Cel, text_to_cel};
 use crate::eval::functions::{self, EvalError, EvalResult};
@@ -13,29 +13,29 @@ use cel::objects::{Key as CelKey, Map as CelMap};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Most elements that one evaluation goes through, of all lists together: lists inside lists multiply.
+/// Max loop steps of one evaluation, over all lists together, because nested lists multiply.
 const MOST_STEPS: u64 = 1_000_000;
 
-/// A macro of CEL, of which the parser has made a loop.
+/// A macro of CEL, which the parser has expanded to a loop.
 pub(crate) struct Macro<'e> {
-    /// What is gone through.
+    /// The list or struct it loops over.
     pub range: &'e IdedExpr,
     /// The name of an element.
     pub name: &'e str,
-    /// What is asked or made of each.
+    /// What it does with each element.
     pub kind: MacroKind<'e>,
 }
 
-/// What is asked or made of each element.
+/// What a macro does with each element.
 pub(crate) enum MacroKind<'e> {
-    /// `map` and `filter`: the element made, where the condition holds.
+    /// `map` and `filter`: the condition, and the resulting element.
     Map(Option<&'e IdedExpr>, &'e IdedExpr),
     All(&'e IdedExpr),
     Exists(&'e IdedExpr),
     ExistsOne(&'e IdedExpr),
 }
 
-/// The macro that a loop was made of.
+/// Recognises the macro of an expanded loop.
 pub(crate) fn macro_of(made: &ComprehensionExpr) -> Option<Macro<'_>> {
     let Expr::Call(step) = &made.loop_step.expr else { return None };
     let kind = match (&made.accu_init.expr, step.func_name.as_str(), step.args.as_slice()) {
@@ -49,7 +49,7 @@ pub(crate) fn macro_of(made: &ComprehensionExpr) -> Option<Macro<'_>> {
     Some(Macro { range: &made.iter_range, name: &made.iter_var, kind })
 }
 
-/// The element of `@result + [element]`.
+/// Returns the element of `@result + [element]`.
 fn appended(step: &IdedExpr) -> Option<&IdedExpr> {
     let Expr::Call(CallExpr { args, .. }) = &step.expr else { return None };
     match args.as_slice() {
@@ -58,20 +58,20 @@ fn appended(step: &IdedExpr) -> Option<&IdedExpr> {
     }
 }
 
-/// What an expression is evaluated over.
+/// The context of an evaluation.
 pub(crate) struct EvalContext<'e> {
     /// Constant tables.
     pub tables: &'e ConstantTables,
     /// Values by name.
     pub variables: Vec<(&'e str, Cel)>,
-    /// Elements of the lists that are gone through, the innermost last.
+    /// The current elements of loops, innermost last.
     pub elements: Vec<(&'e str, Cel)>,
-    /// Elements that were gone through, of all lists together.
+    /// The number of loop steps so far.
     pub steps: u64,
 }
 
 impl<'e> EvalContext<'e> {
-    /// The value of an expression.
+    /// Evaluates an expression.
     pub fn value(&mut self, expression: &'e IdedExpr) -> EvalResult {
         match &expression.expr {
             Expr::Literal(literal) => Ok(constant(literal)),
@@ -107,7 +107,7 @@ impl<'e> EvalContext<'e> {
         }
     }
 
-    /// A condition: null is not known.
+    /// Evaluates a condition; `None` if it is null.
     fn truth(&mut self, condition: &'e IdedExpr) -> Result<Option<bool>, EvalError> {
         match self.value(condition)? {
             Cel::Bool(value) => Ok(Some(value)),
@@ -154,7 +154,7 @@ impl<'e> EvalContext<'e> {
         functions::kept(self.operate(name, &args)?)
     }
 
-    /// An operator or function over values, none of which is a null that does not count.
+    /// Applies an operator or function to values that are not null, unless null counts.
     fn operate(&self, name: &str, args: &[Cel]) -> EvalResult {
         match (name, args) {
             ("_+_", [first, second]) => functions::add(first, second),
@@ -182,7 +182,7 @@ impl<'e> EvalContext<'e> {
         }
     }
 
-    /// `&&` and `||`: whichever side has `decides` decides, even beside a fault.
+    /// Evaluates `&&` and `||`: a side that equals `decides` decides, even if the other side fails.
     fn both(&mut self, first: &'e IdedExpr, second: &'e IdedExpr, decides: bool) -> EvalResult {
         let first = self.truth(first);
         if first == Ok(Some(decides)) {
@@ -196,7 +196,7 @@ impl<'e> EvalContext<'e> {
         }
     }
 
-    /// A macro over the elements of a list, or the keys of a struct.
+    /// Evaluates a macro over the elements of a list, or the keys of a struct.
     fn each(&mut self, own: &Macro<'e>) -> EvalResult {
         let items: Vec<Cel> = match self.value(own.range)? {
             Cel::Null => return Ok(Cel::Null),
@@ -276,7 +276,7 @@ pub(crate) fn constant(literal: &LiteralValue) -> Cel {
     }
 }
 
-/// A member; of null, or where there is none of its name, null.
+/// Returns a member; null if there is none, or the value is null.
 fn member(of: &Cel, name: &str) -> EvalResult {
     match of {
         Cel::Null => Ok(Cel::Null),
@@ -285,7 +285,7 @@ fn member(of: &Cel, name: &str) -> EvalResult {
     }
 }
 
-/// The element at a place, from 0, or of a key; null where there is none.
+/// Returns the element of a list at a position, counted from 0, or the value of a key; null if there is none.
 fn element(of: &Cel, place: &Cel) -> EvalResult {
     match (of, place) {
         (Cel::List(items), Cel::Int(place)) => Ok(usize::try_from(*place).ok().and_then(|place| items.get(place)).cloned().unwrap_or(Cel::Null)),

@@ -1,4 +1,4 @@
-//! Collections: their fields and keys, and whether sources feed them.
+//! Parses collections: their fields and keys, and whether sources feed them.
 
 use super::expressions::RESERVED;
 use super::fields::placeholder;
@@ -10,7 +10,7 @@ use crate::model::definition::{Collection, ExistenceRule, Feed, Field, KeyDefini
 use crate::model::ids::{CollectionId, FieldId, IdVec, SourceId};
 use crate::model::key::Template;
 
-/// Most fields of a collection.
+/// Max fields of a collection.
 const MAX_FIELDS: usize = 500;
 
 impl DefinitionParser<'_> {
@@ -94,7 +94,7 @@ impl DefinitionParser<'_> {
         Some((KeyDefinition::Expression(self.cel(key, &contributed)?), text))
     }
 
-    /// Every collection must be fed, every required field given, and every key.
+    /// Checks that every collection is fed, and that its key and every required field are given.
     pub(super) fn collection_is_fed(
         &mut self,
         collection: &Collection,

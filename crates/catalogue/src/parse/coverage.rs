@@ -1,4 +1,4 @@
-//! Coverages, and the collections of their rows.
+//! Parses coverages, and makes the collections of their rows.
 
 use super::expressions::{Types, golden};
 use super::fields::placeholder;
@@ -15,7 +15,7 @@ use crate::model::links::{COVERAGE_FIELDS, Coverage, CoverageKind, CoverageTotal
 use crate::value::FieldType;
 
 impl DefinitionParser<'_> {
-    /// A coverage. Its expressions can use its parent, the parent's links and other coverages.
+    /// Parses a coverage. Its expressions may use its parent, the parent's links and other coverages.
     pub(super) fn coverage(
         &mut self,
         parent: CollectionId,
@@ -149,7 +149,7 @@ impl DefinitionParser<'_> {
     }
 }
 
-/// What a row of a coverage is about.
+/// What a row of a coverage describes.
 enum RowKind {
     /// A group of children, with values of this type.
     Group(FieldType),
@@ -157,7 +157,7 @@ enum RowKind {
     Run(FieldType),
 }
 
-/// The collection of a coverage's rows.
+/// Makes the collection of a coverage's rows.
 fn rows_collection(parent: &Collection, name: &str, coverage: usize, kind: RowKind, with: &[FieldId]) -> Collection {
     let ordered = FieldIndexes { ordered: true, ..FieldIndexes::default() };
     let field = |name: &str, ty: FieldType, index: FieldIndexes| Field { ty, index, ..placeholder(name) };

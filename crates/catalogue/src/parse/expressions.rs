@@ -1,4 +1,4 @@
-//! The expressions of a definition: what they may name, and of which types that is; see [`crate::eval::types`] for the check itself.
+//! The expressions of a definition: the names they may use, with their types; see [`crate::eval::types`] for the check itself.
 
 use super::parser::{DefinitionParser, NamedNode};
 use super::yaml::{Node, NodeKind};
@@ -11,10 +11,10 @@ use crate::model::links::{Derivation, Link};
 use crate::value::FieldType;
 use std::collections::HashMap;
 
-/// Names, each with its type.
+/// Types by name.
 pub(super) type Types = HashMap<String, Type>;
 
-/// Names that mean something in expressions and so cannot name fields.
+/// Names with a meaning in expressions, which cannot be names of fields.
 pub(super) const RESERVED: [&str; 12] = ["meta", "args", "now", "caller", "role", "key", "tag", "true", "false", "null", "in", "conflict"];
 
 impl DefinitionParser<'_> {
@@ -52,7 +52,7 @@ impl DefinitionParser<'_> {
         });
     }
 
-    /// An expression, with the check of its types.
+    /// Compiles an expression and checks its types.
     pub(super) fn cel_of(&mut self, node: &Node, names: &Types, wanted: Expected<'_>) -> Option<Expression> {
         let known: Vec<&str> = names.keys().map(String::as_str).collect();
         let expression = self.cel(node, &known)?;
@@ -60,7 +60,7 @@ impl DefinitionParser<'_> {
         Some(expression)
     }
 
-    /// Checks the expressions of collections, when all collections and links are known.
+    /// Checks the expressions of collections, once all collections and links are known.
     pub(super) fn collections_are_typed(
         &mut self,
         collections: &IdVec<CollectionId, Collection>,
@@ -138,7 +138,7 @@ impl DefinitionParser<'_> {
         }
     }
 
-    /// What a `let` value is.
+    /// Returns the type of a `let` value.
     pub(super) fn type_of_let(&self, rule: &ValueRule, patterns: &[PatternSet], names: &Types) -> Type {
         match &rule.origin {
             ValueOrigin::Match { pattern, .. } => {
@@ -156,7 +156,7 @@ impl DefinitionParser<'_> {
                 let Ok(found) = found else { return Type::any() };
                 let changes = !rule.clean.is_empty() || rule.lookup.is_some() || rule.format.is_some();
                 let kept = if rule.ty == FieldType::Json { found.as_json() } else { Type::of(&rule.ty) };
-                // what has to be read as another type may be none
+                // a value that must be converted to another type may become null
                 let is_same = !found.may_be_null() && (rule.ty == FieldType::Json || found == kept);
                 if is_same && !changes { kept } else { kept.or_null() }
             }
@@ -165,13 +165,13 @@ impl DefinitionParser<'_> {
     }
 }
 
-/// What every source knows of a document beside its content.
+/// The type of `meta`, which every source has in addition to the document.
 pub(super) fn meta() -> (String, Type) {
     let members = [("name", TypeKind::Text), ("ordinal", TypeKind::Integer), ("received", TypeKind::Timestamp)];
     ("meta".to_owned(), Type::structure("meta", members.map(|(name, kind)| (name.to_owned(), kind.into())).into()))
 }
 
-/// What is read by the name of a link: members of its target, or, where it leads to several, of all targets, one after the other.
+/// Returns the type of a link's name in expressions: the members of its target or, if it leads to several, lists with the members of all targets.
 fn linked(link: &Link, target: &Collection) -> Type {
     let several = |ty: Type| if link.many { Type::list(ty) } else { ty };
     let fields = golden(target, true).into_iter().filter(|(name, _)| !name.contains('.')).map(|(name, ty)| {
@@ -190,12 +190,12 @@ fn linked(link: &Link, target: &Collection) -> Type {
     Type::structure(of, members)
 }
 
-/// When, and who calls.
+/// The types of `now` and `caller`.
 fn callers() -> [(String, Type); 2] {
     [("now".to_owned(), TypeKind::Timestamp.into()), ("caller".to_owned(), TypeKind::Text.into())]
 }
 
-/// The golden fields of a collection's records. Those of a record that exists because others name it are null but its key.
+/// Returns the types of a collection's golden values. All but the key are null in records that links create.
 pub(super) fn golden(collection: &Collection, created: bool) -> Types {
     let in_key = |index: FieldId, name: &str| match &collection.key {
         KeyDefinition::Field(field) => *field == index,

@@ -1,4 +1,4 @@
-//! Feeds: to which collections a source contributes, and from where in its documents each field gets its value.
+//! Parses feeds: to which collections a source contributes, and where in its documents each field gets its value from.
 
 use super::expressions::Types;
 use super::fingerprint::{canonical, of_source};
@@ -57,7 +57,7 @@ impl DefinitionParser<'_> {
         feeds
     }
 
-    /// `node` has `when`, `contributor` and `map`; for the shorthand it is the source itself.
+    /// Parses a feed. `node` has `when`, `contributor` and `map`; in the short form it is the source itself.
     fn feed(
         &mut self,
         collection: CollectionId,
@@ -68,7 +68,7 @@ impl DefinitionParser<'_> {
     ) -> Option<Feed> {
         let let_names: Vec<&str> = lets.0.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
         let when = node.get("when").and_then(|node| self.cel_of(node, lets.1, Expected::Condition));
-        // the source's own is every feed's
+        // a `contributor` of the source applies to every feed
         let contributor = match node.get("contributor").or(source.get("contributor")) {
             None => None,
             Some(template_node) => {
@@ -116,7 +116,7 @@ impl DefinitionParser<'_> {
     ) -> Vec<FieldMapping> {
         let fields = &context.collections[collection].fields;
         let field_names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
-        // which node gives each field its rule: the feed's own map, or the field itself
+        // the node with the rule of each field: in the feed's own map, or at the field itself
         let mut rules: Vec<(FieldId, Node)> = Vec::new();
         match node.get("map") {
             Some(map) => {

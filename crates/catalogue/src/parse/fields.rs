@@ -1,4 +1,4 @@
-//! The fields of a collection: their types, indexes, allowed values, survivorship and derivations; and the members of their structs.
+//! Parses the fields of a collection: their types, indexes, allowed values, survivorship and derivations, and the members of their structs.
 
 use super::keywords;
 use super::parser::{DefinitionParser, NamedNode};
@@ -86,7 +86,7 @@ impl DefinitionParser<'_> {
                     self.problem(rollup, "a value is derived or rolled up, not both");
                     None
                 }
-                // replaced when links are read
+                // replaced when links are parsed
                 (Some(_), None) => Some(Derivation::Pending),
                 (None, _) if !others.contains(&"sources") && matches!(&derive.kind, NodeKind::Scalar { text, .. } if text == "sources") => {
                     if field.ty != FieldType::List(Box::new(FieldType::Text)) {
@@ -108,7 +108,7 @@ impl DefinitionParser<'_> {
         Some(field)
     }
 
-    /// A field that keeps what each contributor says has no single value to look up or compare.
+    /// Checks that a field that keeps the value of each contributor has no `index`, `fold` or `unique`, because it has no single value.
     fn has_one_value(&mut self, field: &Field, node: &Node) {
         if field.survivorship != Survivorship::ByContributor || node.get("derive").or(node.get("rollup")).is_some() {
             return;
@@ -155,7 +155,7 @@ impl DefinitionParser<'_> {
         indexes.map(|index| if index == source_names.len() { SourceRef::Api } else { SourceRef::Source(index.into()) }).collect()
     }
 
-    /// A derived field may read other derived fields, but not itself through them.
+    /// Checks that no derived field reads itself through other derived fields.
     pub(super) fn derivations_are_acyclic(&mut self, fields: &IdVec<FieldId, Field>, nodes: &[NamedNode<'_>]) {
         fn reaches(fields: &IdVec<FieldId, Field>, from: FieldId, target: FieldId, depth: usize) -> bool {
             let Some(derive) = fields[from].derive.as_ref().and_then(Derivation::expression) else { return false };
@@ -212,7 +212,7 @@ impl DefinitionParser<'_> {
         None
     }
 
-    /// The members of a list's structs, each with its type.
+    /// Parses the members of a list's structs.
     fn struct_type(&mut self, node: &Node) -> Option<FieldType> {
         let mut members = Vec::new();
         for NamedNode { name, name_node, node: ty } in self.named(Some(node), "members") {
@@ -230,7 +230,7 @@ impl DefinitionParser<'_> {
         Some(FieldType::Struct(members.into()))
     }
 
-    /// The fields that the members of structs are, to be asked for: `replica.site`.
+    /// Makes the fields for the members of structs that queries can use: `replica.site`.
     pub(super) fn member_fields(&mut self, fields: &IdVec<FieldId, Field>, nodes: &[NamedNode<'_>]) -> Vec<Field> {
         let mut members = Vec::new();
         for ((list, field), NamedNode { name, node, .. }) in fields.enumerate().zip(nodes) {

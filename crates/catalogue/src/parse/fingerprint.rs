@@ -1,4 +1,4 @@
-//! The definition as text by which two of them are compared: the same text, the same meaning.
+//! The canonical text of a definition, by which two definitions are compared: equal text, equal meaning.
 
 use super::parser::NamedNode;
 use super::yaml::{Node, NodeKind};
@@ -6,7 +6,7 @@ use crate::model::definition::Collection;
 use crate::model::ids::{CollectionId, IdVec, LinkId};
 use crate::model::links::Link;
 
-/// Everything by which records are settled, as text.
+/// Returns everything that decides how records are settled, as text.
 pub(super) fn settling_text(
     root: &Node,
     nodes: &IdVec<CollectionId, NamedNode<'_>>,
@@ -24,11 +24,11 @@ pub(super) fn settling_text(
             text.push_str(&format!("{name} {} {} {derived:?}\n", part(node.get("links")), part(node.get("coverage"))));
         }
     }
-    // links of lists were settled otherwise once: what of them changes is settled again
+    // links of lists were settled differently by earlier versions: this makes stores settle them again
     for link in links.iter().filter(|link| link.speaks_of_lists(collections)) {
         text.push_str(&format!("{} {} lists\n", collections[link.child_collection].name, link.name));
     }
-    // records that links create did not wait for unique values once
+    // earlier versions did not make records that links create wait for unique values
     for link in links.iter().filter(|link| link.create) {
         let unique: Vec<&str> = collections[link.target_collection].fields.iter().filter(|field| field.unique).map(|field| &*field.name).collect();
         if !unique.is_empty() {
@@ -38,7 +38,7 @@ pub(super) fn settling_text(
     if text.is_empty() { text } else { text + &part(root.get("lookups")) }
 }
 
-/// What a source says of its documents, as text: which files they come in does not change what they become.
+/// Returns a source's rules for its documents as text, without those for its files, which do not change what documents become.
 pub(super) fn of_source(node: &Node) -> String {
     let NodeKind::Map(entries) = &node.kind else { return canonical(node, &[]) };
     let says_documents = |name: &Node| !name.text().is_some_and(|name| ["files", "has"].contains(&name));
@@ -46,7 +46,7 @@ pub(super) fn of_source(node: &Node) -> String {
     canonical(&Node { kind: NodeKind::Map(entries), span: node.span.clone() }, &["accept", "was"])
 }
 
-/// The definition as text without layout, comments and the keys in `without`: equal text, equal meaning.
+/// Returns a node as text without layout, comments and the keys in `without`: equal text, equal meaning.
 pub(super) fn canonical(node: &Node, without: &[&str]) -> String {
     match &node.kind {
         NodeKind::Scalar { text, quoted } => format!("{}{text:?}", if *quoted { "'" } else { "" }),

@@ -1,8 +1,8 @@
-//! The words of the definition language: every key a definition may have, in one place.
+//! The keywords of the definition language: every key a definition may have, in one place.
 //!
-//! The parser takes its known keys from here and the JSON Schema is assembled from here, so the two cannot drift apart.
+//! The parser and the JSON Schema both use this list, so they cannot disagree.
 
-/// A key: its name, the JSON Schema of its value, and what it means.
+/// A keyword: its name, the JSON Schema of its value, and its meaning.
 #[derive(Debug, Clone, Copy)]
 pub struct Keyword {
     /// The key as written.
@@ -81,7 +81,7 @@ pub const AREAS: &[Keyword] = &[
 pub const SERVE: &[Keyword] =
     &[word("error", TEXT, "The member that holds the message when errors are returned as a JSON object; default: problem details (RFC 9457).")];
 
-/// A route's own words.
+/// A route.
 pub const ROUTE: &[Keyword] = &[
     word("get", TEXT, "The path, with parameters in braces."),
     word("post", TEXT, "The same for POST."),
@@ -123,7 +123,7 @@ pub const ROUTE_ASK: &[Keyword] = &[
     word("answers_mistakes", BOOLEAN, "Whether a query with a mistake is answered 200 with `status` fail and the `reason`, instead of 400."),
 ];
 
-/// A look-up: of a route, or included.
+/// A lookup, of a route or included.
 pub const LOOK: &[Keyword] = &[
     word("one", r##"{"$ref":"#/$defs/name"}"##, "The collection of the one record to look up."),
     word("list", r##"{"$ref":"#/$defs/name"}"##, "The collection of the records to look up."),
@@ -141,18 +141,18 @@ pub const LOOK: &[Keyword] = &[
     word("fields", r#"{"type":"object","additionalProperties":{"type":"string"}}"#, "What is shown: name to field, include.field or CEL."),
 ];
 
-/// What only an include has.
+/// Keywords of includes only.
 pub const INCLUDE: &[Keyword] = &[word(
     "required",
     r#"{"oneOf":[{"type":"boolean"},{"type":"object","minProperties":1,"maxProperties":1,"additionalProperties":{"type":"string"}}]}"#,
     "true: records without a match are left out; or an object { STATUS: MESSAGE } that fails the route.",
 )];
 
-/// A condition that is not equality.
+/// A condition other than equality.
 pub const MATCH: &[Keyword] =
     &[word("prefix", TEXT, "Text that begins with params.NAME."), word("contains", TEXT, "Text that has params.NAME inside.")];
 
-/// A page.
+/// Pages of a route.
 pub const PAGE: &[Keyword] = &[
     word("number", TEXT, "params.NAME, from 1."),
     word("size", TEXT, "params.NAME, rows of a page."),
@@ -246,11 +246,11 @@ pub const SOURCE: &[Keyword] = &[
     ),
 ];
 
-/// A document inside a document.
+/// An embedded document.
 pub const EMBED: &[Keyword] =
     &[word("path", TEXT, "Where its text stands."), word("name", TEXT, "What its file would be called, a template over `let` values: `{id}.xml`.")];
 
-/// A word of queries.
+/// An alias.
 pub const QUERY_WORD: &[Keyword] = &[
     word("select", r##"{"$ref":"#/$defs/name"}"##, "The collection that is asked for by the word."),
     word(
@@ -317,7 +317,7 @@ pub const CALL_ARG: &[Keyword] = &[
     word("as", r#"{"enum":["text","epoch"]}"#, "How times are written: text (RFC 3339) or epoch (seconds)."),
 ];
 
-/// How answers are cut.
+/// How answers are split into pages.
 pub const CALL_PAGE: &[Keyword] = &[
     word("offset", TEXT, "The argument with how many documents to leave out."),
     word("limit", TEXT, "The argument with how many documents to send."),
@@ -399,7 +399,7 @@ pub const RULE: &[Keyword] = &[
     word("type", TYPE, "The value's type (in `let`; fields say it themselves)."),
 ];
 
-/// What a field has beside a rule.
+/// Keywords of a field in addition to those of a rule.
 pub const FIELD: &[Keyword] = &[
     word("type", TYPE, "The field's type."),
     word("required", BOOLEAN, "A document without it fails."),
@@ -501,7 +501,7 @@ pub const OVERLAP: &[Keyword] = &[
     word("reach", TEXT, "Typical length of an interval; longer ones cost more. Default 1h."),
 ];
 
-/// A number about children.
+/// An aggregate of children.
 pub const ROLLUP: &[Keyword] = &[
     word("over", TEXT, "The link: COLLECTION.LINK."),
     word("groups", TEXT, "Only children whose group begins with this regular expression."),
@@ -538,10 +538,10 @@ pub const COVERAGE_CASE: &[Keyword] = &[
     word("gaps", r##"{"$ref":"#/$defs/gaps"}"##, "Intervals that no child covers."),
 ];
 
-/// Which groups a case is for.
+/// The groups of a case.
 pub const COVERAGE_MATCH: &[Keyword] = &[word("match", TEXT, "A regular expression on the group's beginning.")];
 
-/// Different values of children.
+/// Numbers of different values of children.
 pub const DISTINCT: &[Keyword] = &[
     word("distinct", NAMES, "Fields whose different values are counted."),
     word("near", TEXT, "Also distinguish by start time, treating starts within this duration as equal."),

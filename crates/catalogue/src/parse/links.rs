@@ -1,4 +1,4 @@
-//! Links between collections. They are read when all collections are known, and so are the rollups and coverages over them.
+//! Parses links between collections, once all collections are known, and the rollups and coverages over them.
 
 use super::expressions::{Types, golden};
 use super::fields::placeholder;
@@ -14,11 +14,11 @@ use crate::model::key::Template;
 use crate::model::links::{Coverage, Derivation, IntervalOverlap, Link, TargetRule, id_of, listed, members_of};
 use crate::value::FieldType;
 
-/// A group is text.
+/// The type of a group.
 pub(super) const TEXT: Expected<'static> = Expected::Field(&FieldType::Text, TextConversion::Value);
 
 impl DefinitionParser<'_> {
-    /// The fields that hold keys of linked records. What they are is read later, with [`DefinitionParser::relations`].
+    /// Makes the fields that hold keys of linked records. The links themselves are parsed later, by [`DefinitionParser::relations`].
     pub(super) fn link_fields(&mut self, node: &Node, field_names: &[&str]) -> Vec<Field> {
         let mut fields = Vec::new();
         for NamedNode { name, name_node, node: link } in self.named(node.get("links"), "links") {
@@ -28,14 +28,14 @@ impl DefinitionParser<'_> {
             }
             let mut field = placeholder(name);
             field.index = self.index(link.get("index"), &FieldType::Text);
-            // replaced when links are read
+            // replaced when links are parsed
             field.derive = Some(Derivation::Pending);
             fields.push(field);
         }
         fields
     }
 
-    /// Links, rollups and coverages of all collections; the collections of coverages are added after the others.
+    /// Parses the links, rollups and coverages of all collections; the collections of coverages are added after the others.
     pub(super) fn relations(
         &mut self,
         collections: &mut IdVec<CollectionId, Collection>,
@@ -93,13 +93,13 @@ impl DefinitionParser<'_> {
         for link in links.iter().filter(|link| link.is_only_read()) {
             let index = &mut collections[link.child_collection].fields[link.field].index;
             match link.many {
-                // the index of elements answers questions, too
+                // the index of elements answers queries, too
                 true => index.ordered = true,
                 false => index.by_link = !index.ordered,
             }
         }
         for link in &mut links {
-            // another meaning is another link: what was built with the old one is not read any more
+            // a link with another meaning gets another number: edges made by the old one are not read any more
             let conditions: Vec<&str> = link.conditions.iter().map(Expression::source).collect();
             let told: Vec<&str> = link.edge_fields.iter().map(|field| collections[link.child_collection].fields[*field].name.as_str()).collect();
             link.id = id_of(&format!("{} {:?} {conditions:?} {told:?}", link.id, link.rule_text(collections)));
@@ -204,7 +204,7 @@ impl DefinitionParser<'_> {
         }
     }
 
-    /// The elements of a list that a link uses must be known: those of structs are where an index asks for them.
+    /// Checks that the elements of a list that a link uses are values: of a list of structs, the link must use a member that has an index.
     fn is_looked_into(&mut self, node: &Node, collection: &Collection, name: &str) {
         let Some((_, field)) = collection.field(name) else { return };
         if !field.golden_type().members().is_empty() {
@@ -261,7 +261,7 @@ impl DefinitionParser<'_> {
         Some(IntervalOverlap { mine, theirs, tolerance, reach: reach.max(1) })
     }
 
-    /// Two fields of type timestamp.
+    /// Parses two fields of type timestamp.
     fn span(&mut self, node: &Node, collection: &Collection) -> Option<(FieldId, FieldId)> {
         let NodeKind::List(items) = &node.kind else {
             self.problem(node, format!("an interval is a list of two fields, this is {}", node.shape()));
@@ -288,7 +288,7 @@ impl DefinitionParser<'_> {
         self.reference(node, "field", &names)
     }
 
-    /// Notes what is read through links.
+    /// Records which fields are read through links.
     fn through(
         &mut self,
         collections: &mut IdVec<CollectionId, Collection>,
@@ -339,7 +339,7 @@ impl DefinitionParser<'_> {
     }
 }
 
-/// Fields that a collection's own rules may name: links are named by rules about other records.
+/// Returns the types of fields that a collection's own rules may use: links are only used by rules about other records.
 pub(super) fn own_types(collection: &Collection) -> Types {
     let mut own = golden(collection, true);
     collection.fields.iter().filter(|field| field.is_link()).for_each(|field| drop(own.remove(&field.name)));

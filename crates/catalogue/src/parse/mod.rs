@@ -1,7 +1,7 @@
-//! From the text of a definition to a [`Catalogue`], or to every mistake in it.
+//! Parses the text of a definition to a [`Catalogue`], or to all errors in it.
 //!
-//! Names are collected first, so that any part may refer to any other; then each part is read. A part with a mistake is
-//! left out and reading goes on: a file's errors are reported together.
+//! Names are collected first, so that any part may refer to any other; then each part is parsed. A part with an error is left out and parsing
+//! continues, so that all errors of a file are reported together.
 
 mod collections;
 mod coverage;
@@ -38,18 +38,18 @@ use std::sync::Arc;
 pub use tables::MAX_AREA_FILE;
 use yaml::Node;
 
-/// Parses, checks and compiles a definition that lies beside no other files.
+/// Parses, checks and compiles a definition that needs no other files.
 ///
 /// # Errors
-/// Every mistake found, in the order of the text.
+/// All errors, in the order of the text.
 pub fn parse(text: &str) -> Result<Catalogue, Vec<Diagnostic>> {
     parse_beside(text, &|_| Err(std::io::ErrorKind::NotFound.into()))
 }
 
-/// Parses, checks and compiles a definition. `read_file` reads the files beside it that it names, by their paths from there.
+/// Parses, checks and compiles a definition. `read_file` reads files that it names, by paths relative to its folder.
 ///
 /// # Errors
-/// Every mistake found, in the order of the text.
+/// All errors, in the order of the text.
 pub fn parse_beside(text: &str, read_file: &dyn Fn(&str) -> std::io::Result<String>) -> Result<Catalogue, Vec<Diagnostic>> {
     let root = yaml::parse(text)?;
     let mut reader = DefinitionParser {
@@ -62,7 +62,7 @@ pub fn parse_beside(text: &str, read_file: &dyn Fn(&str) -> std::io::Result<Stri
         tables: ConstantTables::default(),
     };
     let catalogue = reader.catalogue(&root);
-    // where something else is wrong, what is read wrongly would have wrong types, too
+    // type errors are reported only if there are no others, because an error elsewhere can cause them
     if reader.problems.is_empty() {
         reader.problems = std::mem::take(&mut reader.mistyped);
     }
@@ -74,7 +74,7 @@ pub fn parse_beside(text: &str, read_file: &dyn Fn(&str) -> std::io::Result<Stri
     }
 }
 
-/// What stands in paths of the API where collections do, now or later.
+/// Segments of API paths in positions where names of collections may be, now or later.
 const API_WORDS: [&str; 15] = [
     "query",
     "lookup",
@@ -147,14 +147,14 @@ impl DefinitionParser<'_> {
             self.embedded_are_fit(&sources, index, name_node);
         }
         for (index, NamedNode { node, .. }) in collection_nodes.enumerate() {
-            // a source that is not sound is missing among them
+            // a source with an error is missing among them
             if let (Some(tags), true) = (node.get("tags"), sources.len() == source_nodes.len()) {
                 let tags = self.tags((index, &collections[index]), tags, &sources);
                 collections[index].tags = tags;
             }
         }
         let (links, coverages) = self.relations(&mut collections, &collection_nodes);
-        // these would only repeat in other words what is known to be wrong already
+        // these checks would only repeat known errors
         let sound = self.problems.is_empty();
         if sound {
             self.collections_are_typed(&collections, &collection_nodes, &links);
@@ -174,7 +174,7 @@ impl DefinitionParser<'_> {
             serve.get("error").and_then(|node| self.text_of(node, "the member of errors")).map(str::to_owned)
         });
         let routes = if self.problems.is_empty() { self.routes(root.get("routes"), &collections) } else { Vec::new() };
-        // links of lists lead to one record once: stores are prepared again for those
+        // earlier versions treated links of lists differently: this makes stores be prepared again for those
         let lists = if links.iter().any(|link| link.many) { "\nlinks of lists" } else { "" };
         // so does another file of areas
         let hash = blake3::hash((canonical(root, &[]) + lists + &areas).as_bytes()).to_hex().to_string();

@@ -1,4 +1,4 @@
-//! The reader of a definition: what it has found wrong so far, and how it takes a single node, with a problem where that is not as it should be.
+//! The parser of a definition: the errors found so far, and methods that read a single node or report an error.
 
 use super::keywords::Keyword;
 use super::yaml::{Node, NodeKind};
@@ -10,7 +10,7 @@ use regex::Regex;
 use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};
 
-/// An entry of a mapping from names to something.
+/// An entry of a mapping from names.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NamedNode<'n> {
     pub(super) name: &'n str,
@@ -21,15 +21,15 @@ pub(super) struct NamedNode<'n> {
 pub(super) struct DefinitionParser<'t> {
     pub(super) text: &'t str,
     pub(super) problems: Vec<Diagnostic>,
-    /// Expressions whose types are wrong.
+    /// Type errors of expressions.
     pub(super) mistyped: Vec<Diagnostic>,
-    /// By collection, the fields that documents give, by index, each with the node of its rule: for sources without a `map` of their own.
+    /// The fields that documents give, by collection, each with the node of its rule: for sources without a `map` of their own.
     pub(super) field_rules: HashMap<String, Vec<(FieldId, Node)>>,
-    /// Reads a file that lies beside the definition.
+    /// Reads a file that the definition names.
     pub(super) read_file: &'t dyn Fn(&str) -> std::io::Result<String>,
     /// Constant tables, and named areas.
     pub(super) tables: ConstantTables,
-    /// Expressions by their text: sources that are alike repeat theirs.
+    /// Compiled expressions by their text, because similar sources repeat them.
     pub(super) compiled: HashMap<String, Expression>,
 }
 
@@ -42,7 +42,7 @@ impl DefinitionParser<'_> {
         self.problems.push(Diagnostic::new(node.span.clone(), message).help(help));
     }
 
-    /// The entries of a mapping whose keys must all be among `words`.
+    /// Returns the entries of a mapping whose keys must all be among `words`.
     pub(super) fn section<'n>(&mut self, node: &'n Node, what: &str, words: &[&[Keyword]]) -> Option<&'n [(Node, Node)]> {
         let NodeKind::Map(entries) = &node.kind else {
             self.problem(node, format!("{what} is a mapping, this is {}", node.shape()));
@@ -63,7 +63,7 @@ impl DefinitionParser<'_> {
         Some(entries)
     }
 
-    /// The entries of a mapping from names to something.
+    /// Returns the entries of a mapping from names.
     pub(super) fn named<'n>(&mut self, node: Option<&'n Node>, what: &str) -> Vec<NamedNode<'n>> {
         let Some(node) = node else { return Vec::new() };
         let NodeKind::Map(entries) = &node.kind else {
@@ -133,7 +133,7 @@ impl DefinitionParser<'_> {
         None
     }
 
-    /// The index of a name among others, or a problem that lists them.
+    /// Returns the index of a name among others, or reports an error that lists them.
     pub(super) fn reference<I: From<usize>>(&mut self, node: &Node, what: &str, names: &[&str]) -> Option<I> {
         let text = self.text_of(node, what)?.to_owned();
         if let Some(index) = names.iter().position(|name| *name == text) {
@@ -176,7 +176,7 @@ impl DefinitionParser<'_> {
         number
     }
 
-    /// A duration, in microseconds.
+    /// Parses a duration; returns microseconds.
     pub(super) fn length(&mut self, node: &Node, what: &str) -> Option<i64> {
         let text = self.text_of(node, what)?.to_owned();
         match from_text(&text, &FieldType::Duration, None) {
@@ -192,7 +192,7 @@ impl DefinitionParser<'_> {
         self.regex(node, |text| format!("^(?:{text})"))
     }
 
-    /// A regular expression, of what `whole` makes of the text.
+    /// Compiles a regular expression, made of the text by `whole`.
     pub(super) fn regex(&mut self, node: &Node, whole: impl Fn(&str) -> String) -> Option<Regex> {
         let text = self.text_of(node, "a regular expression")?.to_owned();
         match Regex::new(&whole(&text)) {
@@ -204,7 +204,7 @@ impl DefinitionParser<'_> {
         }
     }
 
-    /// A place inside a scalar: exact for plain scalars and quoted ones without escapes before it.
+    /// Returns the position of a byte inside a scalar: exact for plain scalars, and for quoted ones without escapes before it.
     pub(super) fn inside(&self, node: &Node, at: usize) -> Range<usize> {
         let written = &self.text[node.span.clone()];
         let quote = usize::from(written.starts_with(['"', '\'']));

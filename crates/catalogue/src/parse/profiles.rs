@@ -1,4 +1,4 @@
-//! How imports are done: profiles, and the shares of the workers that tenants have.
+//! Parses profiles, and tenants' shares of the workers.
 
 use super::keywords;
 use super::parser::DefinitionParser;

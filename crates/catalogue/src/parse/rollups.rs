@@ -1,4 +1,4 @@
-//! Rollups, and what they and coverages ask of the children of a link.
+//! Parses rollups, and the conditions and fields of children that they and coverages use.
 
 use super::keywords;
 use super::links::own_types;
@@ -38,7 +38,7 @@ impl DefinitionParser<'_> {
         Some(Rollup { link, groups, condition, function, edge_field: told })
     }
 
-    /// A rollup has the type of what it computes: nothing converts it on its way into the record.
+    /// Checks that a field has the type of its rollup's result, because that is not converted.
     pub(super) fn rollup_fits(&mut self, node: &Node, ty: &FieldType, rollup: &Rollup, child: &Collection, link: &Link) {
         let told = rollup.edge_field.map(|told| &child.fields[link.edge_fields[told]]);
         let element = told.map(|field| field.golden_type().element());
@@ -63,7 +63,7 @@ impl DefinitionParser<'_> {
         }
     }
 
-    /// A link as `COLLECTION.LINK`, which leads to `parent`.
+    /// Parses `COLLECTION.LINK`, a link that must lead to `parent`.
     pub(super) fn over(
         &mut self,
         node: &Node,
@@ -81,7 +81,7 @@ impl DefinitionParser<'_> {
         Some(here[place].0)
     }
 
-    /// The number of a condition on a link's children.
+    /// Returns the position of a condition among a link's conditions.
     pub(super) fn condition(&mut self, node: Option<&Node>, link: &mut Link, collections: &IdVec<CollectionId, Collection>) -> Option<usize> {
         let condition = match node {
             Some(node) => self.cel_of(node, &own_types(&collections[link.child_collection]), Expected::Condition)?,
@@ -94,14 +94,14 @@ impl DefinitionParser<'_> {
         }))
     }
 
-    /// The place of a child's field among those that edges carry.
+    /// Returns the position of a child's field among those that edges carry.
     pub(super) fn edge_field(&mut self, node: &Node, link: &mut Link, collections: &IdVec<CollectionId, Collection>) -> Option<usize> {
         let field = self.field_of(node, &collections[link.child_collection])?;
         Some(carried(link, field))
     }
 }
 
-/// The place of a child's field among those that edges carry.
+/// Returns the position of a child's field among those that edges carry.
 fn carried(link: &mut Link, field: FieldId) -> usize {
     link.edge_fields.iter().position(|told| *told == field).unwrap_or_else(|| {
         link.edge_fields.push(field);

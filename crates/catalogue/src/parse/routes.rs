@@ -1,4 +1,4 @@
-//! Declared routes.
+//! Parses declared routes.
 
 use super::expressions::{Types, golden};
 use super::parser::{DefinitionParser, NamedNode};
@@ -16,18 +16,18 @@ use crate::parse::keywords;
 use crate::parse::yaml::{Node, NodeKind};
 use crate::value::{FieldType, from_text};
 
-/// Deepest includes of includes.
+/// Max levels of includes.
 const DEEPEST: usize = 5;
 
-/// How paths begin that the server has itself.
+/// First segments of the server's own paths.
 const OWN_PATHS: [&str; 10] = ["v1", "healthz", "readyz", "metrics", "docs", "openapi.json", "t", "sign-in", "sign-out", "assets"];
 
-/// What names mean inside a route.
+/// The names that are known inside a route.
 #[derive(Clone, Copy)]
 struct RouteScope<'s> {
     collections: &'s IdVec<CollectionId, Collection>,
     params: &'s [Param],
-    /// The collection of the record that a look-up is included with.
+    /// The collection of the record that a lookup is included with.
     parent: Option<&'s Collection>,
     depth: usize,
 }
@@ -37,7 +37,7 @@ impl DefinitionParser<'_> {
         let mut routes: Vec<Route> = Vec::new();
         for item in self.items(node, "routes") {
             let Some(route) = self.route(item, collections) else { continue };
-            // parameters of one place are the same path whatever they are called
+            // paths that differ only in names of parameters are the same path
             let shape = |path: &str| path.split('/').map(|part| if part.starts_with('{') { "{}" } else { part }).collect::<Vec<_>>().join("/");
             let same = routes.iter().filter(|other| shape(&other.path) == shape(&route.path)).collect::<Vec<_>>();
             if same.iter().any(|other| other.method == route.method) {
@@ -300,7 +300,7 @@ impl DefinitionParser<'_> {
             let where_node = node.get("where").unwrap_or(node);
             self.problem_with_help(where_node, "no condition can use an index", "give a field an `index`");
         }
-        // what finds records comes first
+        // the condition that finds records comes first
         conditions.sort_by_key(|condition| !(drives(condition) && condition.comparison == MatchKind::Equal));
         if scope.parent.is_some() && !conditions.first().is_some_and(|first| drives(first) && first.comparison == MatchKind::Equal) {
             self.problem(node, "an include needs an equality with `key` or an indexed field: `where: { field: field_of_the_other }`");

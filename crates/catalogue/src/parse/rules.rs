@@ -1,4 +1,4 @@
-//! Rules: how one value is found in a document, by a path, by cases, by an expression or by a pattern, and what is done to it then.
+//! Parses rules: how one value is found in a document, by a path, by cases, by an expression or by a pattern, and how it is converted.
 
 use super::expressions::Types;
 use super::keywords;
@@ -24,7 +24,7 @@ pub(super) struct SourceContext<'a> {
     pub(super) service_names: &'a [&'a str],
 }
 
-/// How paths of a source are read.
+/// How paths of a source are parsed.
 #[derive(Clone, Copy)]
 pub(super) struct PathSettings<'a> {
     pub(super) family: FormatFamily,
@@ -37,13 +37,13 @@ pub(super) struct RuleScope<'a> {
     pub(super) names: &'a [&'a str],
     /// Their types.
     pub(super) types: &'a Types,
-    /// Those that depend on the envelope.
+    /// Those that depend on the delivery rather than the document.
     pub(super) reads_meta: &'a [&'a str],
     pub(super) context: &'a SourceContext<'a>,
 }
 
 impl DefinitionParser<'_> {
-    /// The words of a rule that stands in `let` or `map`; the others of a field stand at the field.
+    /// Checks the keywords of a rule in `let` or `map`; those of a rule at a field are checked with the field's.
     pub(super) fn is_a_rule(&mut self, node: &Node) {
         if matches!(node.kind, NodeKind::Map(_)) {
             self.section(node, "a rule", &[keywords::RULE]);
@@ -89,7 +89,7 @@ impl DefinitionParser<'_> {
                 ValueOrigin::Cases(cases)
             }
             (Some("expr"), _) => {
-                // what a table replaces, and what is read in a format, is text
+                // a value that is looked up in a table or read in a format is text
                 let through_text = ["lookup", "format"].iter().any(|word| node.get(word).is_some());
                 let wanted = Expected::Field(if through_text { &FieldType::Text } else { ty }, TextConversion::Document);
                 let (expr, known) = (node.get("expr")?, scope.names);
@@ -154,7 +154,7 @@ impl DefinitionParser<'_> {
         })
     }
 
-    /// `clean`: the name of a function, or several that are applied one after the other.
+    /// Parses `clean`: the name of a function, or several that are applied in order.
     fn cleaners(&mut self, node: Option<&Node>) -> Vec<&'static Cleaner> {
         let Some(node) = node else { return Vec::new() };
         let known: Vec<(&str, &'static Cleaner)> = CLEANERS.iter().map(|cleaner| (cleaner.name, cleaner)).collect();
@@ -165,7 +165,7 @@ impl DefinitionParser<'_> {
         nodes.iter().filter_map(|item| self.choice(Some(item), "choice for clean", &known)).collect()
     }
 
-    /// `path` finds the places, `map` says of each member where it is from there.
+    /// Parses a rule for structs: `path` finds nodes, and `map` has the paths of members relative to a node.
     fn elements(&mut self, node: &Node, ty: &FieldType, default_path: Option<String>, scope: &RuleScope<'_>) -> Option<ValueOrigin> {
         let map = node.get("map")?;
         let members = ty.members();

@@ -1,4 +1,4 @@
-//! Services that are asked when a query needs them.
+//! Parses services from which documents are fetched when a query needs them.
 
 use super::parser::{DefinitionParser, NamedNode};
 use super::rules::SourceContext;
@@ -11,7 +11,7 @@ use crate::parse::keywords;
 use crate::parse::yaml::{Node, NodeKind};
 use crate::value::{FieldType, Value, from_text};
 
-/// What a source with `asks` is otherwise.
+/// The other properties of a source with `asks`.
 pub(super) struct AskingSource<'s> {
     pub(super) name: &'s str,
     pub(super) family: FormatFamily,
@@ -58,7 +58,7 @@ impl DefinitionParser<'_> {
         Some(Service { name, url, timeout, deadline, parallel, rate, attempts, most_bytes, ttl, ttl_empty, ttl_failed, ahead, wildcard, credentials })
     }
 
-    /// A URL that is asked.
+    /// Parses the URL of a service.
     pub(super) fn url(&mut self, node: &Node) -> Option<String> {
         let url = self.text_of(node, "a URL")?.to_owned();
         if !["http://", "https://", "${"].iter().any(|start| url.starts_with(start)) {
@@ -114,7 +114,7 @@ impl DefinitionParser<'_> {
         Some(ServiceCall { name: name.to_owned(), get, args, page, cost })
     }
 
-    /// `{argument}` in a path stands for the value of the argument.
+    /// Checks `{argument}` in a path, which is replaced by the value of the argument.
     fn places(&mut self, node: &Node, path: &str, args: &[CallArgument]) {
         for part in path.split('{').skip(1) {
             let name = part.split_once('}').map(|(name, _)| name);
@@ -189,7 +189,7 @@ impl DefinitionParser<'_> {
         Some(CallArgument { name: name.to_owned(), field, takes, matches: shape, required, default, epoch })
     }
 
-    /// An argument about elements of a list: the answer has those alone, so it must be possible to find them among others.
+    /// Checks an argument on elements of a list: answers contain only these, so it must be possible to identify them among others.
     fn part(&mut self, node: &Node, collection: &Collection, (list, field): (FieldId, FieldId)) {
         let (list, own) = (&collection.fields[list], &collection.fields[field]);
         if !matches!(list.survivorship, Survivorship::UnionBy(_)) {

@@ -1,4 +1,5 @@
-//! Which derived fields are settled, and whether settling ends: no value depends on itself, and records do not create each other for ever.
+//! Determines which derived fields are settled, and checks that settling ends: no value depends on itself, and records do not create each other
+//! forever.
 
 use super::parser::{DefinitionParser, NamedNode};
 use crate::eval::Expression;
@@ -7,7 +8,7 @@ use crate::model::ids::{CollectionId, FieldId, IdVec, LinkId};
 use crate::model::links::{Derivation, Link, TargetRule, members_of};
 
 impl DefinitionParser<'_> {
-    /// A derivation that reads a settled field, or a linked record, is settled itself.
+    /// Marks derivations that read a settled field, or a linked record, as settled.
     pub(super) fn spread_settling(&mut self, collections: &mut IdVec<CollectionId, Collection>) {
         for collection in collections {
             loop {
@@ -27,7 +28,7 @@ impl DefinitionParser<'_> {
         }
     }
 
-    /// What edges carry must not be settled, or settling would not end.
+    /// Checks that edges carry no settled values, because settling might not end.
     pub(super) fn edges_have_what_documents_say(
         &mut self,
         collections: &IdVec<CollectionId, Collection>,
@@ -66,8 +67,8 @@ impl DefinitionParser<'_> {
         }
     }
 
-    /// Records that exist because others name them have their key alone. Where they name others by that, these must not name them in turn:
-    /// they would keep each other for ever.
+    /// Checks that links do not create each other's records. A created record has only its key; if it creates others by that, these must not create
+    /// it, or they would keep each other forever.
     pub(super) fn created_records_end(
         &mut self,
         collections: &IdVec<CollectionId, Collection>,
@@ -104,7 +105,7 @@ impl DefinitionParser<'_> {
         }
     }
 
-    /// A settled field may read others through links, but not itself.
+    /// Checks that no settled field reads itself through links.
     pub(super) fn settling_is_acyclic(
         &mut self,
         collections: &IdVec<CollectionId, Collection>,

@@ -1,5 +1,5 @@
-//! Sources: the format of their documents, the values that they name with `let`, their as-of time, what is refused, what is collected from
-//! services, and what a complete delivery replaces.
+//! Parses sources: the format of their documents, `let` values, as-of time, refused documents, what is collected from services, and what a complete
+//! delivery replaces.
 
 use super::expressions::{RESERVED, Types, meta};
 use super::fingerprint::canonical;
@@ -67,7 +67,7 @@ impl DefinitionParser<'_> {
             }
         }
         let feeds = self.feeds(name_node, node, PathSettings { family, namespaces: &namespaces }, (&lets, &types), context);
-        // a single feed's fields are as good as `let` values in the source's own conditions
+        // fields of a single feed can be used like `let` values in the source's own conditions
         let only_feed = if feeds.len() == 1 { feeds.first() } else { None };
         if let Some(feed) = only_feed {
             let fields = feed.map.iter().map(|entry| &context.collections[feed.collection].fields[entry.field]);
@@ -114,7 +114,7 @@ impl DefinitionParser<'_> {
         })
     }
 
-    /// How records of MARC are read; the default repairs them.
+    /// Parses how MARC records are read; the default repairs them.
     fn marc(&mut self, node: &Node, family: FormatFamily) -> ReadOptions {
         for word in ["tolerance", "encoding"] {
             if let Some(own) = node.get(word).filter(|_| family != FormatFamily::Marc) {
@@ -134,7 +134,7 @@ impl DefinitionParser<'_> {
         ReadOptions { tolerance, encoding }
     }
 
-    /// `files`: a pattern, or a list of them.
+    /// Parses `files`: a pattern, or a list of patterns.
     fn file_patterns(&mut self, node: Option<&Node>) -> Vec<FilePattern> {
         let Some(node) = node else { return Vec::new() };
         let nodes = node.one_or_more();
@@ -153,7 +153,7 @@ impl DefinitionParser<'_> {
         patterns
     }
 
-    /// No two sources claim the same files: where names say the same, what the first document has must tell them apart.
+    /// Checks that no two sources claim the same files: if their names do not differ, the test of the first document must.
     pub(super) fn files_are_told_apart(&mut self, nodes: &IdVec<SourceId, NamedNode<'_>>) {
         let mut known: Vec<(&str, &str, Option<&str>)> = Vec::new();
         for NamedNode { name, node, .. } in nodes {
@@ -215,7 +215,7 @@ impl DefinitionParser<'_> {
         let scope = self.required(node, "scope").and_then(|node| self.cel_of(node, names, text))?;
         let at = node.get("at").and_then(|node| self.cel_of(node, names, Expected::Field(&FieldType::Timestamp, TextConversion::Document)));
         let most = node.get("most").and_then(|node| self.percent(node)).unwrap_or(MOST_LACKING);
-        // what was said under other words is in other scopes
+        // changed keywords give another number, so that contributions made under the old ones are in other scopes
         let id = id_of(&format!("{source} {}", canonical(node, &["most"])));
         Some(CompleteDelivery { id, scope, at, max_missing: most })
     }

@@ -1,4 +1,4 @@
-//! What rules look values up in: constant tables (`lookups`), named areas (`areas`) and sets of regular expressions (`patterns`).
+//! Parses constant tables (`lookups`), named areas (`areas`) and sets of regular expressions (`patterns`).
 
 use super::parser::{DefinitionParser, NamedNode};
 use super::yaml::{Node, NodeKind};
@@ -18,7 +18,7 @@ impl DefinitionParser<'_> {
     pub(super) fn tables(&mut self, node: Option<&Node>) -> ConstantTables {
         let mut tables = ConstantTables::default();
         for NamedNode { name, node, .. } in self.named(node, "lookups") {
-            // a list is tried in order, each key as a regular expression on the beginning
+            // a list is tried in order; each key is a regular expression on the beginning
             let (rows, in_order): (Vec<&(Node, Node)>, bool) = match &node.kind {
                 NodeKind::Map(entries) => (entries.iter().collect(), false),
                 NodeKind::List(items) => {
@@ -52,7 +52,7 @@ impl DefinitionParser<'_> {
         tables
     }
 
-    /// Reads the files of named areas into `tables`. A file that is not there is noted: what is asked of it is null.
+    /// Reads the files of named areas into `tables`. A file that does not exist is noted; functions on its areas then return null.
     pub(super) fn areas(&mut self, node: Option<&Node>, tables: &mut ConstantTables) -> Vec<AreaFile> {
         let mut files = Vec::new();
         for NamedNode { name, node, .. } in self.named(node, "areas") {

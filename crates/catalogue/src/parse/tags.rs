@@ -1,4 +1,4 @@
-//! Tags of a collection, and documents inside documents, of which tags are asked.
+//! Parses tags of a collection, and embedded documents, on which tags are evaluated.
 
 use super::parser::{DefinitionParser, NamedNode};
 use super::rules::{PathSettings, SourceContext};
@@ -41,7 +41,7 @@ impl DefinitionParser<'_> {
         embeds
     }
 
-    /// Documents inside documents are of sources that have none inside, and are not whole files.
+    /// Checks that sources of embedded documents are XML or JSON, have no `replaces`, and embed nothing themselves.
     pub(super) fn embedded_are_fit(&mut self, sources: &IdVec<SourceId, Source>, index: SourceId, name_node: &Node) {
         for inner in sources[index].embeds.iter().filter_map(|embed| sources.get(embed.source)) {
             if !inner.embeds.is_empty() {

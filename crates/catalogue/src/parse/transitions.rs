@@ -1,4 +1,4 @@
-//! The state of records: its fields, and the transitions that change them.
+//! Parses the state fields of records, and the transitions that change them.
 
 use super::keywords;
 use super::parser::{DefinitionParser, NamedNode};

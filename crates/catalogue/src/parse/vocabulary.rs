@@ -1,4 +1,4 @@
-//! Words of queries.
+//! Parses aliases.
 
 use super::parser::{DefinitionParser, NamedNode};
 use crate::model::definition::{AliasTarget, Collection, QueryAlias};
@@ -15,7 +15,7 @@ impl DefinitionParser<'_> {
                 continue;
             }
             let select = word.get("select").and_then(|node| self.reference(node, "collection", &names));
-            // `site: ...` of a query selects records of the collection `site` whatever else is said
+            // `site: ...` in a query selects records of the collection `site`, whatever the alias says
             if let (Some(own), Some(select)) = (collections.position(|own| own.name == name), select)
                 && own != select
             {

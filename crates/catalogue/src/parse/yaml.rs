@@ -1,28 +1,28 @@
-//! YAML 1.2 text to a tree whose every node knows its place.
+//! Parses YAML 1.2 to a tree whose nodes know their positions.
 //!
-//! Duplicate keys, unknown anchors, merge keys (`<<`) and too deep or too large expansions are decided here, so that the
-//! rest of the crate sees plain trees.
+//! Duplicate keys, unknown anchors, merge keys (`<<`) and too deep or too large expansions are handled here, so that the rest of the crate sees plain
+//! trees.
 
 use crate::diagnostic::Diagnostic;
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Deepest nesting a definition may have.
+/// Max nesting of a definition.
 const MAX_DEPTH: usize = 64;
-/// Most nodes a definition may have once its aliases are expanded.
+/// Max nodes of a definition after its aliases are expanded.
 const MAX_NODES: usize = 200_000;
 
-/// A value and its place in the text.
+/// A value and its position in the text.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// Bytes of the text this node was written at.
+    /// The bytes of the text it was written at.
     pub span: Range<usize>,
-    /// What it is.
+    /// Its kind.
     pub kind: NodeKind,
 }
 
-/// The shapes a node can have.
+/// The kinds of nodes.
 #[derive(Debug, Clone)]
 pub enum NodeKind {
     /// A scalar; `quoted` scalars are always text.
@@ -39,7 +39,7 @@ pub enum NodeKind {
 }
 
 impl Node {
-    /// The scalar text, if this is a scalar that is not null.
+    /// Returns the scalar's text, if this is a scalar that is not null.
     pub fn text(&self) -> Option<&str> {
         match &self.kind {
             NodeKind::Scalar { text, .. } if !self.is_null() => Some(text),
@@ -47,7 +47,7 @@ impl Node {
         }
     }
 
-    /// The elements of a list; anything else stands for one element.
+    /// Returns the elements of a list; anything else is a list of one.
     pub fn one_or_more(&self) -> &[Node] {
         match &self.kind {
             NodeKind::List(items) => items,
@@ -55,12 +55,12 @@ impl Node {
         }
     }
 
-    /// Whether this is the plain scalar null.
+    /// Whether this is a plain null.
     pub fn is_null(&self) -> bool {
         matches!(&self.kind, NodeKind::Scalar { text, quoted: false } if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
     }
 
-    /// The value under `key`, if this is a mapping that has it.
+    /// Returns the value of `key`, if this is a mapping that has it.
     pub fn get(&self, key: &str) -> Option<&Node> {
         match &self.kind {
             NodeKind::Map(entries) => entries.iter().find(|(name, _)| name.text() == Some(key)).map(|(_, value)| value),
@@ -68,7 +68,7 @@ impl Node {
         }
     }
 
-    /// What a reader would call this shape.
+    /// Returns the kind of node in words, for messages.
     pub fn shape(&self) -> &'static str {
         match &self.kind {
             NodeKind::Scalar { .. } if self.is_null() => "nothing",
@@ -111,7 +111,8 @@ pub fn parse(text: &str) -> Result<Node, Vec<Diagnostic>> {
     tree.root.ok_or_else(|| vec![Diagnostic::new(0..0, "the definition is empty")])
 }
 
-/// Paths are full of characters YAML gives a meaning (`@`, `*`, `{`, `[`, `%`, `` ` ``): say "quote it" where that is the likely cause.
+/// Makes the diagnostic of a syntax error. Paths are full of characters that YAML gives a meaning (`@`, `*`, `{`, `[`, `%`, `` ` ``), so it suggests
+/// quotes if that is the likely cause.
 fn syntax_error(text: &str, at: usize, info: &str) -> Diagnostic {
     let line_start = text[..at].rfind('\n').map_or(0, |position| position + 1);
     let line_end = text[line_start..].find('\n').map_or(text.len(), |position| line_start + position);
@@ -248,7 +249,7 @@ impl TreeBuilder<'_> {
         own
     }
 
-    /// A block's end event lies at the start of what follows it: cut the blanks in between.
+    /// Returns the end of a node without the white space after it, because a block's end event is at the start of what follows.
     fn trimmed_end(&self, start: usize, end: usize) -> usize {
         start + self.text[start..end.max(start)].trim_end().len()
     }
@@ -268,7 +269,7 @@ fn descendants(node: &Node) -> usize {
 
 /// Translates the parser's character positions to byte positions.
 struct CharOffsets {
-    /// Byte offset of every character; empty for ASCII, where both agree.
+    /// Byte offset of every character; empty for ASCII, where both are equal.
     bytes: Vec<usize>,
     len: usize,
 }

@@ -1,4 +1,4 @@
-//! Functions that make one text of one text: what `clean:` in a definition names, and functions of expressions of the same names.
+//! Functions from one text to one text, which `clean:` in a definition and expressions use under the same names.
 
 use super::EvalError;
 use super::identifiers::{isbn, issn, lccn};
@@ -8,10 +8,10 @@ use std::borrow::Cow;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-/// The text that is left; nothing where none is.
+/// The cleaned text; `None` if nothing is left.
 type Cleaned<'t> = Result<Option<Cow<'t, str>>, EvalError>;
 
-/// A function that makes one text of one text.
+/// A function from one text to one text.
 #[derive(Debug)]
 pub struct Cleaner {
     /// Its name, the same in `clean:` and in expressions.
@@ -19,7 +19,7 @@ pub struct Cleaner {
     clean: for<'t> fn(&'t str) -> Cleaned<'t>,
 }
 
-/// All of them. What they do is said in [`super::FUNCTIONS`].
+/// All cleaners. [`super::FUNCTIONS`] says what they do.
 pub static CLEANERS: [Cleaner; 12] = [
     Cleaner { name: "squash", clean: |text| Ok(Some(Cow::Owned(squash(text)))) },
     Cleaner { name: "trim", clean: |text| Ok(Some(Cow::Borrowed(text.trim()))) },
@@ -36,12 +36,12 @@ pub static CLEANERS: [Cleaner; 12] = [
 ];
 
 impl Cleaner {
-    /// The one of this name.
+    /// Returns the cleaner of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         CLEANERS.iter().find(|cleaner| cleaner.name == name)
     }
 
-    /// What is left of a text.
+    /// Cleans a text.
     ///
     /// # Errors
     /// When it becomes too long.
@@ -65,7 +65,7 @@ pub const ABBREVIATIONS: [&str; 20] = [
     "vols",
 ];
 
-/// The text without the punctuation of ISBD at its end, see docs/definition.md.
+/// Removes the punctuation of ISBD at the end of a text, see docs/definition.md.
 fn isbd(text: &str) -> &str {
     let mut rest = text.trim_end();
     while let Some(last) = rest.chars().next_back() {
@@ -84,7 +84,7 @@ fn isbd(text: &str) -> &str {
     rest
 }
 
-/// Whether a full stop belongs to the word before it: an initial, an abbreviation; or whether it ends dots that stand for something.
+/// Whether a final full stop belongs to the word before it (an initial or an abbreviation), or to an ellipsis.
 fn keeps_full_stop(before: &str) -> bool {
     let is_of_a_word = |character: char| character.is_alphabetic() || is_combining_mark(character);
     let rest = before.trim_end_matches(is_of_a_word);

@@ -1,4 +1,4 @@
-//! What is asked of geometries: how large they are, and how two of them lie.
+//! Functions of geometries: their area, and relations of two.
 
 use super::text::made;
 use super::{EvalError, EvalResult, failed, kind_of};
@@ -8,7 +8,7 @@ use crate::value::{FieldType, Geometry, Value, from_json};
 use std::sync::Arc;
 use stook_geometry::TooIntricate;
 
-/// The value of one of the functions of this module; nothing of other functions and arguments.
+/// Calls a function of this module; `None` for other functions and arguments.
 pub(super) fn call(name: &str, args: &[Cel]) -> Option<EvalResult> {
     Some(match (name, args) {
         ("geometry", [value]) => read(value).map(geometry_to_cel),
@@ -22,7 +22,7 @@ pub(super) fn call(name: &str, args: &[Cel]) -> Option<EvalResult> {
     })
 }
 
-/// What is asked of named areas: which of them a geometry meets, or the one of a name. Null if their file is not there.
+/// Functions of named areas: which of them a geometry meets, or the one of a name. Null if their file does not exist.
 pub(super) fn in_areas(function: &str, areas: &str, of: &Cel, tables: &ConstantTables) -> EvalResult {
     let known = tables.areas(areas).ok_or_else(|| EvalError::TypeMismatch(format!("there are no areas `{areas}`")))?;
     let Some(known) = known else { return Ok(Cel::Null) };
@@ -39,7 +39,7 @@ fn both(first: &Cel, second: &Cel, found: impl FnOnce(&Geometry, &Geometry) -> R
     found(&first, &second).map_err(|error| failed(error.to_string()))
 }
 
-/// A geometry, or what is read as one. Nothing is repaired here: nobody would be told.
+/// Reads a geometry. One that needs a repair is refused, because the repair could not be reported.
 fn read(value: &Cel) -> Result<Arc<Geometry>, EvalError> {
     if let Some(geometry) = cel_to_geometry(value) {
         return Ok(geometry.clone());

@@ -1,20 +1,20 @@
-//! Numbers of books, serials and records of libraries, in their normal forms.
+//! Numbers of books, serials and library records, in their normal forms.
 
-/// A number at the beginning of a text, without the hyphens and blanks in it. The last place of some numbers can be an X, for ten.
+/// A number at the beginning of a text, without hyphens and spaces. The last digit of some numbers can be an X, which means ten.
 struct LeadingNumber {
     digits: String,
-    /// After how many digits a blank stands: what follows there may be no part of the number.
+    /// The numbers of digits after which there is a space: what follows may not belong to the number.
     blanks: Vec<usize>,
 }
 
 impl LeadingNumber {
-    /// Reads up to the first character that is no part of the number, of which place `x_place` can be an X.
+    /// Reads up to the first character that does not belong to the number, whose digit number `x_place` may be an X.
     fn of(text: &str, x_place: usize) -> Self {
         let mut own = Self { digits: String::new(), blanks: Vec::new() };
         for character in text.chars() {
             match character {
                 '0'..='9' => own.digits.push(character),
-                // hyphens, and the dashes that stand for them
+                // hyphens, and dashes used as hyphens
                 '-' | '\u{2010}'..='\u{2015}' | '\u{2212}' => {}
                 _ if character.is_whitespace() => own.blanks.push(own.digits.len()),
                 'x' | 'X' if own.digits.len() + 1 == x_place => {
@@ -27,33 +27,33 @@ impl LeadingNumber {
         own
     }
 
-    /// The first `length` digits, if the number is so long or a blank stands after them.
+    /// Returns the first `length` digits, if the number ends there or a space follows.
     fn first(&self, length: usize) -> Option<&str> {
         let ends = self.digits.len() == length || self.digits.len() > length && self.blanks.contains(&length);
         if ends { self.digits.get(..length) } else { None }
     }
 }
 
-/// The digits' values, of an X ten.
+/// Returns the values of the digits; X is ten.
 fn values(digits: &str) -> impl DoubleEndedIterator<Item = u32> + '_ {
     digits.chars().map(|digit| digit.to_digit(10).unwrap_or(10))
 }
 
-/// Whether the sum of the digits, multiplied by 1, 2, 3 ... from the right, is a multiple of 11, as ISBN-10 and ISSN have it.
+/// Whether the sum of the digits, weighted by 1, 2, 3 ... from the right, is a multiple of 11, as in ISBN-10 and ISSN.
 fn divides_by_eleven(digits: &str) -> bool {
     values(digits).rev().zip(1..).map(|(digit, weight)| digit * weight).sum::<u32>() % 11 == 0
 }
 
-/// The last digit of an ISBN-13 that begins with twelve.
+/// Returns the check digit of an ISBN-13 that begins with these twelve digits.
 fn last_of_thirteen(twelve: &str) -> u32 {
     let sum: u32 = values(twelve).zip([1, 3].into_iter().cycle()).map(|(digit, weight)| digit * weight).sum();
     (10 - sum % 10) % 10
 }
 
-/// The ISBN-13, without hyphens, of the ISBN at the beginning of a text.
+/// Returns the ISBN-13, without hyphens, of the ISBN at the beginning of a text.
 pub(super) fn isbn(text: &str) -> Option<String> {
     let number = LeadingNumber::of(text, 10);
-    // 979-0 is that of printed music, ISMN
+    // 979-0 is the prefix of printed music (ISMN)
     let thirteen = |digits: &&str| {
         (digits.starts_with("978") || digits.starts_with("979") && !digits.starts_with("9790"))
             && values(&digits[12..]).eq([last_of_thirteen(&digits[..12])])
@@ -70,18 +70,18 @@ pub(super) fn isbn(text: &str) -> Option<String> {
     Some(format!("{twelve}{last}"))
 }
 
-/// The ISSN at the beginning of a text, as `NNNN-NNNX`.
+/// Returns the ISSN at the beginning of a text, as `NNNN-NNNX`.
 pub(super) fn issn(text: &str) -> Option<String> {
     let number = LeadingNumber::of(text, 8);
     let digits = number.first(8).filter(|digits| divides_by_eleven(digits))?;
     Some(format!("{}-{}", &digits[..4], &digits[4..]))
 }
 
-/// How many digits stand after a hyphen in the normal form of an LCCN.
+/// Number of digits after the hyphen in the normal form of an LCCN.
 const SERIAL_DIGITS: usize = 6;
 
-/// The normal form of a control number of the Library of Congress, as `info:lccn` has it: without blanks, without a slash and what
-/// follows it, the part after a hyphen with six digits.
+/// Returns the normal form of a Library of Congress control number, as in `info:lccn`: without blanks, without a slash and what follows it, and with
+/// the part after a hyphen padded to six digits.
 pub(super) fn lccn(text: &str) -> Option<String> {
     let given: String = text.split('/').next().unwrap_or_default().chars().filter(|character| !character.is_whitespace()).collect();
     let normal = match given.split_once('-') {
@@ -89,7 +89,7 @@ pub(super) fn lccn(text: &str) -> Option<String> {
         Some(_) => return None,
         None => given,
     };
-    // two digits of the year with up to three letters before them, or four with up to two
+    // two digits of the year after up to three letters, or four digits after up to two
     let letters = normal.bytes().take_while(u8::is_ascii_alphabetic).count();
     let digits = normal.len() - letters;
     let fits = digits == 2 + SERIAL_DIGITS && letters <= 3 || digits == 4 + SERIAL_DIGITS && letters <= 2;

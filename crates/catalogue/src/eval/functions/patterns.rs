@@ -1,17 +1,17 @@
-//! Regular expressions of expressions, each compiled once as long as it is in use.
+//! Caches compiled regular expressions of expressions.
 
 use super::{EvalError, failed, shown};
 use quick_cache::sync::Cache;
 use regex::{Regex, RegexBuilder};
 use std::sync::LazyLock;
 
-/// How many compiled patterns are kept. Patterns can be data, so there is no end of them; the cache keeps those that are asked for again
-/// and again, which are the constants of the definition.
+/// Max cached regular expressions. They can come from data, so their number is unlimited; the cache keeps those used most, which are the constants of
+/// the definition.
 const MOST_PATTERNS: usize = 256;
 
 static PATTERNS: LazyLock<Cache<String, Regex>> = LazyLock::new(|| Cache::new(MOST_PATTERNS));
 
-/// A regular expression of an expression. No lock is held while it is compiled; others who ask for the same one meanwhile wait for it.
+/// Returns a compiled regular expression. Other threads that need the same one wait while it is compiled; no lock is held.
 pub(crate) fn regex(pattern: &str) -> Result<Regex, EvalError> {
     PATTERNS.get_or_insert_with(pattern, || {
         let compiled = RegexBuilder::new(pattern).size_limit(1 << 20).build();

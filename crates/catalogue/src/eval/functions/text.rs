@@ -1,14 +1,14 @@
-//! Functions that make texts of texts, and the limits on how long a text or a list may become.
+//! Functions that make texts from texts, and the limits on the size of texts and lists.
 
 use super::cleaners::Cleaner;
 use super::{EvalError, EvalResult, failed, unfit};
 use crate::eval::convert::{CelValue as Cel, text_to_cel};
 use std::sync::Arc;
 
-/// How many bytes a text has at most that an expression makes. Parts of a text, and fields as they are, may be longer.
+/// Max bytes of a text that an expression makes. Parts of a text, and values of fields, may be longer.
 pub(crate) const MOST_TEXT: usize = 1 << 20;
 
-/// How many elements a list has at most that `+` or `flatten` makes of others.
+/// Max elements of a list that `+` or `flatten` makes.
 pub(crate) const MOST_ELEMENTS: usize = 1_000_000;
 
 fn too_long() -> EvalError {
@@ -19,17 +19,17 @@ pub(crate) fn too_many() -> EvalError {
     failed(format!("the list has more than {MOST_ELEMENTS} elements"))
 }
 
-/// A text that has been put together, if it is not too long.
+/// Makes a value of a text, if it is not too long.
 pub(crate) fn made(text: String) -> EvalResult {
     limited(text).map(|text| Cel::String(Arc::new(text)))
 }
 
-/// The same as text.
+/// Returns a text, if it is not too long.
 pub(super) fn limited(text: String) -> Result<String, EvalError> {
     if text.len() > MOST_TEXT { Err(too_long()) } else { Ok(text) }
 }
 
-/// Pieces one after the other. Ends as soon as the text is too long.
+/// Joins pieces. Stops as soon as the text is too long.
 pub(crate) fn joined<'p>(pieces: impl IntoIterator<Item = &'p str>, separator: &str) -> EvalResult {
     let mut text = String::new();
     for (place, piece) in pieces.into_iter().enumerate() {
@@ -43,7 +43,7 @@ pub(crate) fn joined<'p>(pieces: impl IntoIterator<Item = &'p str>, separator: &
     made(text)
 }
 
-/// Characters one after the other. Ends as soon as the text is too long.
+/// Collects characters. Stops as soon as the text is too long.
 pub(super) fn collected(characters: impl Iterator<Item = char>) -> Result<String, EvalError> {
     let mut text = String::new();
     for character in characters {
@@ -55,7 +55,7 @@ pub(super) fn collected(characters: impl Iterator<Item = char>) -> Result<String
     limited(text)
 }
 
-/// The value of one of the functions of this module; nothing of other functions and arguments.
+/// Calls a function of this module; `None` for other functions and arguments.
 pub(super) fn call(name: &str, args: &[Cel]) -> Option<EvalResult> {
     if let [Cel::String(text)] = args
         && let Some(cleaner) = Cleaner::named(name)
@@ -79,7 +79,7 @@ pub(super) fn call(name: &str, args: &[Cel]) -> Option<EvalResult> {
     })
 }
 
-/// The text with every `from` replaced; of nothing there is none in it.
+/// Replaces every `from` in a text; an empty `from` does not occur.
 fn replace(text: &str, from: &str, to: &str) -> EvalResult {
     if from.is_empty() || !text.contains(from) {
         return Ok(text_to_cel(text));
@@ -87,7 +87,7 @@ fn replace(text: &str, from: &str, to: &str) -> EvalResult {
     joined(text.split(from), to)
 }
 
-/// The texts of a list with a separator between them; those that are null are left out.
+/// Joins the texts of a list; null elements are left out.
 fn join(items: &[Cel], separator: &str) -> EvalResult {
     let mut texts = Vec::with_capacity(items.len());
     for item in items {
@@ -100,7 +100,7 @@ fn join(items: &[Cel], separator: &str) -> EvalResult {
     joined(texts, separator)
 }
 
-/// The elements of the lists in a list; lists that are null are left out.
+/// Concatenates the lists in a list; null lists are left out.
 fn flatten(lists: &[Cel]) -> EvalResult {
     let mut all = Vec::new();
     for list in lists {

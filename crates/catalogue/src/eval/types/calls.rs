@@ -1,4 +1,4 @@
-//! What functions make of their arguments: by their signatures, or by rules of their own.
+//! The result types of functions: by their signatures, or by rules of their own.
 
 use super::checker::{TypeChecker, TypeError, TypeResult};
 use super::{Type, TypeKind};
@@ -96,7 +96,7 @@ impl TypeChecker<'_> {
         }
     }
 
-    /// The table that a constant names.
+    /// Returns the table that a constant names.
     fn table(&self, name: &IdedExpr) -> Result<Option<&crate::eval::tables::ConstantTable>, TypeError> {
         match &name.expr {
             Expr::Literal(LiteralValue::String(text)) => match self.tables.get(text.inner()) {
@@ -110,7 +110,7 @@ impl TypeChecker<'_> {
         }
     }
 
-    /// Whether there are the named areas that a constant names.
+    /// Checks that the set of named areas that a constant names exists.
     fn areas(&self, name: &IdedExpr) -> Result<(), TypeError> {
         let Expr::Literal(LiteralValue::String(text)) = &name.expr else {
             return Err(TypeError::new(name, "the name of a file of areas is written as a constant text"));
@@ -148,7 +148,7 @@ impl TypeChecker<'_> {
         Ok(elements)
     }
 
-    /// What a function gives by its signatures: each combination of kinds has to fit one.
+    /// Returns the result type by signatures: each combination of kinds must match one.
     fn signature(&self, at: &IdedExpr, function: &FunctionSpec, args: &[&IdedExpr], types: &[Type]) -> TypeResult {
         let all: Vec<FunctionSignature> = function.signatures.iter().map(|text| FunctionSignature::of(text)).collect();
         let fitting: Vec<&FunctionSignature> = all.iter().filter(|signature| signature.args.len() == types.len()).collect();
@@ -201,7 +201,7 @@ impl TypeChecker<'_> {
     }
 }
 
-/// A way to call a function.
+/// A signature of a function.
 struct FunctionSignature {
     args: Vec<String>,
     gives: Type,
@@ -218,7 +218,7 @@ impl FunctionSignature {
     }
 }
 
-/// The type that a signature names.
+/// Returns the type for a word of a signature.
 fn type_of_word(kind: &str) -> Type {
     match kind {
         "text" => TypeKind::Text.into(),
@@ -236,7 +236,7 @@ fn type_of_word(kind: &str) -> Type {
     }
 }
 
-/// Whether a signature's argument takes values of a kind.
+/// Whether an argument of a signature accepts values of a kind.
 fn takes(wanted: &str, kind: &TypeKind) -> bool {
     match (wanted, kind) {
         ("any", _) | (_, TypeKind::Json) => true,

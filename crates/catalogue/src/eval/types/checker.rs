@@ -1,4 +1,4 @@
-//! What the check of types knows while it goes through an expression, and the mistakes that it finds.
+//! The state of the type check, and the errors it finds.
 
 use super::Type;
 use crate::eval::expression::Expression;
@@ -6,10 +6,10 @@ use crate::eval::tables::ConstantTables;
 use cel::common::ast::IdedExpr;
 use std::ops::Range;
 
-/// A mistake in an expression.
+/// An error in an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpressionError {
-    /// Where, in bytes of the expression.
+    /// Its position, in bytes of the expression.
     pub span: Range<usize>,
     /// What is wrong.
     pub message: String,
@@ -17,12 +17,12 @@ pub struct ExpressionError {
     pub help: Option<String>,
 }
 
-/// A mistake at a node.
+/// An error at a node.
 pub(super) struct TypeError {
     pub at: u64,
     pub message: String,
     pub help: Option<String>,
-    /// The whole expression is meant.
+    /// Whether the error concerns the entire expression.
     pub whole: bool,
 }
 
@@ -36,7 +36,7 @@ impl TypeError {
         self
     }
 
-    /// Suggests the name that is nearest to the one that was written, if one is near.
+    /// Suggests the name most similar to the one that was written, if one is similar.
     pub fn meant<'n>(self, written: &str, names: impl Iterator<Item = &'n str>) -> Self {
         match crate::diagnostic::did_you_mean(written, names) {
             Some(meant) => self.help(format!("did you mean `{meant}`?")),
@@ -51,17 +51,17 @@ impl TypeError {
     }
 }
 
-/// A type, or the mistake that leaves an expression without one.
+/// A type, or the error because of which there is none.
 pub(super) type TypeResult = Result<Type, TypeError>;
 
-/// What is known while the types of an expression are found.
+/// The state of the type check.
 pub(super) struct TypeChecker<'c> {
     /// Constant tables.
     pub tables: &'c ConstantTables,
-    /// The types of names, where they are known.
+    /// The types of names, if known.
     pub names: &'c dyn Fn(&str) -> Option<Type>,
-    /// Paths of what is known not to be null here.
+    /// Paths of values that are known not to be null here.
     pub non_null: Vec<String>,
-    /// Elements of lists that are gone through.
+    /// The current elements of loops.
     pub elements: Vec<(String, Type)>,
 }

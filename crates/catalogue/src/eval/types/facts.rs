@@ -1,10 +1,10 @@
-//! What is known not to be null where a condition has come out in a certain way.
+//! What is known not to be null after a condition had a certain result.
 
 use super::checker::{TypeChecker, TypeResult};
 use crate::eval::functions;
 use cel::common::ast::{Expr, IdedExpr, LiteralValue};
 
-/// What a condition has come out as.
+/// The assumed result of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Assumption {
     True,
@@ -14,7 +14,7 @@ pub(super) enum Assumption {
 }
 
 impl TypeChecker<'_> {
-    /// Checks a part where a condition has come out in a certain way.
+    /// Checks a part under the assumption that a condition had a certain result.
     pub fn given(&mut self, condition: &IdedExpr, outcome: Assumption, part: impl FnOnce(&mut Self) -> TypeResult) -> TypeResult {
         let before = self.non_null.len();
         self.learn(condition, outcome);
@@ -23,7 +23,7 @@ impl TypeChecker<'_> {
         found
     }
 
-    /// How a value is called that is asked twice: `planned.mode`.
+    /// Returns the path that identifies a value when it is read again: `planned.mode`.
     pub fn path(&self, expression: &IdedExpr) -> Option<String> {
         match &expression.expr {
             Expr::Ident(name) => Some(match self.elements.iter().rposition(|(known, _)| known == name) {
@@ -42,13 +42,13 @@ impl TypeChecker<'_> {
         }
     }
 
-    /// Notes that a value is there, and what it is a member of.
+    /// Notes that a value is not null, and neither are the values it depends on.
     fn is_there(&mut self, expression: &IdedExpr) {
         self.non_null.extend(self.path(expression));
         match &expression.expr {
             Expr::Select(select) => self.is_there(&select.operand),
             Expr::Call(call) => match call.func_name.as_str() {
-                // what is null where a part is
+                // these are null if an operand is
                 "_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "-_" | "_[_]" | "_<_" | "_<=_" | "_>_" | "_>=_" => {
                     call.args.iter().for_each(|part| self.is_there(part))
                 }
@@ -63,7 +63,7 @@ impl TypeChecker<'_> {
         }
     }
 
-    /// What is known not to be null where a condition has come out in a certain way.
+    /// What is known not to be null after a condition had a certain result.
     fn learn(&mut self, condition: &IdedExpr, outcome: Assumption) {
         match &condition.expr {
             // these are never null themselves
@@ -103,7 +103,7 @@ impl TypeChecker<'_> {
                     self.learn(second, outcome);
                 }
                 ("_?_:_" | "_&&_" | "_||_", _) => {}
-                // what the condition of an element says holds of that element alone
+                // the condition in a macro says something about one element only
                 ("@in", [_, list]) if matches!(outcome, Assumption::True | Assumption::False) => self.is_there(list),
                 _ if matches!(outcome, Assumption::True | Assumption::False) => self.is_there(condition),
                 _ => {}

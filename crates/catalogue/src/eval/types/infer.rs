@@ -1,4 +1,4 @@
-//! The types of what an expression is made of, from its leaves up.
+//! Infers the types of an expression, from its leaves up.
 
 use super::checker::{ExpressionError, TypeChecker, TypeError, TypeResult};
 use super::facts::Assumption;
@@ -10,10 +10,10 @@ use crate::eval::tables::ConstantTables;
 use crate::eval::walk::{Macro, MacroKind, constant, macro_of};
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 
-/// The type of an expression over names of these types.
+/// Returns the type of an expression over names of these types.
 ///
 /// # Errors
-/// What cannot work.
+/// What can never work.
 pub fn type_of(expression: &Expression, tables: &ConstantTables, names: &dyn Fn(&str) -> Option<Type>) -> Result<Type, ExpressionError> {
     let mut checker = TypeChecker { tables, names, non_null: Vec::new(), elements: Vec::new() };
     checker.ty(expression.root()).map_err(|wrong| wrong.placed(expression))
@@ -70,7 +70,7 @@ impl TypeChecker<'_> {
                         _ => members.others = Some(Box::new(members.others.map_or(value.clone(), |others| others.or(&value)))),
                     }
                 }
-                // a name that is computed may be one of those that are written
+                // a computed name may equal one that is written
                 if let Some(others) = members.others.clone() {
                     members.known.iter_mut().for_each(|(_, ty)| *ty = std::mem::take(ty).or(&others));
                 }
@@ -124,7 +124,7 @@ impl TypeChecker<'_> {
         }
     }
 
-    /// Checks a part where a condition has come out in a certain way.
+    /// Returns the type of a call of an operator or function.
     fn call(&mut self, at: &IdedExpr, call: &CallExpr) -> TypeResult {
         match (call.func_name.as_str(), call.args.as_slice()) {
             ("_?_:_", [condition, then, otherwise]) => {
@@ -187,7 +187,7 @@ impl TypeChecker<'_> {
         Ok(found)
     }
 
-    /// A call of constants is the same for every record: if it fails, it always does. So do patterns and formats.
+    /// Refuses calls of constants that fail, because they would fail for every record; and constant patterns and formats that are not valid.
     fn is_sound(&self, at: &IdedExpr, call: &CallExpr) -> Result<(), TypeError> {
         let literal = |argument: &IdedExpr| match &argument.expr {
             Expr::Literal(literal) if *literal != LiteralValue::Null => Some(constant(literal)),

@@ -1,8 +1,8 @@
-//! The types of expressions: what a field, a `let` value or an argument is, what operators and functions make of it, and whether the
-//! result is what is asked for. Absent is null, and a type says whether a value may be; see [`crate::eval`] for the one rule about it.
+//! The types of expressions: those of fields, `let` values and arguments, those of the results of operators and functions, and whether the result is
+//! of the expected type. A type includes null if a value may be absent; see [`crate::eval`] for the rule.
 //!
-//! What passes here fails on a record only for what nobody can know before (a division by zero, a text that is no number, JSON that
-//! is something else); a property test holds the evaluator to it.
+//! An expression that passes can only fail because of values (a division by zero, a text that is not a number, JSON of another type); a property test
+//! checks this.
 
 mod calls;
 mod checker;
@@ -18,27 +18,27 @@ pub use wanted::{Expected, TextConversion, check};
 use crate::value::FieldType;
 use std::fmt;
 
-/// What a value may be: one of several kinds, null among them. Without any it is nothing that there is, such as an element of `[]`.
+/// The possible kinds of a value, null among them. Without any kind there is no value, as for an element of `[]`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Type {
-    /// In order, each once.
+    /// Sorted, each once.
     kinds: Vec<TypeKind>,
 }
 
 /// A kind of values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TypeKind {
-    /// Absent.
+    /// Null.
     Null,
     /// true or false.
     Boolean,
-    /// 64 bits with a sign; sizes, too.
+    /// 64 bits with a sign; also sizes.
     Integer,
     /// 64 bits without a sign.
     Unsigned,
     /// A finite number.
     Float,
-    /// Text; dates and UUIDs, too.
+    /// Text; also dates and UUIDs.
     Text,
     /// Bytes.
     Bytes,
@@ -52,23 +52,23 @@ pub enum TypeKind {
     List(Box<Type>),
     /// Named values.
     Struct(StructType),
-    /// Anything that JSON can say, except null.
+    /// Any JSON value except null.
     Json,
 }
 
 /// The members of a struct.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StructType {
-    /// What it is, for messages.
+    /// Its description, for messages.
     pub of: String,
-    /// Those that are known.
+    /// The known members.
     pub known: Vec<(String, Type)>,
-    /// What others are; without it there are no others.
+    /// The type of other members; `None` if there are none.
     pub others: Option<Box<Type>>,
 }
 
 impl TypeKind {
-    /// Its place in the order of kinds.
+    /// Its rank in the order of kinds.
     fn rank(&self) -> u8 {
         match self {
             TypeKind::Boolean => 0,
@@ -91,7 +91,7 @@ impl TypeKind {
         matches!(self, TypeKind::Integer | TypeKind::Unsigned | TypeKind::Float)
     }
 
-    /// Whether values can be in order with those of another kind.
+    /// Whether values can be ordered with those of another kind.
     fn is_ordered_with(&self, other: &TypeKind) -> bool {
         let scalar = matches!(self, TypeKind::Boolean | TypeKind::Text | TypeKind::Timestamp | TypeKind::Duration);
         self == &TypeKind::Json || other == &TypeKind::Json || self.is_number() && other.is_number() || scalar && self == other
@@ -142,12 +142,12 @@ impl From<TypeKind> for Type {
 }
 
 impl Type {
-    /// Null, and nothing else.
+    /// Only null.
     pub fn null() -> Self {
         TypeKind::Null.into()
     }
 
-    /// Anything: what JSON says, or null.
+    /// Any JSON value, or null.
     pub fn any() -> Self {
         Type::from(TypeKind::Json).or_null()
     }
@@ -167,7 +167,7 @@ impl Type {
         TypeKind::Struct(StructType { of: of.into(), known: Vec::new(), others: Some(Box::new(element)) }).into()
     }
 
-    /// What expressions see of a field that has a value.
+    /// The type of a field's value in expressions, without null.
     pub fn of(ty: &FieldType) -> Self {
         match ty {
             FieldType::Text | FieldType::Date | FieldType::Uuid => TypeKind::Text.into(),
@@ -186,12 +186,12 @@ impl Type {
         }
     }
 
-    /// The same, or null.
+    /// Adds null.
     pub fn or_null(self) -> Self {
         self.or(&Type::null())
     }
 
-    /// The same where it is not null.
+    /// Removes null.
     pub fn present(&self) -> Self {
         Self { kinds: self.kinds.iter().filter(|kind| **kind != TypeKind::Null).cloned().collect() }
     }
@@ -201,12 +201,12 @@ impl Type {
         self.kinds.contains(&TypeKind::Null)
     }
 
-    /// What a value may be.
+    /// Returns the possible kinds.
     pub fn kinds(&self) -> &[TypeKind] {
         &self.kinds
     }
 
-    /// What a value of this or another type is.
+    /// Returns the union of two types.
     pub fn or(mut self, other: &Type) -> Self {
         for kind in &other.kinds {
             match self.kinds.iter_mut().find(|own| own.rank() == kind.rank()) {
@@ -230,7 +230,7 @@ impl Type {
         own.kinds.is_empty() || other.kinds.is_empty() || own.kinds.iter().any(|kind| other.kinds.iter().any(|other| kind.can_equal(other)))
     }
 
-    /// What it is after it was kept as JSON: times and durations are texts then, and geometries are GeoJSON.
+    /// Returns the type after conversion to JSON: times and durations become texts, geometries GeoJSON.
     pub fn as_json(&self) -> Self {
         let kinds = self.kinds.iter().map(|kind| match kind {
             TypeKind::Timestamp | TypeKind::Duration => TypeKind::Text.into(),
@@ -250,13 +250,13 @@ impl Type {
 }
 
 impl StructType {
-    /// What a member is; nothing if there is none of this name.
+    /// Returns the type of a member; `None` if there is no such member.
     fn get(&self, name: &str) -> Option<Type> {
         let known = self.known.iter().find(|(known, _)| known == name).map(|(_, ty)| ty.clone());
         known.or_else(|| self.others.as_ref().map(|others| (**others).clone().or_null()))
     }
 
-    /// What any member is.
+    /// Returns the type of an arbitrary member.
     fn any(&self) -> Type {
         let known = self.known.iter().fold(Type::null(), |all, (_, ty)| all.or(ty));
         self.others.as_ref().map_or(known.clone(), |others| known.or(others))
@@ -279,7 +279,7 @@ impl StructType {
     }
 }
 
-/// Whether a value is one of a type, as tests of the check ask.
+/// Whether a value has a type; for tests of the check.
 pub fn is_of(value: &cel::Value, ty: &Type) -> bool {
     use cel::Value as Cel;
     ty.kinds.iter().any(|kind| match (value, kind) {

@@ -1,10 +1,10 @@
-//! What operators make of values.
+//! The result types of operators.
 
 use super::checker::{TypeError, TypeResult};
 use super::{Type, TypeKind};
 use cel::common::ast::IdedExpr;
 
-/// How two values that differ in type can be compared.
+/// Suggests how two values of different types can be compared.
 pub(super) fn unify(left: &Type, right: &Type) -> String {
     let has = |ty: &Type, kind: &dyn Fn(&TypeKind) -> bool| ty.kinds.iter().any(kind);
     let text = |ty: &Type| has(ty, &|kind| *kind == TypeKind::Text);
@@ -25,7 +25,7 @@ pub(super) fn unify(left: &Type, right: &Type) -> String {
     }
 }
 
-/// What an operator makes of two values.
+/// Returns the result type of a binary operator.
 pub(super) fn binary(at: &IdedExpr, operator: &str, left: &Type, right: &Type) -> TypeResult {
     let sign = operator.trim_matches('_');
     let compares = matches!(sign, "<" | "<=" | ">" | ">=");
@@ -47,7 +47,7 @@ pub(super) fn binary(at: &IdedExpr, operator: &str, left: &Type, right: &Type) -
             }
         }
     }
-    // a comparison of nothing is nothing that is known
+    // without any kind, the result is unknown
     let absent = left.may_be_null() || right.may_be_null() || found.kinds.is_empty();
     Ok(if absent { found.or_null() } else { found })
 }

@@ -1,4 +1,4 @@
-//! What is asked of an expression where it stands, and whether values of its type are that.
+//! Checks whether an expression has the type that is expected at its position.
 
 use super::checker::{ExpressionError, TypeError};
 use super::infer::type_of;
@@ -8,23 +8,23 @@ use crate::eval::tables::ConstantTables;
 use crate::value::{FieldType, StructMember, from_text};
 use cel::common::ast::{Expr, LiteralValue};
 
-/// How texts become values of other types.
+/// How texts may become values of other types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextConversion {
-    /// As texts of a document do: they are read as the field's type.
+    /// Like texts of a document: they are converted to the field's type.
     Document,
-    /// Only where no function makes the type of them: dates, sizes, UUIDs.
+    /// Only to types that no function makes: dates, sizes, UUIDs.
     Value,
 }
 
-/// What is asked of an expression.
+/// What is expected of an expression.
 #[derive(Debug, Clone, Copy)]
 pub enum Expected<'w> {
     /// A value of a field.
     Field(&'w FieldType, TextConversion),
     /// The key of a record: a text that is never null.
     Key,
-    /// true or false; null does not hold.
+    /// true or false; null means false.
     Condition,
     /// A number, duration or time.
     Number,
@@ -33,7 +33,7 @@ pub enum Expected<'w> {
 /// Checks an expression over names of these types, and returns its type.
 ///
 /// # Errors
-/// What cannot work, or is not what is wanted.
+/// What can never work, or does not have the expected type.
 pub fn check(
     expression: &Expression,
     tables: &ConstantTables,
@@ -84,13 +84,13 @@ pub fn check(
     Ok(ty)
 }
 
-/// Where values of a kind cannot become those of a field: what can be done about it, if anything.
+/// Returns `Some` if values of a kind cannot become those of a field, with a suggestion if there is one.
 fn misfit(kind: &TypeKind, field: &FieldType, reading: TextConversion, shown: &str) -> Option<Option<String>> {
     let write = |function: &str| Some(Some(format!("write {function}({})", short(shown))));
     match (kind, field) {
         (TypeKind::Bytes, _) => write("string"),
         (TypeKind::Null | TypeKind::Json, _) | (_, FieldType::Json) => None,
-        // both forms of ranges
+        // ranges in both of their forms
         (TypeKind::List(element), FieldType::Ranges) => {
             let inner = element.present();
             let fits = |kind: &TypeKind| match kind {
@@ -137,14 +137,14 @@ fn misfit(kind: &TypeKind, field: &FieldType, reading: TextConversion, shown: &s
     }
 }
 
-/// An expression as a part of another one.
+/// Puts an expression in parentheses if another one needs that.
 fn enclosed(shown: &str) -> std::borrow::Cow<'_, str> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
     let shown = short(shown);
     if shown.chars().all(is_name) { shown.into() } else { format!("({shown})").into() }
 }
 
-/// An expression for a sentence.
+/// Shortens an expression for a message.
 fn short(shown: &str) -> &str {
     let shown = shown.trim();
     if shown.len() <= 60 && !shown.contains('\n') { shown } else { "..." }
