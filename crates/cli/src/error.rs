@@ -1,9 +1,9 @@
-//! What a command says when it cannot do its work, and its exit code.
+//! The error of a command, and its exit code.
 
-/// What a command says when it cannot do its work.
+/// The error of a command.
 #[derive(Debug)]
 pub struct CommandError {
-    /// Words for the person at the terminal, possibly several lines.
+    /// The message for the user, possibly several lines.
     pub message: String,
     /// The exit code.
     pub code: u8,
@@ -16,16 +16,16 @@ impl<E: std::error::Error> From<E> for CommandError {
 }
 
 impl CommandError {
-    /// A failure with exit code 1.
+    /// Makes an error with exit code 1.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), code: 1 }
     }
 
-    /// Wrong usage.
+    /// Makes an error for wrong usage, with exit code 64.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { message: message.into(), code: 64 }
     }
 }
 
-/// Results of commands: the exit code of those that did their work.
+/// The result of a command: the exit code, or an error.
 pub type CommandResult = Result<u8, CommandError>;

@@ -1,6 +1,6 @@
-//! The `stook` command: arguments in, words out.
+//! The `stook` command: parses arguments and prints results.
 //!
-//! Exit codes: 0 all well, 1 failed, 2 finished but some documents failed, 64 wrong usage.
+//! Exit codes: 0 success, 1 failure, 2 finished but some documents failed, 64 wrong usage.
 
 #![deny(clippy::print_stdout, reason = "`say!` knows that nobody may read it")]
 
@@ -23,8 +23,8 @@ use std::process::ExitCode;
 
 pub use error::{CommandError, CommandResult};
 
-/// Chunks are mapped by some threads and given back by others, which the system's allocator does slowly: measured, an
-/// import of 50 000 records takes a sixth less time.
+/// Memory of chunks is allocated by some threads and freed by others, which the system's allocator does slowly: by measurement, mimalloc shortens an
+/// import of 50 000 records by a sixth.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

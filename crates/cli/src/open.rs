@@ -1,4 +1,4 @@
-//! From the command line to an opened catalogue and store, a tenant and a time.
+//! Opens the catalogue and its store, and parses tenants and times of the command line.
 
 use crate::CommandError;
 use std::path::{Path, PathBuf};
@@ -45,19 +45,19 @@ pub fn notes_of_areas(catalogue: &Catalogue) -> Vec<String> {
 
 /// Where the catalogue and its store are.
 pub struct CatalogueLocation {
-    /// The catalogue's folder.
+    /// The folder of the catalogue.
     pub folder: PathBuf,
-    /// What `--store` says.
+    /// The value of `--store`.
     pub store: Option<String>,
 }
 
 impl CatalogueLocation {
-    /// The definition's file.
+    /// Returns the path of the definition.
     pub fn definition(&self) -> PathBuf {
         self.folder.join("catalogue.yaml")
     }
 
-    /// Reads the definition's text.
+    /// Reads the text of the definition.
     pub fn text(&self) -> Result<String, CommandError> {
         let path = self.definition();
         std::fs::read_to_string(&path).map_err(|error| {
@@ -82,13 +82,13 @@ impl CatalogueLocation {
         }
     }
 
-    /// Compiles the text of the definition, with the files beside it that it names.
+    /// Compiles the text of the definition, and reads files that it names from its folder.
     pub fn parsed(&self, text: &str) -> Result<Catalogue, Vec<Diagnostic>> {
         parse_beside(text, &|file| read_beside(&self.folder.join(file)))
     }
 
-    /// Opens the store for whoever imports or works: a file is made, and changed as the definition wants it; a server's tables are
-    /// only by `prepare`. Says what that changed.
+    /// Opens the store to import or to run workers. A file is created, and changed as the definition requires; the tables of a server are changed
+    /// only if `prepare` is true. Prints what was changed.
     pub fn prepared(&self, catalogue: &Arc<Catalogue>, prepare: bool) -> Result<Arc<dyn Store>, CommandError> {
         let store: Arc<dyn Store> = match self.address()? {
             StoreAddress::File(path) => Arc::new(file(&path, catalogue, sqlite::SqliteOptions::default())?),
@@ -106,7 +106,7 @@ impl CatalogueLocation {
         Ok(store)
     }
 
-    /// What the store was prepared for, if there is one; it is not changed.
+    /// Returns the store schema that the store was prepared for, if there is a store; it is not changed.
     pub fn prepared_for(&self) -> Result<Option<StoreSchema>, CommandError> {
         match self.address()? {
             StoreAddress::File(path) => SqliteStore::prepared_for(&path).map_err(|error| CommandError::new(format!("{}: {error}", path.display()))),
@@ -114,7 +114,7 @@ impl CatalogueLocation {
         }
     }
 
-    /// Opens catalogue and store to write records. A store of another definition is refused, a file that does not exist is made.
+    /// Opens catalogue and store to write records. A store with another definition is refused; a file that does not exist is created.
     pub fn written(&self) -> Result<(Arc<Catalogue>, Arc<dyn Store>), CommandError> {
         let catalogue = self.catalogue()?;
         let store: Arc<dyn Store> = match self.address()? {
@@ -127,13 +127,14 @@ impl CatalogueLocation {
         Ok((catalogue, store))
     }
 
-    /// The same of a store that must exist.
+    /// The same, but the store must exist.
     pub fn written_existing(&self) -> Result<(Arc<Catalogue>, Arc<dyn Store>), CommandError> {
         self.existing()?;
         self.written()
     }
 
-    /// Opens catalogue and store to read: nothing is made or changed. A store of another definition is refused, unless rows look alike.
+    /// Opens catalogue and store to read: nothing is created or changed. A store with another definition is refused, unless its store schema is the
+    /// same.
     pub fn read(&self) -> Result<(Arc<Catalogue>, Arc<dyn Store>), CommandError> {
         self.existing()?;
         let catalogue = self.catalogue()?;
@@ -146,7 +147,7 @@ impl CatalogueLocation {
         Ok((catalogue, store))
     }
 
-    /// Opens what the store knows of jobs, chunks and tokens, which needs no definition.
+    /// Opens the jobs, chunks and tokens of the store, which needs no definition.
     pub fn admin_store(&self, read_only: bool) -> Result<AdminStore, CommandError> {
         self.existing()?;
         match self.address()? {
@@ -158,7 +159,7 @@ impl CatalogueLocation {
         }
     }
 
-    /// Whether there is a store, as far as a file shows it.
+    /// Whether there is a store; a server is assumed to have one.
     pub fn exists(&self) -> Result<bool, CommandError> {
         Ok(match self.address()? {
             StoreAddress::File(path) => path.exists(),
@@ -180,7 +181,7 @@ impl CatalogueLocation {
         Ok(matches!(self.address()?, StoreAddress::File(_)))
     }
 
-    /// The store's file, if it is one.
+    /// Returns the store's file, if it is one.
     pub fn file(&self) -> Result<Option<PathBuf>, CommandError> {
         Ok(match self.address()? {
             StoreAddress::File(path) => Some(path),
@@ -201,7 +202,7 @@ impl CatalogueLocation {
     }
 }
 
-/// How a store on a server is opened that is not prepared by it.
+/// Options for a server's store that is opened without preparing it.
 const WRITTEN: postgres::PostgresOptions = postgres::PostgresOptions { wait: 30, connections: 16, prepare: false, read_only: false };
 
 fn file(path: &Path, catalogue: &Arc<Catalogue>, options: sqlite::SqliteOptions) -> Result<SqliteStore, CommandError> {
@@ -216,7 +217,7 @@ fn named(path: &Path, error: &StoreError) -> CommandError {
     CommandError::new(format!("{}: {error}", path.display()))
 }
 
-/// Where a store is.
+/// The address of a store.
 enum StoreAddress {
     File(PathBuf),
     Server(String),
@@ -227,7 +228,7 @@ pub fn tenant(name: &str) -> Result<Tenant, CommandError> {
     Tenant::new(name).map_err(|error| CommandError::usage(error.to_string()))
 }
 
-/// A time that an option says.
+/// Parses the time in an option.
 pub fn time(option: &str, text: &str) -> Result<i64, CommandError> {
     match from_text(text, &FieldType::Timestamp, None) {
         Ok(Value::Int(micros)) => Ok(micros),

@@ -1,24 +1,24 @@
-//! What commands print: words, numbers and tables for people, and files for programs.
+//! Output of commands: text, numbers and tables for people, and output for programs.
 
 use serde_json::Value as Json;
 use std::io::{self, IsTerminal, Write};
 
-/// Whether standard error understands colours.
+/// Whether errors may be coloured.
 pub fn colours() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
-/// A failure as it is printed: definitions and queries bring their own head line.
+/// Formats an error; those of definitions and queries have a first line of their own.
 pub fn failure(message: &str) -> String {
     if message.contains("error") && message.contains("-->") { message.to_owned() } else { format!("stook: {message}") }
 }
 
-/// Prints a line. Where nobody reads it, the work goes on and ends as it would.
+/// Prints a line. If the reader has closed the pipe, the command continues as usual.
 macro_rules! say {
     ($($words:tt)*) => { $crate::output::say(format_args!($($words)*)) };
 }
 
-/// As `say!`.
+/// Prints a line for `say!`.
 pub fn say(words: std::fmt::Arguments<'_>) {
     match writeln!(io::stdout(), "{words}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -29,7 +29,7 @@ pub fn say(words: std::fmt::Arguments<'_>) {
     }
 }
 
-/// Standard output for what only reads and prints: a reader that has seen enough (`| head`) ends the program, which is no failure.
+/// Returns standard output for commands that only read and print: if the reader closes the pipe (`| head`), the program exits with success.
 pub fn stream() -> impl Write {
     io::BufWriter::new(OutputStream(io::stdout()))
 }
@@ -55,7 +55,7 @@ impl Write for OutputStream {
     }
 }
 
-/// 1234567 as 1 234 567.
+/// Formats 1234567 as 1 234 567.
 pub fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -68,12 +68,12 @@ pub fn number(number: u64) -> String {
     out
 }
 
-/// "1 record", "2 records".
+/// Formats "1 record", "2 records".
 pub fn count(how_many: u64, what: &str) -> String {
     format!("{} {what}{}", number(how_many), if how_many == 1 { "" } else { "s" })
 }
 
-/// Bytes in a unit that reads well.
+/// Formats bytes in a suitable unit.
 pub fn bytes(bytes: u64) -> String {
     let units = ["B", "kB", "MB", "GB", "TB"];
     let mut value = bytes as f64;
@@ -85,7 +85,7 @@ pub fn bytes(bytes: u64) -> String {
     if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
 }
 
-/// Seconds that read well.
+/// Formats a duration in a suitable unit.
 pub fn seconds(duration: std::time::Duration) -> String {
     let seconds = duration.as_secs_f64();
     if seconds < 0.001 {
@@ -99,7 +99,7 @@ pub fn seconds(duration: std::time::Duration) -> String {
     }
 }
 
-/// Columns under their headings. Long cells are cut where the terminal ends, unless the output is not a terminal.
+/// Formats columns under their headings. Long cells are shortened to the width of the terminal, if the output is one.
 pub fn table(headings: &[&str], rows: &[Vec<String>], right: &[bool]) -> String {
     let width = console::measure_text_width;
     let clean = |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
@@ -112,7 +112,7 @@ pub fn table(headings: &[&str], rows: &[Vec<String>], right: &[bool]) -> String 
     }
     if std::io::stdout().is_terminal() {
         let room = terminal_width().saturating_sub(2 * widths.len().saturating_sub(1));
-        // the widest columns give way first
+        // shorten the widest columns first
         while widths.iter().sum::<usize>() > room && widths.iter().any(|widest| *widest > 8) {
             if let Some(widest) = widths.iter_mut().max() {
                 *widest -= 1;
@@ -143,7 +143,7 @@ fn terminal_width() -> usize {
     asked.unwrap_or_else(|| console::Term::stdout().size().1.into())
 }
 
-/// JSON as YAML, block style.
+/// Formats JSON as YAML, in block style.
 pub fn yaml(json: &Json) -> String {
     let mut out = String::new();
     write_yaml(json, 0, &mut out);
@@ -193,7 +193,7 @@ fn yaml_scalar(value: &Json) -> String {
     }
 }
 
-/// Plain where no YAML reader could take it for anything but this text, else quoted as JSON.
+/// Writes a text plainly if every YAML reader takes it for this text, else quoted as JSON.
 fn yaml_text(text: &str) -> String {
     let plain = text.starts_with(|c: char| c.is_alphabetic())
         && !text.ends_with([' ', ':'])

@@ -8,11 +8,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// Bytes that are gathered before they are written.
+/// Bytes buffered before they are written.
 const BUFFER: usize = 1 << 20;
 
-/// Standard output or a file. A file is written beside its place and put there by [`Output::finish`]: until then, and if that is never
-/// called, what was there stays as it was. Devices and pipes are written as they are.
+/// Standard output or a file. A file is written under a temporary name in its folder and renamed by [`Output::finish`]: until then, and if that is
+/// never called, an existing file stays unchanged. Devices and pipes are written directly.
 pub struct Output {
     target: Target,
 }
@@ -24,7 +24,7 @@ enum Target {
 }
 
 impl Output {
-    /// Standard output, or a file that is to be written.
+    /// Opens standard output, or a file to write.
     pub fn new(path: Option<&Path>) -> Result<Self, CommandError> {
         let Some(path) = path else { return Ok(Self { target: Target::Stream(Box::new(stream())) }) };
         let target = Self::file(path).map_err(|error| CommandError::new(format!("{}: {error}", path.display())))?;
@@ -32,12 +32,12 @@ impl Output {
     }
 
     fn file(path: &Path) -> io::Result<Target> {
-        // what a symbolic link names is written, the link stays
+        // a symbolic link stays, and the file it leads to is written
         let (place, mode) = match fs::metadata(path) {
             Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(found) if !found.is_file() => return Ok(Target::Device(BufWriter::with_capacity(BUFFER, File::options().write(true).open(path)?))),
             Ok(found) => {
-                // a file that may not be written is not replaced either
+                // a file without write permission is not replaced either
                 File::options().write(true).open(path)?;
                 (fs::canonicalize(path)?, found.permissions().mode())
             }
@@ -49,7 +49,7 @@ impl Output {
         Ok(Target::File { written: BufWriter::with_capacity(BUFFER, written), place })
     }
 
-    /// Ends it: the file is whole, on the disk and in its place.
+    /// Finishes the output: a file is complete, synced to disk, and renamed.
     pub fn finish(self) -> Result<(), CommandError> {
         match self.target {
             Target::Stream(mut stream) => Ok(stream.flush()?),

@@ -1,10 +1,10 @@
-//! What long work needs of the process: threads, and the signal to end.
+//! Threads and stop signals for long-running commands.
 
 use crate::CommandError;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Becomes true when the process is asked to end (Ctrl-C, SIGTERM). Asked twice, it ends at once: nothing is lost by that.
+/// Returns a flag that becomes true on Ctrl-C or SIGTERM. A second signal ends the process at once, which loses nothing.
 pub fn stop_signal() -> Result<Arc<AtomicBool>, CommandError> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -14,7 +14,7 @@ pub fn stop_signal() -> Result<Arc<AtomicBool>, CommandError> {
     Ok(stop)
 }
 
-/// The number of threads that was asked for, or one for each core.
+/// Returns the number of threads requested, or one for each core.
 pub fn threads(asked: Option<usize>) -> usize {
     asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }

@@ -1,4 +1,4 @@
-//! The words of the command line, by groups of commands.
+//! The arguments of the command line, by groups of commands.
 
 mod command;
 pub mod import;

@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-/// One of these by its name.
+/// Returns the value with this name.
 pub fn one_of<T: Copy + Send + Sync>(all: &'static [(&'static str, T)]) -> impl TypedValueParser<Value = T> {
     let named = |name: String| all.iter().find(|(own, _)| *own == name).unwrap_or(&all[0]).1;
     PossibleValuesParser::new(all.iter().map(|(name, _)| *name)).map(named)

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Instant;
 use stook_store::sqlite::{BackupReport, backup};
 
-/// Copies the store while others use it.
+/// Copies the store while it is in use.
 pub fn run(place: &CatalogueLocation, target: &Path, as_json: bool) -> CommandResult {
     let Some(store) = place.file()? else {
         return Err(CommandError::new(

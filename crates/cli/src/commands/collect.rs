@@ -59,7 +59,7 @@ pub fn run(place: &CatalogueLocation, arguments: &CollectArgs) -> CommandResult 
                     code = code.max(if done.counts.of(Became::Failed) > 0 { 2 } else { 0 });
                 }
                 Err(error) => {
-                    // the others are asked all the same
+                    // other services are still collected
                     eprintln!("{}", crate::output::failure(&error.to_string()));
                     code = 1;
                 }
@@ -72,7 +72,7 @@ pub fn run(place: &CatalogueLocation, arguments: &CollectArgs) -> CommandResult 
     }
 }
 
-/// Until when each service has been collected.
+/// Shows the watermark of each service.
 fn status(place: &CatalogueLocation, tenant: &Tenant, arguments: &CollectArgs) -> CommandResult {
     let (catalogue, store) =
         if place.exists()? { place.read().map(|(catalogue, store)| (catalogue, Some(store)))? } else { (place.catalogue()?, None) };
@@ -97,7 +97,7 @@ fn status(place: &CatalogueLocation, tenant: &Tenant, arguments: &CollectArgs) -
     Ok(0)
 }
 
-/// Asks the services that queries ask for all they tell.
+/// Fetches everything that services of queries return without a condition.
 fn populate(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, tenant: &Tenant, as_json: bool) -> CommandResult {
     let asker = Fetcher::new(catalogue);
     let concerned: Vec<CollectionId> = catalogue.collections.ids().filter(|collection| catalogue.is_asked(*collection)).collect();
@@ -113,7 +113,7 @@ fn populate(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, tenant: &Tenant,
             } else {
                 say!("{}", shown_status(&status));
             }
-            // some tell nothing without a condition
+            // some return nothing without a condition
             code = code.max(if matches!(status.state(), "complete" | "unasked") { 0 } else { 2 });
         }
     }
@@ -121,7 +121,7 @@ fn populate(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, tenant: &Tenant,
     Ok(code)
 }
 
-/// Source and service of each that is asked.
+/// Returns source and service of each selected service.
 fn services(catalogue: &Catalogue, arguments: &CollectArgs) -> Result<Vec<(SourceId, usize)>, CommandError> {
     let mut all = Vec::new();
     for (index, source) in catalogue.sources.enumerate() {
@@ -155,7 +155,7 @@ fn pause(text: &str) -> Result<Duration, CommandError> {
     }
 }
 
-/// Waits; whether it is to end.
+/// Waits until `time` has passed or the process is asked to stop. Returns whether to stop.
 fn wait(time: Duration, stop: &AtomicBool) -> bool {
     let until = Instant::now() + time;
     while Instant::now() < until && !stop.load(Ordering::SeqCst) {

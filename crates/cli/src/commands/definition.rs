@@ -9,7 +9,7 @@ use std::path::Path;
 use stook_catalogue::diagnostic::render;
 use stook_store::shape::StoreSchema;
 
-/// The catalogue a new folder begins with.
+/// The definition in a new folder.
 const TEMPLATE: &str = include_str!("template.yaml");
 
 pub fn init(dir: &Path) -> CommandResult {
@@ -29,7 +29,7 @@ pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
     match place.parsed(&text) {
         Ok(catalogue) => {
             let fields: usize = catalogue.collections.iter().map(|collection| collection.fields.len()).sum();
-            // whether a store can be changed as the definition wants it is only asked of one that is named
+            // the store is only checked if one is named
             let stored = if place.store.is_some() { place.prepared_for()? } else { None };
             let refusals = stored.as_ref().map(|stored| stored.refusals(&StoreSchema::of(&catalogue)));
             let fits = refusals.as_ref().is_none_or(Vec::is_empty);

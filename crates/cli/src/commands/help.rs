@@ -1,4 +1,4 @@
-//! `help`: the words of a command, and what expressions can say.
+//! `help`: the help of a command, and the functions and rules of expressions.
 
 use crate::arguments::Arguments;
 use crate::{CommandError, CommandResult};

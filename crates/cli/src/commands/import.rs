@@ -41,7 +41,7 @@ pub fn import(place: &CatalogueLocation, arguments: &ImportArgs) -> CommandResul
     }
     let sorted = import::sort_files(&catalogue, &request)?;
     let store = place.prepared(&catalogue, false)?;
-    // all of them are known before the first begins: one that is interrupted leaves the others to be resumed
+    // all jobs are created before the first one starts: if one is interrupted, the others can be resumed
     let jobs = import::create_all(&catalogue, &*store, &sorted.imports)?;
     let import = Import { catalogue, store, arguments, stop: stop_signal()? };
     let mut code = 0;
@@ -79,7 +79,7 @@ fn noun(jobs: usize) -> &'static str {
     if jobs == 1 { "job" } else { "jobs" }
 }
 
-/// Of two exit codes the one that says more: what failed as a whole before what failed in part.
+/// Returns the more severe of two exit codes: 1 before 2 before 0.
 fn worse(one: u8, other: u8) -> u8 {
     let rank = |code: u8| match code {
         0 => 0,
@@ -89,7 +89,7 @@ fn worse(one: u8, other: u8) -> u8 {
     if rank(other) > rank(one) { other } else { one }
 }
 
-/// Names the files that no source claims; the exit code says whether there are some.
+/// Prints the files that no source claims, and returns the exit code.
 fn show_unclaimed(sorted: &SortedFiles, as_json: bool) -> u8 {
     let names: Vec<String> = sorted.unclaimed.iter().map(|file| file.display().to_string()).collect();
     if names.is_empty() {
@@ -107,10 +107,10 @@ fn show_unclaimed(sorted: &SortedFiles, as_json: bool) -> u8 {
     2
 }
 
-/// Shows what each job would do. Nothing of a job is known to the next.
+/// Shows what each job would do. Each job is tried alone, without the results of the others.
 fn dry_run(place: &CatalogueLocation, request: &ImportRequest, as_json: bool) -> CommandResult {
     let sorted = import::sort_files(&*place.catalogue()?, request)?;
-    // of what is not there yet an empty store says the same
+    // if there is no store, an empty one gives the same result
     let empty = (!place.exists()?).then(tempfile::tempdir).transpose()?;
     let (catalogue, store) = match &empty {
         Some(empty) => {
@@ -135,7 +135,7 @@ fn dry_run(place: &CatalogueLocation, request: &ImportRequest, as_json: bool) ->
     Ok(worse(code, show_unclaimed(&sorted, as_json)))
 }
 
-/// Works on a job to its end, or leaves it to workers.
+/// Runs a job to its end, or leaves it to workers.
 fn one(import: &Import<'_>, id: JobId) -> CommandResult {
     let Import { catalogue, store, arguments, stop } = import;
     let start = store.job(id)?;
@@ -190,7 +190,7 @@ fn one(import: &Import<'_>, id: JobId) -> CommandResult {
     Ok(exit_code(job.state))
 }
 
-/// A job that was worked on, however that ended: somebody else may have cancelled it. A failure says what is left of it.
+/// Returns a job after work on it has ended, for whatever reason: another process may have cancelled it. An error says what is left of it.
 fn ended(store: &dyn Store, id: u64, worked: stook_engine::Result<Job>) -> Result<Job, CommandError> {
     worked.or_else(|error| match store.job(id) {
         Ok(job) if job.state == JobState::Cancelled => Ok(job),
@@ -200,7 +200,7 @@ fn ended(store: &dyn Store, id: u64, worked: stook_engine::Result<Job>) -> Resul
     })
 }
 
-/// What is left of a job that was interrupted, who goes on with it, and how to end it.
+/// Says what is left of an interrupted job, who continues it, and how to cancel it.
 fn left(job: &Job) -> String {
     let (id, done) = (job.id, number(job.done()));
     let planned = number(job.documents_known());
@@ -221,7 +221,7 @@ fn left(job: &Job) -> String {
     format!("job {id} was interrupted: {stands}\n  {goes_on}\n  or cancel it: stook cancel {id}")
 }
 
-/// Drawn on a terminal only.
+/// Makes a progress bar, which is drawn only on a terminal.
 fn progress_bar(job: &Job) -> ProgressBar {
     let all: u64 = job.files.iter().map(|file| file.size).sum();
     let bar = ProgressBar::new(all.max(1));
@@ -231,7 +231,7 @@ fn progress_bar(job: &Job) -> ProgressBar {
 }
 
 fn show(bar: &ProgressBar, moment: ImportProgress) {
-    // documents that are committed, as a share of the bytes that have been cut
+    // the share of split documents that are committed, applied to the bytes that have been split
     let share = if moment.split == 0 { 0.0 } else { moment.documents as f64 / moment.split as f64 };
     bar.set_position((moment.bytes as f64 * share.min(1.0)) as u64);
     let rate = moment.documents as f64 / bar.elapsed().as_secs_f64().max(0.001);

@@ -1,4 +1,4 @@
-//! `jobs`, `cancel`, `journal`, and how a job is reported.
+//! `jobs`, `cancel`, `journal`, and reports of jobs.
 
 use crate::open::{self, CatalogueLocation};
 use crate::output::{bytes, count, number, seconds, stream, table};
@@ -16,14 +16,14 @@ use stook_store::queue::{Job, JobState};
 /// Failures shown after an import; the journal has all.
 const SHOWN_TROUBLES: usize = 5;
 
-/// A job for programs: as it is stored, with the documents that are done and those that are planned.
+/// Returns a job as JSON: as it is stored, with the number of processed and of known documents.
 pub fn to_json(job: &Job) -> Result<Json, CommandError> {
     let mut whole = serde_json::to_value(job)?;
     (whole["documents"], whole["planned"]) = (json!(job.done()), json!(job.documents_known()));
     Ok(whole)
 }
 
-/// Documents that are done, and of how many where those are more.
+/// Formats the number of processed documents, and of how many if that differs.
 fn done_of(job: &Job) -> String {
     let (done, planned) = (job.done(), job.documents_known());
     match job.progress.complete {
@@ -34,7 +34,7 @@ fn done_of(job: &Job) -> String {
     }
 }
 
-/// The exit code for a job that has ended.
+/// Returns the exit code for a job that has ended.
 pub fn exit_code(state: JobState) -> u8 {
     match state {
         JobState::Completed => 0,
@@ -43,7 +43,7 @@ pub fn exit_code(state: JobState) -> u8 {
     }
 }
 
-/// The state of a job, in words.
+/// Returns the state of a job in words.
 pub fn words(state: JobState) -> String {
     match state {
         JobState::CompletedWithErrors => "completed with errors".to_owned(),
@@ -51,12 +51,12 @@ pub fn words(state: JobState) -> String {
     }
 }
 
-/// The same of a job that goes on: nobody may work on it now.
+/// The same for a job that may be running without workers.
 fn standing(job: &Job) -> String {
     if job.state == JobState::Running && job.chunks_working == 0 { "running (no worker is processing it now)".to_owned() } else { words(job.state) }
 }
 
-/// What became of a job.
+/// Prints the result of a job.
 pub fn report(
     (catalogue, store): (&Catalogue, &dyn Store),
     job: &Job,
@@ -99,14 +99,14 @@ pub fn report(
     Ok(())
 }
 
-/// What files have retired, and why they have not.
+/// Prints what complete deliveries have retired, or why they have not.
 pub fn show_replaced(replaced: Option<&RetirementReport>) {
     for sentence in replaced.map(RetirementReport::sentences).unwrap_or_default() {
         say!("  {sentence}");
     }
 }
 
-/// How many documents had which outcome, in words; nothing where there were none.
+/// Formats the number of documents by outcome, without outcomes that did not occur.
 pub fn outcomes(counts: &OutcomeCounts) -> String {
     let parts: Vec<String> = OUTCOMES
         .iter()
@@ -116,7 +116,7 @@ pub fn outcomes(counts: &OutcomeCounts) -> String {
     parts.join(", ")
 }
 
-/// Says how many documents had which outcome.
+/// Prints the number of documents by outcome.
 pub fn show_counts(counts: &OutcomeCounts) {
     let parts = outcomes(counts);
     let warnings = if counts.warnings > 0 { format!(", {}", count(counts.warnings as u64, "warning")) } else { String::new() };
@@ -168,7 +168,7 @@ pub fn cancel(place: &CatalogueLocation, job: u64, as_json: bool) -> CommandResu
     }
     store.end_job(job, JobState::Cancelled, "cancelled by `stook cancel`")?;
     let job = store.job(job)?;
-    // somebody may have been faster
+    // another process may have ended it first
     if job.state != JobState::Cancelled {
         return Err(has_ended(job.state));
     }
@@ -180,7 +180,7 @@ pub fn cancel(place: &CatalogueLocation, job: u64, as_json: bool) -> CommandResu
     Ok(0)
 }
 
-/// Entries of a journal that are read at once.
+/// Entries of a journal read at one time.
 const PAGE: usize = 5_000;
 
 pub fn journal(place: &CatalogueLocation, job: u64, errors: bool, limit: Option<usize>, as_json: bool) -> CommandResult {
@@ -219,7 +219,7 @@ pub fn journal(place: &CatalogueLocation, job: u64, errors: bool, limit: Option<
             break;
         }
     }
-    // what came of whole files is known by the definition alone
+    // results of complete deliveries need the definition
     match place.read() {
         Ok((catalogue, store)) => {
             let replaced = complete_delivery::of_job(&*store, &catalogue, &store.job(job)?)?;

@@ -1,4 +1,4 @@
-//! `stook lab`: measuring this and any other HTTP service.
+//! `stook lab`: measures Stook and any other HTTP service.
 
 use crate::arguments::lab::{LabCommand, LoadArgs, ReportArgs, RunOutputArgs};
 use crate::output_file::Output;
@@ -22,11 +22,11 @@ use stook_report::plan::{ImportPlanFile, PlanFile, RouteEntry, duration};
 use stook_report::run::{FORMAT, GeneratorInfo, MachineInfo, RequestSet, Run, RunKind};
 use stook_report::{Report, sections, show};
 
-/// How long each limit of the machine is looked for, alone and before a run.
+/// How long each limit of the machine is measured, alone and before a run.
 const LIMIT: Duration = Duration::from_secs(1);
 const LIMIT_OF_RUN: Duration = Duration::from_millis(250);
 
-/// Carries out a subcommand.
+/// Runs a subcommand.
 pub fn lab(command: &LabCommand) -> CommandResult {
     match command {
         LabCommand::Load { what, rate, every, requests, time, schedule, kept } => {
@@ -108,7 +108,7 @@ pub fn lab(command: &LabCommand) -> CommandResult {
     }
 }
 
-/// Runs side by side; the exit code says whether one got worse by more than is allowed.
+/// Compares runs; the exit code says whether one got worse by more than is allowed.
 fn compare_runs(runs: &[String], fail_on: Option<&str>, form: &ReportArgs, json: bool) -> CommandResult {
     let most = match fail_on {
         None => f64::INFINITY,
@@ -144,7 +144,7 @@ fn compare_runs(runs: &[String], fail_on: Option<&str>, form: &ReportArgs, json:
     Ok(u8::from(!regressions.is_empty()))
 }
 
-/// A report as it is wanted.
+/// Writes a report in the requested form.
 fn put(report: &Report, form: &ReportArgs) -> CommandResult {
     let ReportArgs { html, md, svg, output } = form;
     let pictures = || report.sections.iter().filter_map(|section| section.picture.as_deref()).collect::<Vec<_>>();
@@ -178,7 +178,7 @@ fn run_of(kind: RunKind, name: String, plan: serde_json::Value, (begun, started)
     }
 }
 
-/// Writes a run where that is wanted, and shows it.
+/// Writes a run to a file, if requested, and shows it.
 fn said(run: &Run, output: Option<&Path>, json: bool) -> CommandResult {
     if let Some(path) = output {
         write(path, &serde_json::to_string(run)?)?;
@@ -198,7 +198,7 @@ fn write(path: &Path, text: &str) -> Result<(), CommandError> {
     out.finish()
 }
 
-/// Markdown with its pictures in files beside it.
+/// Formats a report as Markdown, and writes its pictures to files next to it.
 fn markdown(report: &Report, output: Option<&Path>) -> Result<String, CommandError> {
     let Some(path) = output else { return Ok(report.markdown(&|_| None)) };
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -215,7 +215,7 @@ fn is_url(text: &str) -> bool {
     text.starts_with("http://") || text.starts_with("https://")
 }
 
-/// Where files of a plan are.
+/// Returns the folder of a plan's files.
 fn folder_of(what: &LoadArgs) -> PathBuf {
     match what.what.first() {
         Some(plan) if !is_url(plan) => Path::new(plan).parent().map(Path::to_owned).unwrap_or_default(),
@@ -223,7 +223,7 @@ fn folder_of(what: &LoadArgs) -> PathBuf {
     }
 }
 
-/// A plan of a file, or of URLs.
+/// Reads a plan from a file, or makes one of URLs.
 fn plan_of(what: &LoadArgs) -> Result<PlanFile, CommandError> {
     let mut text = match what.what.as_slice() {
         [plan] if !is_url(plan) => read_yaml(plan)?,
@@ -268,13 +268,13 @@ fn read_yaml<T: serde::de::DeserializeOwned>(path: &str) -> Result<T, CommandErr
     serde_path_to_error::deserialize(to_json(&node)).map_err(|error| {
         let (name, value) = place_of(&node, error.path());
         let message = error.inner().to_string();
-        // of a name that is not known, the name is wrong, not what stands after it
+        // for an unknown name the name is wrong, not its value
         let place = if message.starts_with("unknown field") || value.is_empty() { name } else { value };
         wrong(&[Diagnostic::new(place, message)])
     })
 }
 
-/// Where something stands that a path leads to, with its name; where a part of the path leads nowhere, what is around it.
+/// Returns the positions of the name and the value at a path; if the path does not exist completely, those of its last existing part.
 fn place_of(node: &Node, path: &serde_path_to_error::Path) -> (Range<usize>, Range<usize>) {
     use serde_path_to_error::Segment;
     let (mut node, mut place) = (node, (node.span.clone(), node.span.clone()));
@@ -306,7 +306,7 @@ fn to_json(node: &Node) -> serde_json::Value {
     }
 }
 
-/// Replaces the line that is shown of work under way, on a terminal.
+/// Replaces the progress line, on a terminal.
 fn tell(line: &str) {
     if std::io::stderr().is_terminal() {
         eprint!("\r\x1b[K{line}");
@@ -314,7 +314,7 @@ fn tell(line: &str) {
     }
 }
 
-/// Makes the requests of a plan.
+/// Runs a plan and shows its progress.
 fn finish(
     plan: LoadPlan,
     kind: RunKind,
@@ -335,7 +335,7 @@ fn finish(
     })
 }
 
-/// Measures something as long as that goes on, and says what was seen.
+/// Runs a measurement, and writes and shows its result.
 fn measured(
     kind: RunKind,
     name: String,

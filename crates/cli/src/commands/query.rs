@@ -38,7 +38,7 @@ pub fn suggest(place: &CatalogueLocation, text: &str, tenant: &str, as_json: boo
     Ok(0)
 }
 
-/// Asks services for what a query needs, and says on standard error what they answered; nothing where there is none to ask.
+/// Fetches what a query needs, and prints the state of services on standard error. Returns none if the query concerns no service.
 fn ask_services(
     catalogue: &Arc<Catalogue>,
     store: &Arc<dyn Store>,
@@ -62,7 +62,7 @@ fn ask_services(
     Ok(said)
 }
 
-/// Says that nothing is known of what a query asks: no service has answered, which is no answer without rows.
+/// Reports that no service has answered, which is different from a result without rows.
 fn no_answer(said: &[ServiceStatus], format: QueryFormat) -> CommandResult {
     let reasons: Vec<String> = said.iter().map(shown_state).collect();
     let error = format!("no result: no service has answered; {}", reasons.join("; "));
@@ -73,7 +73,7 @@ fn no_answer(said: &[ServiceStatus], format: QueryFormat) -> CommandResult {
 }
 
 pub fn query(place: &CatalogueLocation, arguments: &QueryArgs) -> CommandResult {
-    // what services are asked for is written, and makes a store
+    // fetched documents are written, which creates a store
     let asks = arguments.ask != FetchPolicy::Never && !arguments.explain && !place.catalogue()?.services.is_empty();
     let (catalogue, store) = if asks { place.written().map_err(unwritten)? } else { place.read()? };
     let tenant = open::tenant(&arguments.tenant)?;
@@ -101,7 +101,7 @@ pub fn query(place: &CatalogueLocation, arguments: &QueryArgs) -> CommandResult 
     Ok(if is_whole { code } else { 2 })
 }
 
-/// Says on standard error which aggregates are not of all rows, where those are of services.
+/// Prints on standard error which aggregates do not cover all rows, if services are involved.
 fn show_over(catalogue: &Arc<Catalogue>, store: &dyn Store, compiled: &CompiledQuery, format: QueryFormat) -> Result<(), CommandError> {
     if !Fetcher::new(catalogue).concerns(&compiled.plan, &compiled.aggregates) {
         return Ok(());
@@ -119,7 +119,7 @@ fn show_over(catalogue: &Arc<Catalogue>, store: &dyn Store, compiled: &CompiledQ
     Ok(())
 }
 
-/// The way out for who only wants to read.
+/// Adds a hint for users who only want to read.
 fn unwritten(failure: CommandError) -> CommandError {
     let is_of_writing = failure.message.contains("cannot be written");
     CommandError {
@@ -128,7 +128,7 @@ fn unwritten(failure: CommandError) -> CommandError {
     }
 }
 
-/// Records of several collections.
+/// Shows records of several collections.
 fn show_all(store: &dyn Store, all: &AllCollectionsQuery, arguments: &QueryArgs) -> CommandResult {
     let began = Instant::now();
     if arguments.explain || arguments.by_source {
@@ -165,7 +165,7 @@ fn show_answer(catalogue: &Arc<Catalogue>, store: &dyn Store, mut compiled: Comp
     }
 }
 
-/// Rows one by one as they are read.
+/// Prints rows as they are read.
 fn stream_rows(store: &dyn Store, compiled: &CompiledQuery, format: QueryFormat) -> CommandResult {
     let mut out = stream();
     let mut first = true;
@@ -180,7 +180,7 @@ fn stream_rows(store: &dyn Store, compiled: &CompiledQuery, format: QueryFormat)
             _ => write!(out, "{}{}", if first { "[\n" } else { ",\n" }, row_json(&compiled.columns, &row)),
         };
         first = false;
-        // where it cannot be written, nothing more is read
+        // if writing fails, stop reading
         written.as_ref().map_err(|error| StoreError::Wrong(error.to_string())).copied()
     });
     written?;
@@ -207,7 +207,7 @@ fn show_rows(headings: &[ResultColumn], rows: Vec<Vec<Value>>, format: QueryForm
     let elapsed = began.elapsed();
     match format {
         QueryFormat::Table => {
-            // columns without any value on this page say nothing
+            // columns without values on this page are left out
             let shown: Vec<usize> = (0..headings.len()).filter(|index| rows.len() == 1 || rows.iter().any(|row| !row[*index].is_null())).collect();
             let names: Vec<&str> = shown.iter().map(|index| headings[*index].name.as_str()).collect();
             let right: Vec<bool> =

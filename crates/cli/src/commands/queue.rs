@@ -84,7 +84,7 @@ fn rows(chunks: &[ChunkInfo]) -> Vec<Vec<String>> {
     chunks.iter().map(row).collect()
 }
 
-/// JOB or JOB.CHUNK.
+/// Parses JOB or JOB.CHUNK.
 fn place_of(text: &str) -> Result<(JobId, Option<u32>), CommandError> {
     let (job, ordinal) = text.split_once('.').map_or((text, None), |(job, ordinal)| (job, Some(ordinal)));
     let wrong = || CommandError::usage(format!("`{text}` is not JOB or JOB.CHUNK, as `stook queue ls` shows them"));

@@ -67,7 +67,7 @@ pub fn get(place: &CatalogueLocation, arguments: &GetArgs) -> CommandResult {
     Ok(0)
 }
 
-/// An explanation as a person reads it: a line per field and per value that lost, then who has spoken.
+/// Prints an explanation: a line per field and per overruled value, then the contributors.
 fn explain_table(explained: &Json) {
     let text = |value: &Json| match value {
         Json::Null => String::new(),

@@ -11,7 +11,7 @@ use stook_sample::machines::{self, Machines};
 use stook_sample::sentinel::{self, Sentinel};
 use stook_sample::services::SampleServices;
 
-/// Samples that describe each business.
+/// Samples that contribute to each business.
 const SAMPLES: u64 = 5;
 
 pub fn sample(arguments: &SampleArgs) -> CommandResult {
@@ -50,7 +50,7 @@ pub fn sample(arguments: &SampleArgs) -> CommandResult {
     Ok(0)
 }
 
-/// The services of a sample, until the process ends.
+/// Serves the services of a sample until the process ends.
 fn serve(name: SampleName, records: u64, seed: u64, address: std::net::SocketAddr) -> CommandResult {
     if name != SampleName::Datasets {
         return Err(CommandError::usage("--serve is for datasets only; other samples are written to files with -o"));

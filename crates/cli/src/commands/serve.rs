@@ -12,7 +12,7 @@ use stook_engine::work::{LEASE_SECONDS, WorkerOptions as WorkOptions};
 use stook_server::admission::ClassLimits;
 use stook_server::{App, RequestLogLevel, ServerOptions};
 
-/// Connections that wait to be accepted.
+/// Max connections that wait to be accepted.
 const BACKLOG: u32 = 4_096;
 
 pub fn serve(place: &CatalogueLocation, arguments: &ServeArgs) -> CommandResult {

@@ -14,10 +14,10 @@ use stook_engine::settle::{self, CheckedRecord, DeepCheckReport, SettleRules};
 use stook_store::damage::Damage;
 use stook_store::{DEFAULT_TENANT, PassReport, SettlePass, Store, Tenant};
 
-/// Records that a check names.
+/// Max records that a check lists.
 const SHOWN: usize = 20;
 
-/// Settles what is marked, or as much as it can until `stop` says otherwise.
+/// Settles all stale marks, or as many as possible until `stop` is set.
 pub fn drain(catalogue: &Arc<Catalogue>, store: &dyn Store, stop: &AtomicBool) -> Result<PassReport, CommandError> {
     let rules = Arc::new(SettleRules::new(catalogue));
     settle::until_stopped(&|| stop.load(Ordering::SeqCst), || settle::bring_up(store, &rules, &|_| ()))?;
@@ -25,18 +25,18 @@ pub fn drain(catalogue: &Arc<Catalogue>, store: &dyn Store, stop: &AtomicBool) -
     Ok(settle::drain(store, &pass, stop)?)
 }
 
-/// What is left of settling, and who goes on with it, if `stop` has ended it too early.
+/// Returns the message [`LEFT`] if `stop` ended settling before it was complete.
 pub fn left(catalogue: &Arc<Catalogue>, store: &dyn Store, stop: &AtomicBool) -> Result<Option<&'static str>, CommandError> {
     let is_left = stop.load(Ordering::SeqCst) && !settle::is_settled(store, &SettleRules::new(catalogue))?;
     Ok(is_left.then_some(LEFT))
 }
 
-/// That settling was interrupted, and who goes on with it.
+/// The message that settling was interrupted, and what continues it.
 pub const LEFT: &str = "settling was interrupted: derived values are not yet what the records say\n  workers will settle them (`stook work`, or a running `stook serve`), or run: stook settle";
 
 /// Settles everything again if the store was settled by other rules.
 ///
-/// Marks that were left by somebody who was stopped while he did the same are answered, too.
+/// It also settles marks left by an earlier process that was stopped while it did this.
 pub fn bring_up(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<(), CommandError> {
     let rules = Arc::new(SettleRules::new(catalogue));
     let marked = settle::bring_up(store, &rules, &|_| ())?;
@@ -54,7 +54,7 @@ pub fn bring_up(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<(), Com
     Ok(())
 }
 
-/// Says which expressions have failed on which records.
+/// Prints which expressions have failed on which records.
 pub fn warn(failures: &ExpressionFailures) {
     if !failures.first.is_empty() {
         eprintln!("warning: expressions failed on some records, which have no value for them:");
@@ -96,7 +96,7 @@ pub fn settle(place: &CatalogueLocation, as_json: bool) -> CommandResult {
     }
 }
 
-/// Names another tenant than the usual one.
+/// Returns the name of a tenant that is not the default one, in parentheses.
 fn of_tenant(tenant: &Tenant) -> String {
     if tenant.as_str() == DEFAULT_TENANT { String::new() } else { format!(" (tenant {})", tenant.as_str()) }
 }

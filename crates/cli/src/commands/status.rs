@@ -1,15 +1,15 @@
-//! What services have answered, in words.
+//! Formats the state of services.
 
 use crate::output::{count, seconds};
 use stook_engine::fetch::ServiceStatus;
 
-/// What a service has answered, and of what where the query does not say it.
+/// Formats the state of a service, with the default arguments of its call.
 pub fn shown_status(status: &ServiceStatus) -> String {
     let told = status.default_arguments.as_ref().map_or(String::new(), |told| format!(" (of {told}, as the query says nothing else)"));
     format!("{}{told}", shown_state(status))
 }
 
-/// What a service has answered.
+/// Formats the state of a service.
 pub fn shown_state(status: &ServiceStatus) -> String {
     let through = status.through.as_ref().map_or(String::new(), |link| format!(", through {link}"));
     let name = format!("{} ({}{through})", status.service, status.source);
@@ -22,7 +22,7 @@ pub fn shown_state(status: &ServiceStatus) -> String {
     }
 }
 
-/// How many values of an answer were left out.
+/// Formats the number of unreadable values of an answer.
 fn unreadable(status: &ServiceStatus) -> String {
     match &status.answer {
         Some(answer) if answer.unreadable > 0 => {

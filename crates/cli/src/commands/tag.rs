@@ -1,4 +1,4 @@
-//! `tag`: definitions of tags, and who carries them.
+//! `tag`: definitions of tags, and the records that carry them.
 
 use crate::arguments::tag::{TagCollectionArgs, TagCommand, TagDefinitionArgs};
 use crate::open::{self, CatalogueLocation};
@@ -18,7 +18,7 @@ use stook_store::queue::JobId;
 use stook_store::tag::TagDefinition;
 use stook_store::{Store, Tenant};
 
-/// What commands about tags share.
+/// The context of all commands about tags.
 struct TagContext {
     catalogue: Arc<Catalogue>,
     store: Arc<dyn Store>,
@@ -31,7 +31,7 @@ impl TagContext {
         Self::of(place.written()?, of)
     }
 
-    /// For who changes nothing.
+    /// Opens it for commands that change nothing.
     fn read(place: &CatalogueLocation, of: &TagCollectionArgs) -> Result<Self, CommandError> {
         Self::of(place.read()?, of)
     }
@@ -105,7 +105,7 @@ fn shown(value: &Json) -> String {
     }
 }
 
-/// What is wished of tags: of one by the arguments, of many by a file.
+/// Reads the requested changes: of one tag from arguments, of many from a file.
 fn wishes(said: &TagDefinitionArgs) -> Result<Vec<TagChange>, CommandError> {
     let Some(file) = &said.file else {
         let name = said.name.clone().ok_or_else(|| CommandError::usage("give the tag's name, or a file of tags with --file"))?;
@@ -136,7 +136,7 @@ fn wishes(said: &TagDefinitionArgs) -> Result<Vec<TagChange>, CommandError> {
     Ok(wishes)
 }
 
-/// The query that a tag is to be, if it is to be one.
+/// Returns the query in a change, if there is one.
 fn query_of(wish: &TagChange) -> Option<&str> {
     if let Some(TagDefinition::Query(text)) = &wish.definition { Some(text) } else { None }
 }
@@ -144,7 +144,7 @@ fn query_of(wish: &TagChange) -> Option<&str> {
 fn save(context: &TagContext, said: &TagDefinitionArgs, new: bool, waits: bool, as_json: bool) -> CommandResult {
     let wishes = wishes(said)?;
     let (index, _) = tags::collection(&context.catalogue, &context.collection)?;
-    // those of a file may be defined by each other, in any order
+    // tags in a file may use each other, in any order
     let planned: Vec<(&str, Option<&str>)> = wishes.iter().filter(|_| new).map(|wish| (wish.name.as_str(), query_of(wish))).collect();
     for wish in &wishes {
         if let Some(TagDefinition::Query(text)) = &wish.definition {
@@ -169,7 +169,7 @@ fn save(context: &TagContext, said: &TagDefinitionArgs, new: bool, waits: bool, 
     }
 }
 
-/// Works on a job that evaluates tags, or leaves it to workers.
+/// Runs a job that evaluates tags, or leaves it to workers.
 fn evaluated(context: &TagContext, job: JobId, waits: bool, as_json: bool) -> CommandResult {
     if !waits {
         answer(as_json, json!({ "job": job }), || format!("job {job} was created; run `stook work` to evaluate it"));

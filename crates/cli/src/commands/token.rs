@@ -16,7 +16,7 @@ pub fn token(place: &CatalogueLocation, command: &TokenCommand) -> CommandResult
             let role = Role::named(role).ok_or_else(|| CommandError::usage("a role is read, write or admin"))?;
             let (secret, token) = new_token(tenant, role, name.clone()).map_err(|error| CommandError::new(error.to_string()))?;
             if !place.exists()? {
-                // the first token may come before the first document
+                // the first token may be created before the first document is imported
                 place.written()?;
             }
             let id = place.admin_store(false)?.create_token(token)?;

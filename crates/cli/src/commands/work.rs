@@ -24,7 +24,7 @@ pub fn work(place: &CatalogueLocation, arguments: &WorkArgs) -> CommandResult {
         settles: true,
         only: None,
     };
-    // drawn on a terminal only
+    // drawn only on a terminal
     let bar = ProgressBar::new_spinner();
     bar.set_style(ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
     bar.enable_steady_tick(Duration::from_millis(200));
@@ -38,7 +38,7 @@ pub fn work(place: &CatalogueLocation, arguments: &WorkArgs) -> CommandResult {
             let waits = if stop.load(Ordering::SeqCst) { ", ending" } else { "" };
             bar.set_message(format!("{} documents  {}/s{waits}", number(documents), number(rate as u64)));
         }
-        // as the server logs it, where nobody looks at the bar
+        // if standard error is not a terminal, tasks are logged as by the server
         WorkerEvent::TaskDone(_) if !std::io::stderr().is_terminal() => stook_server::worked(&event),
         WorkerEvent::TaskDone(stage) => bar.suspend(|| {
             stage.damaged.iter().for_each(|reason| eprintln!("warning: not settled: {reason}"));
@@ -57,7 +57,7 @@ pub fn work(place: &CatalogueLocation, arguments: &WorkArgs) -> CommandResult {
     bar.finish_and_clear();
     ended?;
     match settle::left(&catalogue, &*store, &stop)? {
-        // who drains the queue is done when all is settled
+        // with --drain, work is complete only when everything is settled
         Some(left) if arguments.drain => return Err(CommandError::new(left)),
         Some(left) => eprintln!("note: {left}"),
         None if arguments.drain && stop.load(Ordering::SeqCst) && !store.is_idle()? => {
@@ -65,11 +65,11 @@ pub fn work(place: &CatalogueLocation, arguments: &WorkArgs) -> CommandResult {
         }
         None => {}
     }
-    // workers that drain the queue answer for what they did
+    // with --drain, the exit code is the worst result of a job
     Ok(if arguments.drain { severity(worst.into_inner()) } else { 0 })
 }
 
-/// Exit codes in the order of their weight, and back: 0, 2 (some documents failed), 1.
+/// Maps exit codes to their severity, and back: 0, 2 (some documents failed), 1.
 fn severity(code: u8) -> u8 {
     match code {
         1 => 2,
