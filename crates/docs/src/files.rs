@@ -1,3 +1,3 @@
-//! The files of the documentation, in the binary: lists made by `build.rs` from the folders `docs` and `examples`.
+//! The files of the documentation, embedded in the binary: lists that `build.rs` makes from the folders `docs` and `examples`.
 
 include!(concat!(env!("OUT_DIR"), "/files.rs"));

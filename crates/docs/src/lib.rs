@@ -1,5 +1,5 @@
-//! The documentation of exactly this version: the Markdown files of `docs/`, in the binary, as pages in a tree ([`tree`]), with search
-//! ([`search`]) and with what surrounds a page ([`view`]). `stook serve` shows them under `/docs`; `examples/write.rs` writes them as files.
+//! The documentation of exactly this version: the Markdown files of `docs/`, embedded in the binary, as a tree of pages ([`tree`]), with search
+//! ([`search`]) and navigation ([`view`]). `stook serve` shows them under `/docs`; `examples/write.rs` writes them as files.
 
 mod files;
 mod markdown;
@@ -11,5 +11,5 @@ pub use markdown::{Heading, Section};
 pub use search::{Found, Hit};
 pub use tree::{Address, Docs, Kind, Page};
 
-/// The version whose documentation this is.
+/// The version of this documentation.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

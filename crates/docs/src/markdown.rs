@@ -1,34 +1,34 @@
-//! Markdown to HTML: headings and terms get anchors, comments are left out, links lead where the caller says, and no HTML of a file is
-//! taken over.
+//! Converts Markdown to HTML: headings and terms get anchors, comments are left out, links are resolved by the caller, and HTML in a file is not
+//! passed on.
 
 use pulldown_cmark::{Alignment, CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 use std::collections::HashMap;
 
-/// A heading of a page, by which its sections are found.
+/// A heading of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heading {
     /// 1 for the title of the page.
     pub level: u8,
-    /// What it says, without marks.
+    /// Its text without markup.
     pub text: String,
     /// Unique within the page.
     pub anchor: String,
 }
 
-/// What stands between one heading and the next, or what is said of one term, to be searched.
+/// A searchable section: the text between two headings, or the meaning of one term.
 #[derive(Debug, Clone)]
 pub struct Section {
-    /// Where it begins; the title has the anchor of the page's first heading.
+    /// Its anchor; that of the title is the anchor of the page's first heading.
     pub anchor: String,
     /// Its heading or term.
     pub title: String,
-    /// The heading that it stands under, other than the title of the page.
+    /// The heading it is under, unless that is the title of the page.
     pub under: Option<String>,
-    /// Its text without marks.
+    /// Its text without markup.
     pub text: String,
 }
 
-/// A page that has been read.
+/// A converted page.
 #[derive(Debug, Default)]
 pub struct Rendered {
     /// The page's HTML, without its title.
@@ -39,24 +39,24 @@ pub struct Rendered {
     pub sections: Vec<Section>,
     /// The first sentence of the first paragraph.
     pub summary: String,
-    /// Anchors, those of headings and of terms.
+    /// All anchors of headings and terms.
     pub anchors: Vec<String>,
 }
 
-/// What a renderer keeps while it goes through a page.
+/// The state of a conversion.
 struct Renderer<'a, L> {
     link: L,
     events: Vec<Event<'a>>,
     page: Rendered,
     used: HashMap<String, usize>,
-    /// Of the table at hand: how its columns are aligned, whether its head is read, and the number of the cell within its row.
+    /// The current table: the alignments of its columns, whether its head is being read, and the position of the cell in its row.
     alignments: Vec<Alignment>,
     is_head: bool,
     cell: usize,
 }
 
-/// HTML of a Markdown text. `link` gives for the destination of each link and picture the one that is written, or nothing if it leads
-/// nowhere: then the text stays without a link.
+/// Converts a Markdown text. `link` returns the address for the destination of a link or picture, or `None` if the destination does not exist: the
+/// text then stays without a link.
 pub fn render(text: &str, link: impl FnMut(&str) -> Option<String>) -> Rendered {
     let mut renderer =
         Renderer { link, events: Vec::new(), page: Rendered::default(), used: HashMap::new(), alignments: Vec::new(), is_head: false, cell: 0 };
@@ -87,7 +87,7 @@ pub fn render(text: &str, link: impl FnMut(&str) -> Option<String>) -> Rendered 
     renderer.page
 }
 
-/// The events up to an end, which is taken, too.
+/// Returns the events up to an end, which is consumed, too.
 fn inside<'a>(events: &mut Parser<'a>, is_end: impl Fn(&TagEnd) -> bool) -> Vec<Event<'a>> {
     events.take_while(|event| !matches!(event, Event::End(end) if is_end(end))).collect()
 }
@@ -102,10 +102,10 @@ impl<'a, L: FnMut(&str) -> Option<String>> Renderer<'a, L> {
         self.page.sections.push(Section { anchor: anchor.clone(), title: text, under, text: String::new() });
         let has_link = inner.iter().any(|event| matches!(event, Event::Start(Tag::Link { .. })));
         if self.page.headings.len() == 1 {
-            // the title is shown by itself
+            // the title is shown separately
             return;
         }
-        // an anchor is made of letters, digits, - and _
+        // anchors contain only letters, digits, - and _, so they need no escaping
         let (open, close) = if level == 1 || has_link { (String::new(), "") } else { (format!("<a href=\"#{anchor}\">"), "</a>") };
         self.html(format!("<h{level} id=\"{anchor}\">{open}"));
         self.inline(inner);
@@ -142,14 +142,14 @@ impl<'a, L: FnMut(&str) -> Option<String>> Renderer<'a, L> {
         }
     }
 
-    /// What stands in a line: it is shown, and can be searched.
+    /// Adds inline content, which is shown and searchable.
     fn inline(&mut self, events: Vec<Event<'a>>) {
         let mut dropped_link = false;
         events.into_iter().for_each(|event| self.event(event, &mut dropped_link));
         self.said(" ");
     }
 
-    /// The same, shown only.
+    /// Adds inline content that is shown but not searchable.
     fn shown(&mut self, events: &[Event<'a>]) {
         self.events.extend_from_slice(events);
     }
@@ -175,7 +175,7 @@ impl<'a, L: FnMut(&str) -> Option<String>> Renderer<'a, L> {
                 self.events.push(event);
             }
             Event::Start(Tag::TableCell) => {
-                // a style within HTML would be refused by the policy of the pages
+                // the content security policy of web pages refuses inline styles
                 let class = if self.alignments.get(self.cell) == Some(&Alignment::Right) { " class=\"number\"" } else { "" };
                 self.html(if self.is_head { format!("<th scope=\"col\"{class}>") } else { format!("<td{class}>") });
             }
@@ -218,7 +218,7 @@ impl<'a, L: FnMut(&str) -> Option<String>> Renderer<'a, L> {
         }
     }
 
-    /// Text that the section at hand has.
+    /// Adds text to the current section for search.
     fn said(&mut self, text: &str) {
         if let Some(section) = self.page.sections.last_mut() {
             section.text.push_str(text);
@@ -229,7 +229,7 @@ impl<'a, L: FnMut(&str) -> Option<String>> Renderer<'a, L> {
         self.events.push(Event::Html(text.into()));
     }
 
-    /// An anchor that the page does not have yet, as GitHub makes it.
+    /// Makes a new anchor of a text, as GitHub does.
     fn anchor(&mut self, text: &str) -> String {
         let own: String = text.to_lowercase().chars().filter_map(anchored).collect();
         let mut anchor = own.clone();
@@ -243,7 +243,7 @@ impl<'a, L: FnMut(&str) -> Option<String>> Renderer<'a, L> {
     }
 }
 
-/// What becomes of a character in an anchor.
+/// Converts a character of an anchor.
 fn anchored(char: char) -> Option<char> {
     match char {
         ' ' => Some('-'),
@@ -252,7 +252,7 @@ fn anchored(char: char) -> Option<char> {
     }
 }
 
-/// `**term**: meaning`, as a line of the glossary has it.
+/// Splits `**term**: meaning`, a line of the glossary.
 fn term<'e, 'a>(line: &'e [Event<'a>]) -> Option<(&'e [Event<'a>], &'e [Event<'a>])> {
     let end = line.iter().position(|event| *event == Event::End(TagEnd::Strong))?;
     let (term, meaning) = (line.get(1..end)?, line.get(end + 1..)?);
@@ -260,7 +260,7 @@ fn term<'e, 'a>(line: &'e [Event<'a>]) -> Option<(&'e [Event<'a>], &'e [Event<'a
     begins.then_some((term, meaning))
 }
 
-/// Text without marks.
+/// Returns the text without markup.
 fn plain(events: &[Event]) -> String {
     let texts = events.iter().map(|event| match event {
         Event::Text(text) | Event::Code(text) => text,
@@ -270,7 +270,7 @@ fn plain(events: &[Event]) -> String {
     texts.collect()
 }
 
-/// The language of a block: what follows in its line is left out.
+/// Returns the language of a code block, without what follows it.
 fn word(language: &str) -> String {
     language.chars().take_while(char::is_ascii_alphanumeric).collect()
 }

@@ -1,62 +1,62 @@
-//! Search: which sections have the words of a text, the best first, with a piece of each in which the words are marked.
+//! Search: finds the sections with the words of a text, best first, each with an excerpt in which the words are marked.
 
 use crate::tree::{Docs, Kind, Page};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-/// Most words of a text that are looked for, and most bytes that are read of it.
+/// Max words of a search, and max bytes of its text.
 const MAX_WORDS: usize = 12;
 const MAX_TEXT: usize = 300;
-/// Most sections that are found.
+/// Max results.
 const MAX_HITS: usize = 30;
-/// Bytes of the piece that is shown of a section.
+/// Bytes of an excerpt.
 const PIECE: usize = 220;
 
-/// Where a word stands.
+/// Where a word occurs.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
-    /// In the title of the section.
+    /// Whether it is in the section's title.
     title: bool,
-    /// In the title of the page, or in the heading that the section stands under.
+    /// Whether it is in the title of the page, or in the heading above the section.
     page: bool,
-    /// In its text, how often.
+    /// How often it is in the section's text.
     text: u32,
 }
 
-/// Which sections have a word.
+/// The search index: the sections with each word.
 #[derive(Debug, Default)]
 pub struct Index {
-    /// The page and the section within it.
+    /// Positions of the page, and of the section within it.
     sections: Vec<(usize, usize)>,
     words: BTreeMap<String, Vec<(usize, Counts)>>,
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug)]
 pub struct Found<'a> {
-    /// The best first.
+    /// Results, best first.
     pub hits: Vec<Hit<'a>>,
-    /// Whether each of them has all words; else each has some, since none has all.
+    /// Whether each result has all words; if no section has all, each result has some.
     pub all_words: bool,
 }
 
-/// A section that was found.
+/// A result.
 #[derive(Debug)]
 pub struct Hit<'a> {
     /// Its page.
     pub page: &'a Page,
-    /// Its anchor there.
+    /// Its anchor on the page.
     pub anchor: &'a str,
-    /// The heading that it stands under, other than the title of the page.
+    /// The heading it is under, unless that is the title of the page.
     pub under: Option<&'a str>,
-    /// Its title, in pieces: the marked ones are words that were looked for.
+    /// Its title in pieces, with true for those that match.
     pub title: Vec<(&'a str, bool)>,
-    /// A piece of its text, in the same way.
+    /// An excerpt of its text, in the same form.
     pub text: Vec<(&'a str, bool)>,
 }
 
 impl Index {
-    /// The index of all sections of pages.
+    /// Indexes all sections of pages.
     pub(crate) fn new(pages: &[Page]) -> Self {
         let mut index = Self::default();
         for (place, page) in pages.iter().enumerate() {
@@ -81,7 +81,8 @@ impl Index {
         index
     }
 
-    /// How well each section fits a word, as a beginning of words unless it is a single letter, and whether the section itself has it.
+    /// Returns how well each section matches a word, and whether the word is in the section itself. A word with at least two letters matches as a
+    /// prefix.
     fn fitting(&self, wanted: &str) -> HashMap<usize, (f64, bool)> {
         let mut fitting: HashMap<usize, (f64, bool)> = HashMap::new();
         let is_prefix = wanted.chars().nth(1).is_some();
@@ -96,7 +97,7 @@ impl Index {
                 *own = (own.0.max(share * (title + page + text)), own.1 || counts.title || counts.text > 0);
             }
         }
-        // a word that few sections have says more
+        // a rare word weighs more
         let rare = (1.0 + self.sections.len() as f64 / fitting.len().max(1) as f64).ln();
         fitting.values_mut().for_each(|(fits, _)| *fits *= rare);
         fitting
@@ -104,7 +105,7 @@ impl Index {
 }
 
 impl Docs {
-    /// The sections that have the words of a text.
+    /// Finds the sections with the words of a text.
     #[must_use]
     pub fn search(&self, text: &str) -> Found<'_> {
         let wanted = wanted(text);
@@ -121,7 +122,7 @@ impl Docs {
                 }
             }
         }
-        // where only the titles above a section have the words, theirs is enough
+        // sections whose words are only in the titles above them are left out, because the section with the title is found
         fitting.retain(|id, _| itself.contains(id));
         let all_words = fitting.values().any(|(count, _)| *count == wanted.len());
         let mut ranked: Vec<(f64, usize)> = fitting
@@ -139,7 +140,7 @@ impl Docs {
         Found { hits: hits.collect(), all_words }
     }
 
-    /// Pages that somebody may have meant who asked for a path that is none, the best first.
+    /// Returns pages similar to a path that does not exist, best first.
     #[must_use]
     pub fn similar(&self, asked: &str) -> Vec<&Page> {
         let wanted = wanted(asked);
@@ -154,7 +155,7 @@ impl Docs {
     }
 }
 
-/// The words that are looked for, each once.
+/// Returns the distinct words of a search.
 fn wanted(text: &str) -> Vec<String> {
     let mut wanted: Vec<String> = Vec::new();
     for (word, _) in words(&text[..floor(text, MAX_TEXT)]) {
@@ -165,14 +166,14 @@ fn wanted(text: &str) -> Vec<String> {
     wanted
 }
 
-/// Letters that a page's path and title have in common with words, from the beginning of each word.
+/// Returns the number of leading letters that words of a page's path and title have in common with the wanted words.
 fn in_common(wanted: &[String], page: &Page) -> usize {
     let own: Vec<String> = words(&page.path).chain(words(&page.title)).map(|(word, _)| word).collect();
     let longest = |word: &String| own.iter().map(|own| own.chars().zip(word.chars()).take_while(|(a, b)| a == b).count()).max().unwrap_or(0);
     wanted.iter().map(longest).filter(|common| *common > 2).sum()
 }
 
-/// How much more somebody looks for what tells what to do than for what was measured.
+/// Weighs pages by their kind: instructions are wanted more often than measurements.
 fn weight(page: &Page) -> f64 {
     match page.kind {
         Kind::Tutorial | Kind::HowTo => 1.0,
@@ -183,7 +184,7 @@ fn weight(page: &Page) -> f64 {
     }
 }
 
-/// Words in small letters, with their places.
+/// Returns the words of a text in lower case, with their positions.
 fn words(text: &str) -> impl Iterator<Item = (String, Range<usize>)> + '_ {
     let is_of_word = |char: char| char.is_alphanumeric() || char == '_';
     let mut from = 0;
@@ -196,12 +197,12 @@ fn words(text: &str) -> impl Iterator<Item = (String, Range<usize>)> + '_ {
     })
 }
 
-/// The place of the word that was looked for and that a word of a text begins with.
+/// Returns the position of the wanted word that a word matches.
 fn place_of(word: &str, wanted: &[String]) -> Option<usize> {
     wanted.iter().position(|own| word == own || (own.chars().nth(1).is_some() && word.starts_with(own.as_str())))
 }
 
-/// The piece of a text that has most of the words, or its beginning.
+/// Returns the excerpt of a text with most of the words, or its beginning.
 fn piece<'a>(text: &'a str, wanted: &[String]) -> Vec<(&'a str, bool)> {
     let found: Vec<(usize, Range<usize>)> = words(text).filter_map(|(word, place)| Some((place_of(&word, wanted)?, place))).take(200).collect();
     let value = |start: usize| {
@@ -219,7 +220,7 @@ fn piece<'a>(text: &'a str, wanted: &[String]) -> Vec<(&'a str, bool)> {
             best = (different, all, place.start);
         }
     }
-    // a little of what stands before
+    // include some text before it
     let start = text[..floor(text, best.2.saturating_sub(PIECE / 4))].rfind(char::is_whitespace).map_or(0, |space| floor(text, space + 1));
     let end = floor(text, start + PIECE + PIECE / 4);
     let end = if end < text.len() { text[start..end].rfind(char::is_whitespace).map_or(end, |space| start + space) } else { end };
@@ -233,7 +234,7 @@ fn piece<'a>(text: &'a str, wanted: &[String]) -> Vec<(&'a str, bool)> {
     pieces
 }
 
-/// A part of a text in pieces, the wanted words marked.
+/// Splits a part of a text in pieces, with true for wanted words.
 fn marked<'a>(text: &'a str, part: Range<usize>, wanted: &[String]) -> Vec<(&'a str, bool)> {
     let (mut pieces, part) = (Vec::new(), &text[part]);
     let mut from = 0;
@@ -247,7 +248,7 @@ fn marked<'a>(text: &'a str, part: Range<usize>, wanted: &[String]) -> Vec<(&'a 
     pieces
 }
 
-/// The greatest place between characters that is not after another.
+/// Returns the last character boundary up to a position.
 fn floor(text: &str, place: usize) -> usize {
     (0..=place.min(text.len())).rev().find(|place| text.is_char_boundary(*place)).unwrap_or(0)
 }

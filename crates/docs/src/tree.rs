@@ -1,4 +1,4 @@
-//! The tree of pages: which kind a page is of, in which order pages come, and how links lead from one to another.
+//! The tree of pages: their kinds, their order, and the links between them.
 
 use crate::files::{DEFINITIONS, PAGES, PICTURES};
 use crate::markdown::{Heading, Section, render};
@@ -7,24 +7,24 @@ use maud::html;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-/// What a page is for.
+/// The kind of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// To be followed once, from the beginning.
+    /// To follow once, from the beginning.
     Tutorial,
     /// To do one thing.
     HowTo,
     /// To look something up.
     Reference,
-    /// To know why.
+    /// To understand why.
     Explanation,
 }
 
 impl Kind {
-    /// All of them, in their order.
+    /// All kinds, in their order.
     pub const ALL: [Self; 4] = [Self::Tutorial, Self::HowTo, Self::Reference, Self::Explanation];
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl Kind {
         }
     }
 
-    /// What its pages are for.
+    /// Returns what its pages are for.
     #[must_use]
     pub const fn purpose(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// The pages of the top folder in their order; one that is not named is a reference, after the others.
+/// The pages of the top folder, in their order; other pages are references after these.
 const TOP: [(&str, Kind); 8] = [
     ("tutorial", Kind::Tutorial),
     ("definition", Kind::Reference),
@@ -59,7 +59,7 @@ const TOP: [(&str, Kind); 8] = [
     ("figures", Kind::Explanation),
 ];
 
-/// The kind of a page, and its place among those of its kind.
+/// Returns the kind of a page, and its position among those of its kind.
 fn place(path: &str) -> (Kind, usize) {
     let folder = path.split_once('/').map_or(path, |(folder, _)| folder);
     match (TOP.iter().position(|(known, _)| *known == path), folder) {
@@ -71,7 +71,7 @@ fn place(path: &str) -> (Kind, usize) {
     }
 }
 
-/// How pages are reached.
+/// How pages are addressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Address {
     /// `/docs/PATH` of a server.
@@ -81,7 +81,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// The link from one page to another; the page with the path `""` is the first one.
+    /// Returns the link from one page to another; the path of the first page is `""`.
     #[must_use]
     pub fn page(self, from: &str, to: &str) -> String {
         match self {
@@ -92,7 +92,7 @@ impl Address {
         }
     }
 
-    /// The link from a page to another file.
+    /// Returns the link from a page to another file.
     #[must_use]
     pub fn file(self, from: &str, to: &str) -> String {
         match self {
@@ -102,7 +102,7 @@ impl Address {
     }
 }
 
-/// From the folder of a page to that of the first page.
+/// Returns the relative path from the folder of a page to that of the first page.
 fn up(from: &str) -> String {
     "../".repeat(from.matches('/').count())
 }
@@ -110,28 +110,28 @@ fn up(from: &str) -> String {
 /// A page.
 #[derive(Debug)]
 pub struct Page {
-    /// Its path, such as `howto/tag-records`; `README.md` of a folder has the folder's.
+    /// Its path, such as `howto/tag-records`; that of a `README.md` is its folder.
     pub path: String,
     /// The file it was made from, such as `docs/howto/tag-records.md`.
     pub file: &'static str,
-    /// What it is for.
+    /// Its kind.
     pub kind: Kind,
     /// Its title.
     pub title: String,
     /// The first sentence of its text.
     pub summary: String,
-    /// All of it but the title.
+    /// Its HTML without the title.
     pub html: String,
-    /// Its headings in their order, the title first.
+    /// Its headings, in their order; the title is the first.
     pub headings: Vec<Heading>,
-    /// Its sections, to be searched.
+    /// Its sections, for search.
     pub sections: Vec<Section>,
-    /// All anchors that links may name.
+    /// All anchors that links may use.
     pub anchors: Vec<String>,
 }
 
 impl Page {
-    /// The path of the page that lists the pages of its folder, if there is one.
+    /// Returns the page of its folder, if there is one.
     #[must_use]
     pub fn parent<'a>(&self, docs: &'a Docs) -> Option<&'a Page> {
         self.path.split_once('/').and_then(|(folder, _)| docs.page(folder))
@@ -145,12 +145,12 @@ pub struct Docs {
     by_path: HashMap<String, usize>,
     broken: Vec<String>,
     address: Address,
-    /// Made when somebody searches.
+    /// Made by the first search.
     index: OnceLock<Index>,
 }
 
 impl Docs {
-    /// Makes all pages, with links for the way in which they are reached.
+    /// Makes all pages, with links in the form of `address`.
     #[must_use]
     pub fn new(address: Address) -> Self {
         let mut pages = Vec::new();
@@ -200,24 +200,24 @@ impl Docs {
         self.index.get_or_init(|| Index::new(&self.pages))
     }
 
-    /// All pages, by kind and in the order in which they are read.
+    /// Returns all pages, by kind and in reading order.
     #[must_use]
     pub fn pages(&self) -> &[Page] {
         &self.pages
     }
 
-    /// The page of a path.
+    /// Returns the page of a path.
     #[must_use]
     pub fn page(&self, path: &str) -> Option<&Page> {
         self.by_path.get(path).and_then(|place| self.pages.get(*place))
     }
 
-    /// The pages of a folder, without the folder's own.
+    /// Iterates over the pages of a folder, without the folder's own page.
     pub fn pages_in<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = &'a Page> {
         self.pages.iter().filter(move |page| page.path.split_once('/').is_some_and(|(own, _)| own == folder))
     }
 
-    /// The pages before and after one.
+    /// Returns the pages before and after one.
     #[must_use]
     pub fn neighbours(&self, path: &str) -> (Option<&Page>, Option<&Page>) {
         match self.by_path.get(path) {
@@ -226,7 +226,7 @@ impl Docs {
         }
     }
 
-    /// The path of the page that somebody asked for by the name of a file: `query.md`, `query.html`, `howto/` or `decisions/README.md`.
+    /// Returns the page for a path with the name of a file: `query.md`, `query.html`, `howto/` or `decisions/README.md`.
     #[must_use]
     pub fn meant(&self, asked: &str) -> Option<&Page> {
         let asked = asked.trim_end_matches('/');
@@ -235,38 +235,39 @@ impl Docs {
         self.page(&plain.to_lowercase())
     }
 
-    /// Links of pages that lead nowhere, with the file that has them.
+    /// Returns links whose destination does not exist, each with its file.
     #[must_use]
     pub fn broken_links(&self) -> &[String] {
         &self.broken
     }
 
-    /// How these pages are reached.
+    /// Returns how these pages are addressed.
     #[must_use]
     pub const fn address(&self) -> Address {
         self.address
     }
 }
 
-/// The picture at a path such as `measurements/tags-100k-0.svg`, as SVG.
+/// Returns the picture at a path such as `measurements/tags-100k-0.svg`, as SVG.
 #[must_use]
 pub fn picture(path: &str) -> Option<&'static str> {
     pictures().find(|(known, _)| *known == path).map(|(_, text)| text)
 }
 
-/// All pictures: their paths, and what they are as SVG.
+/// Iterates over all pictures: path and SVG.
 pub fn pictures() -> impl Iterator<Item = (&'static str, &'static str)> {
     PICTURES.iter().map(|(file, text)| (file.strip_prefix("docs/").unwrap_or(file), *text))
 }
 
-/// `docs/howto/x.md` is the page `howto/x`, `docs/decisions/README.md` is `decisions`, `examples/x/catalogue.yaml` is `examples/x`.
+/// Returns the path of a page: `docs/howto/x.md` is the page `howto/x`, `docs/decisions/README.md` is `decisions`, `examples/x/catalogue.yaml` is
+/// `examples/x`.
 fn path_of(file: &str) -> String {
     let path = file.strip_prefix("docs/").unwrap_or(file);
     let path = path.strip_suffix("/README.md").or_else(|| path.strip_suffix(".md")).or_else(|| path.strip_suffix("/catalogue.yaml"));
     path.unwrap_or(file).to_owned()
 }
 
-/// The definition of an example as a page.
+/// Makes a page of an example's definition.
 fn definition(file: &'static str, text: &str) -> Page {
     let path = path_of(file);
     let title = format!("Example: {}", path.rsplit('/').next().unwrap_or_default());
@@ -288,13 +289,13 @@ fn definition(file: &'static str, text: &str) -> Page {
     }
 }
 
-/// Where a link of a file leads.
+/// The destination of a link.
 enum Target {
-    /// To a page, by its path, and to an anchor or none.
+    /// A page, by its path, and an anchor or none.
     Page(String, String),
-    /// To a picture, by its path.
+    /// A picture, by its path.
     Picture(&'static str),
-    /// Out of the documentation, by a whole address.
+    /// An absolute address outside of the documentation.
     Elsewhere,
     Nowhere,
 }

@@ -1,26 +1,26 @@
-//! What surrounds a page: the list of all pages, the headings of this one, the pages before and after it, and the form to search.
+//! The navigation around a page: the list of all pages, the headings of this one, the pages before and after it, and the search form.
 
 use crate::VERSION;
 use crate::search::Found;
 use crate::tree::{Address, Docs, Kind, Page};
 use maud::{Markup, PreEscaped, html};
 
-/// The path of the page with the results of a search, on a server.
+/// The path of search results on a server.
 pub const SEARCH: &str = "search";
 
 /// What a server adds to the documentation.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings<'a> {
-    /// Where visitors come from: a link and what it says.
+    /// A link back to the server, with its text.
     pub home: Option<(&'a str, &'a str)>,
-    /// A page about the catalogue at hand.
+    /// A page about the served catalogue.
     pub own: Option<OwnPage<'a>>,
 }
 
-/// A page that a server adds to those of the documentation.
+/// A page that a server adds to the documentation.
 #[derive(Debug, Clone, Copy)]
 pub struct OwnPage<'a> {
-    /// Its path among them.
+    /// Its path.
     pub path: &'a str,
     /// Its title.
     pub title: &'a str,
@@ -28,7 +28,7 @@ pub struct OwnPage<'a> {
     pub purpose: &'a str,
 }
 
-/// The body of a page. `path` is its path, `""` for the first page; `main` is what the page says.
+/// Makes the body of a page. `path` is its path (`""` for the first page), `main` its content.
 #[must_use]
 pub fn body(docs: &Docs, around: &Surroundings, path: &str, searched: &str, main: &Markup) -> Markup {
     html! {
@@ -53,7 +53,7 @@ pub fn body(docs: &Docs, around: &Surroundings, path: &str, searched: &str, main
     }
 }
 
-/// The form to search with; its id tells it from another one on the same page.
+/// Makes the search form; its id distinguishes it from another one on the same page.
 fn form(searched: &str, id: &str) -> Markup {
     html! {
         form.inline role="search" action={ "/docs/" (SEARCH) } {
@@ -64,7 +64,7 @@ fn form(searched: &str, id: &str) -> Markup {
     }
 }
 
-/// The pages of a kind; those of a folder with a page of its own are shown while a visitor is there.
+/// Lists the pages of a kind; pages of a folder that has a page of its own are shown only within that folder.
 fn pages_of(docs: &Docs, around: &Surroundings, kind: Kind, path: &str) -> Markup {
     let folder = path.split_once('/').map_or(path, |(folder, _)| folder);
     let entry = |to: &str, title: &str| html! { a href=(docs.address().page(path, to)) aria-current=[(to == path).then_some("page")] { (title) } };
@@ -84,7 +84,7 @@ fn pages_of(docs: &Docs, around: &Surroundings, kind: Kind, path: &str) -> Marku
     }
 }
 
-/// What a page of the documentation says, with its headings and its neighbours.
+/// Makes the content of a page, with its headings and neighbours.
 #[must_use]
 pub fn page(docs: &Docs, page: &Page) -> Markup {
     let link = |to: &Page| docs.address().page(&page.path, &to.path);
@@ -115,7 +115,7 @@ pub fn page(docs: &Docs, page: &Page) -> Markup {
     }
 }
 
-/// The first page: all kinds with their pages.
+/// Makes the first page: all kinds with their pages.
 #[must_use]
 pub fn start(docs: &Docs, around: &Surroundings) -> Markup {
     html! {
@@ -140,7 +140,7 @@ pub fn start(docs: &Docs, around: &Surroundings) -> Markup {
     }
 }
 
-/// What was found, and what to do where nothing was.
+/// Makes the page with search results, or advice if there are none.
 #[must_use]
 pub fn results(docs: &Docs, searched: &str, found: &Found) -> Markup {
     html! {
@@ -174,7 +174,7 @@ pub fn results(docs: &Docs, searched: &str, found: &Found) -> Markup {
     }
 }
 
-/// What is shown for a path that no page has.
+/// Makes the page for a path that does not exist.
 #[must_use]
 pub fn missing(docs: &Docs, asked: &str) -> Markup {
     let similar = docs.similar(asked);
@@ -193,7 +193,7 @@ pub fn missing(docs: &Docs, asked: &str) -> Markup {
     }
 }
 
-/// A text in pieces, some of them marked.
+/// Shows a text in pieces, some of them marked.
 fn pieces(pieces: &[(&str, bool)]) -> Markup {
     html! { @for (text, marked) in pieces { @if *marked { mark { (text) } } @else { (text) } } }
 }

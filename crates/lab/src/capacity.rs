@@ -1,34 +1,34 @@
-//! How much a system can do: the Universal Scalability Law (Gunther 1993) fitted to what was measured.
+//! Capacity of a system: the Universal Scalability Law (Gunther 1993) fitted to measurements.
 //!
-//! `X(N) = l N / (1 + s (N - 1) + k N (N - 1))`: one worker does `l` per second, `s` is the share of work that is done by one at a
-//! time, `k` the cost of each pair of workers that must agree.
+//! `X(N) = l N / (1 + s (N - 1) + k N (N - 1))`: `l` is the rate of one worker, `s` the share of work that is serialised, and `k` the cost of each
+//! pair of workers that must coordinate.
 
 use crate::{LabError, Result};
 use serde::{Deserialize, Serialize};
 use stook_report::run::{Run, RunKind};
 use stook_report::{Report, ReportTable, Section, svg};
 
-/// What was measured: how many at once, and how much they did per second.
+/// A measurement: concurrency and throughput.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ThroughputPoint {
-    /// Clients, workers or machines at once.
+    /// Number of concurrent clients, workers or machines.
     pub at_once: f64,
-    /// What they did per second together.
+    /// Their total rate per second.
     pub rate: f64,
 }
 
-/// Points with a name, as a plan of capacity has them.
+/// Named points, as in a capacity plan.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ThroughputSeries {
     /// What was measured.
     pub name: String,
-    /// What is counted at once.
+    /// What runs concurrently: clients, workers or machines.
     pub of: String,
-    /// What is done per second.
+    /// What the rate counts.
     pub unit: String,
-    /// Where the points are from.
+    /// The source of the points.
     pub source: String,
     /// The points.
     pub points: Vec<ThroughputPoint>,
@@ -37,26 +37,26 @@ pub struct ThroughputSeries {
 /// A fitted law.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ScalabilityLaw {
-    /// What one does per second.
+    /// The rate of one.
     pub one: f64,
-    /// The share of work that is done by one at a time.
+    /// The share of work that is serialised.
     pub serial: f64,
-    /// The cost of each pair.
+    /// The cost of coordination of each pair.
     pub pair: f64,
 }
 
 impl ScalabilityLaw {
-    /// What this many do per second.
+    /// Returns the rate of this many.
     pub fn at(&self, many: f64) -> f64 {
         self.one * many / (1.0 + self.serial * (many - 1.0) + self.pair * many * (many - 1.0))
     }
 
-    /// With how many most is done; nothing where more always help.
+    /// Returns the number with the highest rate; `None` if more always help.
     pub fn knee(&self) -> Option<f64> {
         (self.pair > 1e-12).then(|| ((1.0 - self.serial).max(0.0) / self.pair).sqrt().max(1.0))
     }
 
-    /// The most that any number does.
+    /// Returns the highest rate for any number.
     pub fn most(&self) -> f64 {
         match self.knee() {
             Some(knee) => self.at(knee),
@@ -65,10 +65,10 @@ impl ScalabilityLaw {
         }
     }
 
-    /// The law that fits best: least squares of relative errors, over serial and pair not below 0.
+    /// Fits the law by least squares of relative errors, with serial and pair of at least 0.
     ///
     /// # Errors
-    /// With fewer than three different numbers at once.
+    /// With fewer than three different numbers.
     pub fn fit(points: &[ThroughputPoint]) -> Result<Self> {
         let mut numbers: Vec<f64> = points.iter().map(|point| point.at_once).collect();
         numbers.sort_by(f64::total_cmp);
@@ -76,7 +76,7 @@ impl ScalabilityLaw {
         if numbers.len() < 3 || points.iter().any(|point| !(point.at_once > 0.0 && point.rate > 0.0)) {
             return Err(LabError::Plan("a law needs points with three different numbers at once, all of them larger than 0".into()));
         }
-        // for given serial and pair the best rate of one is known; the two are looked for on finer and finer grids
+        // for a given serial and pair, the best rate of one follows; these two are searched on finer and finer grids
         let error = |serial: f64, pair: f64| -> (f64, f64) {
             let shape = ScalabilityLaw { one: 1.0, serial, pair };
             let ratios = points.iter().map(|point| shape.at(point.at_once) / point.rate);
@@ -104,7 +104,7 @@ impl ScalabilityLaw {
     }
 }
 
-/// The lowest and highest of a value over the laws that fit when each point is left out once.
+/// Returns the lowest and highest of a value over the laws that fit if one point at a time is left out.
 fn between(points: &[ThroughputPoint], value: impl Fn(&ScalabilityLaw) -> f64) -> (f64, f64) {
     let without = |place: usize| {
         let rest: Vec<ThroughputPoint> = points.iter().enumerate().filter(|(own, _)| *own != place).map(|(_, point)| *point).collect();
@@ -114,10 +114,10 @@ fn between(points: &[ThroughputPoint], value: impl Fn(&ScalabilityLaw) -> f64) -
     (values.iter().copied().fold(f64::INFINITY, f64::min), values.iter().copied().fold(f64::NEG_INFINITY, f64::max))
 }
 
-/// The points of sweeps.
+/// Returns the points of sweeps.
 ///
 /// # Errors
-/// When a run is no sweep.
+/// When a run is not a sweep.
 pub fn of_runs(runs: &[Run]) -> Result<Vec<ThroughputSeries>> {
     let mut all: Vec<ThroughputSeries> = Vec::new();
     for run in runs {
@@ -139,10 +139,10 @@ pub fn of_runs(runs: &[Run]) -> Result<Vec<ThroughputSeries>> {
     Ok(all)
 }
 
-/// Share of what a system can do that it is planned to do: after it waiting grows fast.
+/// The share of the capacity to plan with: above it, waiting times grow fast.
 const PLANNED: f64 = 0.7;
 
-/// The fit, its residuals, the knee, and what a target needs, with the arithmetic in words.
+/// Reports the fit, its residuals, the knee, and what a target rate needs, with the arithmetic in words.
 ///
 /// # Errors
 /// When there are too few points.

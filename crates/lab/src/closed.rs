@@ -1,5 +1,5 @@
-//! Closed loop: clients that ask again when they are answered. What a client waits says nothing of what others would have; for that
-//! there is the open loop.
+//! Closed loop: each client sends its next request after the response to the one before. Its latencies say nothing about users who do not wait for
+//! each other; the open loop measures those.
 
 use crate::http::{ReadResponse, RequestOutcome, exchange, listens};
 use crate::plan::{LoadPlan, TargetAddress};
@@ -12,13 +12,13 @@ use stook_report::run::RequestSet;
 use stook_sample::random::Random;
 use tokio::task::LocalSet;
 
-/// Time of each number of clients before anything counts, as a share of the time that does.
+/// Warm-up time of each number of clients, as a share of the measured time.
 const WARM: f64 = 0.2;
 
-/// Every route with every number of clients, on every target.
+/// Measures every route with every number of clients, on every target.
 ///
 /// # Errors
-/// When there is no runtime, or nobody listens.
+/// When there is no runtime, or no server listens.
 pub fn run(plan: LoadPlan, time: Duration, watch: &ProgressFn<'_>) -> Result<Vec<RequestSet>> {
     let plan = Rc::new(plan);
     let targets: Vec<(String, TargetAddress)> = if plan.series.is_empty() { vec![(String::new(), plan.target.clone())] } else { plan.series.clone() };
@@ -67,13 +67,13 @@ async fn one(
                 let begun = began.elapsed();
                 let ReadResponse { outcome, bytes, .. } = exchange(target.address, &mut connection, &request, plan.timeout).await;
                 let ended = began.elapsed();
-                // what ends after the end was begun before it, and counts: else the slow ones were left out
+                // a request that ends after the end began before it, and counts: otherwise slow ones would be left out
                 if begun >= warm {
                     let (due, ended) = (begun - warm, ended - warm);
                     recorder.borrow_mut().add(&CompletedRequest { due, picked_up: due, sent: due, ended, outcome, bytes });
                 }
                 if !matches!(outcome, RequestOutcome::Status(_)) {
-                    // whoever refuses is not asked a million times
+                    // a target that refuses connections is not flooded
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             }

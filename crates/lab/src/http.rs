@@ -1,4 +1,4 @@
-//! HTTP/1.1 as a measurer needs it: a request is bytes, an answer is its status and whether all of it came.
+//! HTTP/1.1 for measuring: a request is bytes, a response is its status and whether it is complete.
 
 use crate::{LabError, Result};
 use std::fs::File;
@@ -8,26 +8,26 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Longest head of an answer.
+/// Max bytes of a response's head.
 const MOST_HEAD: usize = 64 << 10;
-/// Longest line with the size of a chunk.
+/// Max bytes of a line with the size of a chunk.
 const MOST_LINE: usize = 1 << 10;
-/// Longest answer.
+/// Max bytes of a response.
 const MOST_BODY: u64 = 1 << 30;
 const MOST_HEADERS: usize = 100;
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RequestOutcome {
-    /// A whole answer with this status.
+    /// A complete response with this status.
     Status(u16),
-    /// Nobody listens.
+    /// The connection was refused.
     Refused,
-    /// The connection was closed before an answer began.
+    /// The connection was closed before a response began.
     Reset,
-    /// The connection was closed in the middle of an answer.
+    /// The connection was closed in the middle of a response.
     Truncated,
-    /// The answer is not HTTP, or too long.
+    /// The response is not HTTP, or too long.
     Unreadable,
     /// It took too long.
     TimedOut,
@@ -36,7 +36,7 @@ pub enum RequestOutcome {
 }
 
 impl RequestOutcome {
-    /// Its name in run files: the status, or what happened instead of an answer.
+    /// Returns its name in run files: the status, or what happened instead of a response.
     pub fn name(self) -> String {
         match self {
             RequestOutcome::Status(status) => status.to_string(),
@@ -49,7 +49,7 @@ impl RequestOutcome {
         }
     }
 
-    /// Whether it is an answer of 2xx or 3xx.
+    /// Whether it is a response with status 2xx or 3xx.
     pub fn is_success(self) -> bool {
         matches!(self, RequestOutcome::Status(200..=399))
     }
@@ -58,17 +58,17 @@ impl RequestOutcome {
 /// A connection to the target.
 pub struct HttpConnection {
     stream: TcpStream,
-    /// What has been read and not yet looked at.
+    /// Bytes that have been read and not yet parsed.
     buffer: Vec<u8>,
-    /// Whether an answer has been read on it before.
+    /// Whether a response has been read on it before.
     pub used: bool,
-    /// The body of the answer, where somebody wants it.
+    /// The body of the response, if it is kept.
     body: Option<Vec<u8>>,
 }
 
-/// An answer that has been read.
+/// A response that has been read.
 pub struct ReadResponse {
-    /// What it is.
+    /// The outcome.
     pub outcome: RequestOutcome,
     /// Bytes of its body.
     pub bytes: u64,
@@ -76,18 +76,18 @@ pub struct ReadResponse {
     pub reusable: bool,
 }
 
-/// What came of reading a part of an answer.
+/// The result of reading a part of a response.
 type ReadResult<T> = std::result::Result<T, RequestOutcome>;
 
 impl ReadResponse {
-    /// No answer.
+    /// No response.
     fn none(outcome: RequestOutcome) -> Self {
         Self { outcome, bytes: 0, reusable: false }
     }
 }
 
-/// A request on a connection, or on a new one, that takes at most `left`. One that was closed while nobody used it is no answer: then
-/// it is made again. Afterwards there is a connection where it can be used again.
+/// Makes a request on a connection, or on a new one, within `left`. If the connection was closed while it was idle, the request is repeated on a new
+/// one. Afterwards `connection` is set if it can be reused.
 pub async fn exchange(address: SocketAddr, connection: &mut Option<HttpConnection>, request: &[u8], left: Duration) -> ReadResponse {
     let answered = tokio::time::timeout(left, answered(address, connection, request)).await;
     let answered = answered.unwrap_or_else(|_| ReadResponse::none(RequestOutcome::TimedOut));
@@ -116,15 +116,15 @@ async fn answered(address: SocketAddr, connection: &mut Option<HttpConnection>, 
     }
 }
 
-/// The status and the whole body of the answer to a request that is not measured, on a connection of its own. What is in `file` is
-/// sent after `head`.
+/// Returns the status and the complete body of the response to a request that is not measured, on its own connection. The content of `file` is sent
+/// after `head`.
 ///
 /// # Errors
-/// What came instead of an answer.
+/// The outcome if there is no response.
 pub async fn whole(address: SocketAddr, head: &[u8], file: Option<File>) -> ReadResult<(u16, Vec<u8>)> {
     let mut own = HttpConnection::open(address).await?;
     own.body = Some(Vec::new());
-    // who answers before all was sent, and closes, has answered
+    // a server may respond and close before everything was sent
     let _ = own.send(head, file).await;
     match own.answer().await?.outcome {
         RequestOutcome::Status(status) => Ok((status, own.body.unwrap_or_default())),
@@ -132,10 +132,10 @@ pub async fn whole(address: SocketAddr, head: &[u8], file: Option<File>) -> Read
     }
 }
 
-/// Makes sure that somebody listens.
+/// Checks that a server listens.
 ///
 /// # Errors
-/// When nobody does.
+/// When none does.
 pub async fn listens(address: SocketAddr) -> Result<()> {
     let opened = HttpConnection::open(address).await;
     opened.map(drop).map_err(|outcome| LabError::Plan(format!("no server at {address}: {}", outcome.name())))
@@ -154,10 +154,10 @@ impl HttpConnection {
         Ok(Self { stream, buffer: Vec::with_capacity(16 << 10), used: false, body: None })
     }
 
-    /// Sends a request, not HEAD, and reads its whole answer.
+    /// Sends a request (not HEAD) and reads the complete response.
     pub async fn exchange(&mut self, request: &[u8]) -> ReadResponse {
         self.buffer.clear();
-        // who answers before all was sent, and closes, has answered
+        // a server may respond and close before everything was sent
         let sent = self.stream.write_all(request).await;
         let answered = self.answer().await.unwrap_or_else(ReadResponse::none);
         self.used = true;
@@ -176,7 +176,7 @@ impl HttpConnection {
         }
     }
 
-    /// Takes so much of a body from the buffer.
+    /// Takes bytes of a body from the buffer.
     fn take(&mut self, length: usize) {
         let taken = self.buffer.drain(..length);
         if let Some(body) = &mut self.body {
@@ -184,7 +184,7 @@ impl HttpConnection {
         }
     }
 
-    /// Reads more; how much.
+    /// Reads more bytes; returns how many.
     async fn more(&mut self) -> io::Result<usize> {
         self.stream.read_buf(&mut self.buffer).await
     }
@@ -192,7 +192,7 @@ impl HttpConnection {
     async fn answer(&mut self) -> ReadResult<ReadResponse> {
         loop {
             let head = self.head().await?;
-            // an interim answer is none
+            // interim responses are skipped
             if (100..200).contains(&head.status) && head.status != 101 {
                 continue;
             }
@@ -206,7 +206,7 @@ impl HttpConnection {
                     return Ok(ReadResponse { outcome, bytes, reusable: false });
                 }
             };
-            // what nobody asked for belongs to no answer
+            // bytes after the response belong to no request
             let reusable = head.keeps && self.buffer.is_empty();
             return Ok(ReadResponse { outcome, bytes, reusable });
         }
@@ -282,7 +282,7 @@ impl HttpConnection {
         }
     }
 
-    /// The next line with its end.
+    /// Reads the next line, including its end.
     async fn line(&mut self) -> ReadResult<Vec<u8>> {
         loop {
             if let Some(end) = memchr::memchr(b'\n', &self.buffer) {
@@ -297,7 +297,7 @@ impl HttpConnection {
         }
     }
 
-    /// What may stand after the last chunk, up to an empty line.
+    /// Reads trailers after the last chunk, up to an empty line.
     async fn trailer(&mut self) -> ReadResult<()> {
         for _ in 0..MOST_HEADERS {
             if matches!(self.line().await?.as_slice(), b"\r\n" | b"\n") {

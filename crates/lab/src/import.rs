@@ -1,5 +1,5 @@
-//! Import matrix: files for several tenants, all at once or one after the other, while users work: how long each import takes, what it
-//! costs the users, and who is served first.
+//! Import matrix: imports files for several tenants, at the same time or one after the other, while users work: how long each import takes, how it
+//! affects users, and which tenant is served first.
 
 use crate::http::{self, ReadResponse, RequestOutcome, exchange, listens};
 use crate::plan::{LoadPlan, TargetAddress, from_environment, header_lines};
@@ -17,14 +17,14 @@ use stook_report::run::{ImportResult, RequestSet, Run};
 use stook_sample::random::Random;
 use tokio::task::{JoinHandle, LocalSet};
 
-/// A job is asked for that often.
+/// Min time between two requests for a job's state.
 const ASKED: Duration = Duration::from_millis(20);
-/// Longest time of an upload.
+/// Max time of an upload.
 const UPLOAD: Duration = Duration::from_secs(3_600);
 
-/// A matrix ready to be carried out.
+/// A matrix that can be run.
 pub struct ImportPlan {
-    /// As it was written, without secrets.
+    /// The plan as written, without secrets.
     pub text: Json,
     /// Its name.
     pub name: String,
@@ -49,10 +49,10 @@ struct SimulatedUsers {
 }
 
 impl ImportPlan {
-    /// Checks a matrix and reads what it names; files are beside `folder`.
+    /// Checks a matrix and the files it names, relative to `folder`.
     ///
     /// # Errors
-    /// The first mistake.
+    /// The first error.
     pub fn new(text: &ImportPlanFile, folder: &Path) -> Result<Self> {
         let wrong = |why: String| LabError::Plan(why);
         let shown = serde_json::to_value(text).map_err(|error| wrong(error.to_string()))?;
@@ -87,7 +87,7 @@ impl ImportPlan {
             postgres: text.postgres.as_deref().map(from_environment).transpose()?,
             text: shown,
         };
-        // a file that is not there is known before an hour has passed
+        // a missing file is noticed now, not after an hour
         for round in 1..=rounds {
             for tenant in &matrix.tenants {
                 matrix.steps(tenant, round)?;
@@ -96,7 +96,7 @@ impl ImportPlan {
         Ok(matrix)
     }
 
-    /// What a tenant begins in a round, in this order.
+    /// Returns what a tenant starts in a round, in this order.
     fn steps(&self, tenant: &str, round: u64) -> Result<Vec<ImportStep>> {
         let mut steps = Vec::new();
         for (of, text) in self.files.iter().enumerate() {
@@ -114,7 +114,7 @@ impl ImportPlan {
         Ok(steps)
     }
 
-    /// What users work beside: nothing, an import, or the import of one of the files where these follow each other.
+    /// Returns the phases during which users work: idle, all imports or, if imports follow each other, the import of each file.
     fn phases(&self) -> Vec<String> {
         let files = self.files.iter().map(ImportFileEntry::name).map(str::to_owned);
         let beside = if self.is_in_turn() { files.collect() } else { vec!["import".to_owned()] };
@@ -126,16 +126,16 @@ impl ImportPlan {
     }
 }
 
-/// Something that begins a job.
+/// A step that starts a job.
 struct ImportStep {
-    /// Which file of the matrix.
+    /// The position of its file in the matrix.
     of: usize,
-    /// What is posted to.
+    /// The path of the POST request.
     path: String,
     file: Option<PathBuf>,
 }
 
-/// A file, or those that `*` in its name stands for, in the order of their names.
+/// Returns a file, or the files that match `*` in its name, ordered by name.
 fn found(path: &Path) -> Result<Vec<PathBuf>> {
     let failed = |error| LabError::File(path.display().to_string(), error);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -176,11 +176,11 @@ impl SimulatedUsers {
 struct ImportRunState {
     matrix: ImportPlan,
     began: Instant,
-    /// What users work beside, if that counts.
+    /// The current phase, if requests of users count.
     phase: Cell<Option<usize>>,
-    /// How long each phase was.
+    /// The duration of each phase.
     lasted: RefCell<Vec<Duration>>,
-    /// By phase and route.
+    /// Recorders by phase and route.
     recorders: RefCell<Vec<Vec<ResultRecorder>>>,
     imports: RefCell<Vec<ImportResult>>,
     stopped: Cell<bool>,
@@ -192,10 +192,10 @@ impl ImportRunState {
     }
 }
 
-/// What a matrix measured, to be completed with where and when.
+/// Runs a matrix. The caller adds time and machine to the result.
 ///
 /// # Errors
-/// When nobody answers, the server refuses an import, or a file cannot be read.
+/// When the server does not respond or refuses an import, or a file cannot be read.
 pub fn run(matrix: ImportPlan, watch: &dyn Fn(&str) -> bool) -> Result<Run> {
     let watcher = ResourceMonitor::start(matrix.target.address, &matrix.programs, matrix.postgres.as_deref())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -267,7 +267,7 @@ fn told(shared: &ImportRunState) -> String {
     format!("{over} imports finished, {} running, {documents} documents", imports.len() - over)
 }
 
-/// What users saw, by phase and route.
+/// Returns the results of users, by phase and route.
 fn sets(shared: &ImportRunState, phases: &[String]) -> Vec<RequestSet> {
     let Some(users) = &shared.matrix.users else { return Vec::new() };
     let mut sets = Vec::new();
@@ -280,7 +280,7 @@ fn sets(shared: &ImportRunState, phases: &[String]) -> Vec<RequestSet> {
     sets
 }
 
-/// Works until all is over.
+/// Simulates a user until the run is over.
 async fn user(shared: Rc<ImportRunState>, number: u64) {
     let Some(SimulatedUsers { plan, think, .. }) = &shared.matrix.users else { return };
     let (mut connection, mut request) = (None, Vec::new());
@@ -289,7 +289,7 @@ async fn user(shared: Rc<ImportRunState>, number: u64) {
             if shared.stopped.get() {
                 return;
             }
-            // equal values for every route of a turn
+            // the same values for every route of a turn
             let mut random = Random::of_item(plan.seed ^ (turn << 16), number);
             what.write(&plan.target, false, &plan.parameters, &mut random, &mut request);
             let (phase, begun) = (shared.phase.get(), shared.began.elapsed());
@@ -315,7 +315,7 @@ async fn user(shared: Rc<ImportRunState>, number: u64) {
     }
 }
 
-/// All files of a tenant.
+/// Runs all steps of a tenant.
 async fn of_tenant(shared: Rc<ImportRunState>, tenant: usize, round: u64) -> Result<()> {
     let mut under_way = Vec::new();
     for step in shared.matrix.steps(&shared.matrix.tenants[tenant], round)? {
@@ -346,7 +346,7 @@ async fn of_tenant(shared: Rc<ImportRunState>, tenant: usize, round: u64) -> Res
     Ok(())
 }
 
-/// Begins a job, by sending a file where it is an import; which one of the run it is, and its number.
+/// Starts a job, by sending a file if it is an import. Returns its position in the run, and its number.
 async fn begin(shared: &ImportRunState, tenant: usize, step: &ImportStep, round: u64) -> Result<(usize, u64)> {
     let matrix = &shared.matrix;
     let failed = |error| LabError::File(step.file.as_ref().map_or_else(String::new, |path| path.display().to_string()), error);
@@ -369,7 +369,7 @@ async fn begin(shared: &ImportRunState, tenant: usize, step: &ImportStep, round:
     Ok((place, job.ok_or_else(|| LabError::Plan(format!("{}{}: it did not create a job: {answer}", matrix.target.host, step.path)))?))
 }
 
-/// Waits for the end of an import; ends it where the run is stopped.
+/// Waits for the end of a job; cancels it if the run is stopped.
 async fn end_of(shared: Rc<ImportRunState>, tenant: usize, place: usize, job: u64) -> Result<()> {
     let matrix = &shared.matrix;
     let head = |method: &str, behind: &str| {
@@ -392,20 +392,20 @@ async fn end_of(shared: Rc<ImportRunState>, tenant: usize, place: usize, job: u6
                 own.settled = now;
             }
         }
-        // what ended without success settles nothing
+        // a job without success is not settled
         if is_over && (is_settled || !answer["state"].as_str().is_some_and(|state| state.starts_with("completed"))) {
             return Ok(());
         }
         if shared.stopped.get() {
             return asked(matrix, &head("POST", "/cancel"), None, Duration::from_secs(30)).await.map(drop);
         }
-        // a hundredth of the time that is measured
+        // wait for a hundredth of the time so far, but at most 500 ms
         let so_far = now - shared.imports.borrow()[place].begun;
         tokio::time::sleep(ASKED.max(Duration::from_secs_f64(so_far / 100.0)).min(Duration::from_millis(500))).await;
     }
 }
 
-/// A request about a job: a success with its JSON, or what the server says of it.
+/// Makes a request about a job. Returns the JSON of a successful response, or the server's error.
 async fn asked(matrix: &ImportPlan, head: &str, body: Option<std::fs::File>, time: Duration) -> Result<Json> {
     let answer = tokio::time::timeout(time, http::whole(matrix.target.address, head.as_bytes(), body)).await.unwrap_or(Err(RequestOutcome::TimedOut));
     let what = || head.split(" HTTP/1.1").next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Durations and rates of the stages of a pipeline, from its log.
+//! Durations and rates of the tasks of a pipeline, from its log.
 
 use crate::{LabError, Result};
 use regex::Regex;
@@ -9,13 +9,13 @@ use std::path::Path;
 use stook_report::statistics::{deviation, mean};
 use stook_report::{Report, ReportTable, Section};
 
-/// Longest line that is read.
+/// Max bytes of a line.
 const LONGEST: usize = 1 << 20;
 
-/// The lines of the original: `... INFO ... ProductConsolidatorEngine: 12 created, 3 updated, ... in 1.234s`.
+/// Lines of the original system (`examples/sentinel`): `... INFO ... ProductConsolidatorEngine: 12 created, 3 updated, ... in 1.234s`.
 const ORIGINAL: &str = r"INFO\b.*?\b([A-Za-z_]\w*)[^A-Za-z0-9]*?\b(\d+) created, (\d+) updated\b.*? in (\d+(?:\.\d+)?) ?s";
 
-/// The calls of a stage.
+/// The calls of a task.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskCalls {
     /// Seconds of each.
@@ -24,16 +24,16 @@ pub struct TaskCalls {
     pub documents: Vec<u64>,
 }
 
-/// A log's stages by name.
+/// The tasks in a log.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LogTasks {
     /// The log's name.
     pub name: String,
-    /// By name.
+    /// Calls by name of the task.
     pub stages: BTreeMap<String, TaskCalls>,
 }
 
-/// Smallest, mean, largest, population standard deviation.
+/// Returns smallest, mean, largest, and population standard deviation.
 fn summary(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64, f64, f64)> {
     let count = values.clone().count() as f64;
     let mean = mean(values.clone());
@@ -43,7 +43,7 @@ fn summary(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64, f64, 
 }
 
 impl TaskCalls {
-    /// Documents per second of each call; a call that took no time that can be told has none.
+    /// Iterates over the documents per second of each call; a call whose duration is zero has none.
     fn rates(&self) -> impl Iterator<Item = f64> + Clone + '_ {
         self.durations.iter().zip(&self.documents).filter(|(seconds, _)| **seconds > 0.0).map(|(seconds, documents)| *documents as f64 / seconds)
     }
@@ -54,7 +54,7 @@ impl TaskCalls {
 }
 
 impl LogTasks {
-    /// Reads a log: lines of Stook's own, which are JSON, and of the original. What is neither is passed over.
+    /// Reads a log: JSON lines of Stook, and lines of the original system. Other lines are skipped.
     ///
     /// # Errors
     /// When the file cannot be read, or has no such line.
@@ -97,7 +97,7 @@ impl LogTasks {
         self.stages.values().map(|calls| calls.durations.len()).sum()
     }
 
-    /// The table of durations: columns and order of the original.
+    /// Returns the table of durations, with the columns and order of the original system.
     pub fn durations(&self) -> ReportTable {
         let mut table = ReportTable::new(1, &["Engine", "Calls", "Min", "Mean", "Max", "Std", "Cum", "%"]);
         let total = self.total();
@@ -117,7 +117,7 @@ impl LogTasks {
         table
     }
 
-    /// The table of documents per second: columns and order of the original.
+    /// Returns the table of documents per second, with the columns and order of the original system.
     pub fn rates(&self) -> ReportTable {
         let mut table = ReportTable::new(1, &["Engine", "Calls", "Min", "Mean", "Max", "Std"]);
         let rated = self.stages.iter().filter_map(|(name, calls)| Some((summary(calls.rates())?, name, calls)));
@@ -132,7 +132,7 @@ impl LogTasks {
     }
 }
 
-/// Tables of each log; of several, how means went on from one to the next.
+/// Reports the tables of each log; for several logs, also how means changed from one to the next.
 pub fn report(logs: &[LogTasks]) -> Report {
     let mut report = Report { title: "Stages".into(), sections: Vec::new() };
     for log in logs {
@@ -179,7 +179,7 @@ fn of_json(line: &str) -> Option<(String, u64, f64)> {
     let json: serde_json::Value = serde_json::from_str(line).ok()?;
     (json["event"] == "stage").then_some(())?;
     let number = |name: &str| json[name].as_u64().unwrap_or(0);
-    // a pass writes rows that no document is
+    // a settle pass writes rows without documents
     let documents = if json["created"].is_null() { number("rows") } else { number("created") + number("updated") };
     Some((json["stage"].as_str()?.to_owned(), documents, json["seconds"].as_f64()?))
 }

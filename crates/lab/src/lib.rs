@@ -1,4 +1,4 @@
-//! Measuring any HTTP service: requests made by a plan, and what came of each, for the file of a run that `stook-report` reads and shows.
+//! Measures any HTTP service: makes requests by a plan and records their outcomes in the file of a run, which `stook-report` reads and shows.
 
 pub mod capacity;
 pub mod closed;
@@ -16,28 +16,28 @@ pub mod watched;
 use std::time::Duration;
 use stook_report::ReportError;
 
-/// What a set has seen so far, for whoever watches.
+/// The progress of a set, for display.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RunProgress {
-    /// Which set, from 0.
+    /// The current set, from 0.
     pub set: usize,
-    /// Of how many.
+    /// The number of sets.
     pub sets: usize,
-    /// Requests that ended.
+    /// Completed requests.
     pub done: u64,
-    /// Requests that were planned.
+    /// Planned requests.
     pub planned: u64,
-    /// Those without success.
+    /// Requests without success.
     pub unsuccessful: u64,
     /// Requests per second so far.
     pub rate: f64,
-    /// Half of the answers took less.
+    /// The median latency.
     pub p50: Duration,
-    /// 99 of 100.
+    /// The 99th percentile of latencies.
     pub p99: Duration,
 }
 
-/// Watches a run; says whether it goes on.
+/// Called with the progress of a run; returns whether to continue.
 pub type ProgressFn<'w> = dyn Fn(&RunProgress) -> bool + 'w;
 
 /// Why something cannot be measured.
@@ -49,13 +49,13 @@ pub enum LabError {
     /// A file cannot be read or written.
     #[error("{0}: {1}")]
     File(String, std::io::Error),
-    /// A run, or something written in a plan.
+    /// A run file or a plan file is wrong.
     #[error(transparent)]
     Report(#[from] ReportError),
-    /// The machine refuses something.
+    /// An operation of the system failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
 
-/// Results of measuring.
+/// The result of a measurement.
 pub type Result<T> = std::result::Result<T, LabError>;

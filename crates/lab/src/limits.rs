@@ -1,4 +1,4 @@
-//! What this machine can do at most, measured in the same minute as what it is asked to do.
+//! Limits of this machine, measured immediately before the run that is compared with them.
 
 use crate::plan::LoadPlan;
 use crate::{LabError, Result, closed};
@@ -10,7 +10,7 @@ use stook_report::plan::{PlanFile, RouteEntry};
 use stook_report::run::MachineLimit;
 use stook_sample::random::Random;
 
-/// Most bytes that are written in sequence.
+/// Max bytes of a sequential write.
 const WRITTEN: usize = 256 << 20;
 const BLOCK: usize = 1 << 20;
 
@@ -18,7 +18,7 @@ fn limit(name: &str, value: f64, unit: &str) -> MachineLimit {
     MachineLimit { name: name.into(), value, unit: unit.into() }
 }
 
-/// How often something is done in a second.
+/// Returns how often `work` can be done per second.
 fn per_second(time: Duration, mut work: impl FnMut() -> Result<u64>) -> Result<f64> {
     let (began, mut done) = (Instant::now(), 0);
     while began.elapsed() < time {
@@ -27,7 +27,7 @@ fn per_second(time: Duration, mut work: impl FnMut() -> Result<u64>) -> Result<f
     Ok(done as f64 / began.elapsed().as_secs_f64())
 }
 
-/// Measures each limit for some `time`; files are made in `folder` and removed. `told` hears what is measured.
+/// Measures each limit for `time`; files are created in `folder` and removed. `told` is called with the name of each limit.
 ///
 /// # Errors
 /// When a file cannot be written, or the database refuses.
@@ -87,7 +87,7 @@ fn sequential(folder: &Path, time: Duration) -> Result<f64> {
     Ok(written as f64 / began.elapsed().as_secs_f64())
 }
 
-/// An array of objects as services answer.
+/// Returns an array of objects like those of services.
 fn json() -> String {
     let one = |number: u64| {
         format!("{{\"name\":\"/primary/era-v1/tier#{number:012}\",\"size\":{},\"open\":false,\"sites\":[\"T1_A\",\"T2_B\"]}}", number * 7_919)

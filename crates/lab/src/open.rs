@@ -1,5 +1,5 @@
-//! Open loop: requests begin when the plan says, whether earlier ones are answered or not, and their time counts from then, so that
-//! a stall of the target counts in full. One thread, which tells how late it was itself.
+//! Open loop: requests start at planned times, whether or not earlier ones have completed, and latencies count from these times, so that a stall of
+//! the target counts in full. It runs on one thread and records its own delays.
 
 use crate::http::{HttpConnection, ReadResponse, exchange, listens};
 use crate::plan::{LoadPlan, RequestSetPlan};
@@ -19,29 +19,29 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::sync::Notify;
 use tokio::task::LocalSet;
 
-/// How often it is told.
+/// Time between two reports of progress.
 const TOLD: Duration = Duration::from_millis(200);
-/// Requests begun after each other before answers are looked at.
+/// Max requests started before responses are processed.
 const BURST: usize = 16;
 
-/// A timer of the system: those of the runtime are a millisecond coarse. It is read as a pipe is.
+/// A precise timer of the system, because those of the runtime have a resolution of a millisecond. It is read like a pipe.
 pub struct PreciseTimer {
     own: OwnedFd,
     ends: Receiver,
 }
 
 impl PreciseTimer {
-    /// Not set yet.
+    /// Creates a timer that is not set.
     ///
     /// # Errors
-    /// When the system gives none.
+    /// When the system provides none.
     pub fn new() -> Result<Self> {
         let own = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC).map_err(std::io::Error::from)?;
         let ends = Receiver::from_owned_fd_unchecked(own.try_clone()?)?;
         Ok(Self { own, ends })
     }
 
-    /// Waits.
+    /// Waits for `time`.
     pub async fn wait(&self, time: Duration) {
         let value = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos().max(1)) };
         let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
@@ -59,13 +59,13 @@ struct OpenLoopState {
     began: Instant,
     idle: RefCell<Vec<HttpConnection>>,
     open: Cell<usize>,
-    /// Requests for which there was no connection.
+    /// Requests that wait for a connection.
     queue: RefCell<VecDeque<ScheduledRequest>>,
     recorder: RefCell<ResultRecorder>,
     in_flight: Cell<u64>,
     completed: Notify,
     buffers: RefCell<Vec<Vec<u8>>>,
-    /// Most requests that waited for a connection at once.
+    /// Max requests that waited for a connection at one time.
     queued: Cell<usize>,
 }
 
@@ -84,7 +84,7 @@ impl OpenLoopState {
         self.buffers.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(512))
     }
 
-    /// Begins a request, or lets it wait for a connection.
+    /// Starts a request, or queues it for a connection.
     fn fire(self: &Rc<Self>, shot: ScheduledRequest) {
         self.in_flight.set(self.in_flight.get() + 1);
         let idle = if self.plan.close { None } else { self.idle.borrow_mut().pop() };
@@ -101,7 +101,7 @@ impl OpenLoopState {
         tokio::task::spawn_local(async move { own.fly(idle, shot).await });
     }
 
-    /// Makes requests on one connection as long as some wait for one.
+    /// Makes requests on one connection as long as some are queued.
     async fn fly(self: Rc<Self>, mut connection: Option<HttpConnection>, mut shot: ScheduledRequest) {
         loop {
             let begun = self.now();
@@ -134,10 +134,10 @@ impl OpenLoopState {
     }
 }
 
-/// Carries out a plan, set by set.
+/// Runs a plan, set by set.
 ///
 /// # Errors
-/// When the machine gives no timer or no runtime, or nobody listens at the target before the first request.
+/// When the system provides no timer or runtime, or no server listens before the first request.
 pub fn run(plan: LoadPlan, watch: &ProgressFn<'_>) -> Result<(Vec<RequestSet>, GeneratorInfo)> {
     let plan = Rc::new(plan);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -168,7 +168,7 @@ pub fn run(plan: LoadPlan, watch: &ProgressFn<'_>) -> Result<(Vec<RequestSet>, G
     })
 }
 
-/// Whether the generator was too slow: requests began late, or found no connection.
+/// Judges whether the generator was too slow: requests started late, or found no connection.
 fn judged(set: &RequestSet, queued: usize, plan: &LoadPlan) -> GeneratorInfo {
     let late = set.late.at(0.99).unwrap_or(0.0);
     let latency = set.latency.at(0.5).unwrap_or(f64::INFINITY);
@@ -208,7 +208,7 @@ async fn one_set(
     let tell = |shared: &OpenLoopState| watch(RunProgress { planned: set.requests, ..shared.recorder.borrow().progress(shared.now()) });
     let mut burst = 0;
     for due in set.times(seed ^ 0x5eed) {
-        // after the answer to the one before, where that is planned
+        // after the response to the previous request, if planned so
         let due = if set.schedule == Schedule::Delay {
             while shared.in_flight.get() > 0 {
                 shared.completed.notified().await;
@@ -232,7 +232,7 @@ async fn one_set(
         plan.routes[route].write(&plan.target, plan.close, &plan.parameters, &mut random, &mut request);
         shared.fire(ScheduledRequest { due, taken: shared.now(), request });
         if told.elapsed() >= TOLD {
-            // the request is not to wait for that
+            // start the request before reporting
             tokio::task::yield_now().await;
             goes_on = tell(&shared);
             told = Instant::now();
@@ -241,7 +241,7 @@ async fn one_set(
             }
         }
     }
-    // whatever was begun ends, by its answer or by its time
+    // requests in flight end with their responses or timeouts
     while shared.in_flight.get() > 0 {
         let _ = tokio::time::timeout(TOLD, shared.completed.notified()).await;
         if told.elapsed() >= TOLD {
@@ -255,7 +255,7 @@ async fn one_set(
     (recorder.set(seconds), queued, goes_on)
 }
 
-/// Counters of the served side by name and labels; none where the plan does not say where they are.
+/// Returns the counters of the system under test by name and labels; none if the plan does not say where they are.
 async fn counters(plan: &LoadPlan) -> BTreeMap<String, u64> {
     let Some(path) = &plan.metrics else { return BTreeMap::new() };
     crate::served::counters(&plan.target, path).await.unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What is to be asked, how often, and when.
+//! Load plans: which requests are made, at what rate and when.
 
 use crate::template::{RequestTemplate, TemplateParameter, values};
 use crate::{LabError, Result};
@@ -10,56 +10,56 @@ use std::time::Duration;
 use stook_report::plan::{PlanFile, RouteEntry, Schedule, duration};
 use stook_sample::random::Random;
 
-/// A plan ready to be carried out.
+/// A plan that can be run.
 #[derive(Debug)]
 pub struct LoadPlan {
-    /// As it was written, without secrets.
+    /// The plan as written, without secrets.
     pub text: Json,
     /// Its name.
     pub name: String,
-    /// Where requests go.
+    /// The target of requests.
     pub target: TargetAddress,
-    /// What is asked.
+    /// The routes.
     pub routes: Vec<PlannedRoute>,
     /// Values of parameters.
     pub parameters: Vec<TemplateParameter>,
-    /// Sets in their order.
+    /// Sets, in their order.
     pub sets: Vec<RequestSetPlan>,
     /// Time between sets.
     pub pause: Duration,
-    /// When a request counts as not answered.
+    /// Timeout of a request.
     pub timeout: Duration,
-    /// Most connections.
+    /// Max connections.
     pub connections: usize,
-    /// Whether connections are used once.
+    /// Whether each connection is used for one request only.
     pub close: bool,
-    /// Of random numbers.
+    /// The seed of random numbers.
     pub seed: u64,
-    /// Path of the served side's counters.
+    /// Path of the metrics of the system under test.
     pub metrics: Option<String>,
-    /// Clients of a sweep.
+    /// Numbers of clients of a sweep.
     pub clients: Vec<usize>,
     /// Targets of a sweep, by name.
     pub series: Vec<(String, TargetAddress)>,
 }
 
-/// Where requests go.
+/// The target of requests.
 #[derive(Debug, Clone)]
 pub struct TargetAddress {
-    /// Address.
+    /// The address.
     pub address: SocketAddr,
-    /// As it stands in the Host header.
+    /// The value of the Host header.
     pub host: String,
-    /// What stands before every path.
+    /// The prefix of every path.
     pub base: String,
 }
 
-/// Something that is asked.
+/// A route of a plan.
 #[derive(Debug)]
 pub struct PlannedRoute {
     /// Its name.
     pub name: String,
-    /// How often, beside the others.
+    /// Its frequency relative to other routes.
     pub weight: u64,
     method: &'static str,
     path: RequestTemplate,
@@ -70,20 +70,20 @@ pub struct PlannedRoute {
 /// Requests of one kind at one rate.
 #[derive(Debug, Clone)]
 pub struct RequestSetPlan {
-    /// The only route, or all.
+    /// Its only route; `None` for all routes.
     pub route: Option<usize>,
-    /// How many requests.
+    /// The number of requests.
     pub requests: u64,
-    /// Mean time between their beginnings.
+    /// Mean time between their starts.
     pub every: Duration,
     /// How they follow each other.
     pub schedule: Schedule,
-    /// The time between beginnings at the end of a ramp.
+    /// The time between starts at the end of a ramp.
     pub until: Duration,
 }
 
 impl TargetAddress {
-    /// Of `http://HOST[:PORT][/BASE]`.
+    /// Parses `http://HOST[:PORT][/BASE]`.
     ///
     /// # Errors
     /// When it is something else, or the host has no address.
@@ -99,7 +99,7 @@ impl TargetAddress {
     }
 }
 
-/// `${NAME}` replaced by what the environment says.
+/// Replaces `${NAME}` by environment variables.
 pub(super) fn from_environment(text: &str) -> Result<String> {
     let mut out = String::new();
     let mut rest = text;
@@ -126,10 +126,10 @@ pub(super) fn header_lines(headers: &BTreeMap<String, String>) -> Result<String>
 }
 
 impl LoadPlan {
-    /// Checks a plan and reads what it names; files are beside `folder`.
+    /// Checks a plan and reads the files it names, relative to `folder`.
     ///
     /// # Errors
-    /// The first mistake.
+    /// The first error.
     pub fn new(text: &PlanFile, folder: &Path) -> Result<Self> {
         let shown = serde_json::to_value(text).map_err(|error| LabError::Plan(error.to_string()))?;
         let target = TargetAddress::of(&from_environment(&text.target)?)?;
@@ -172,7 +172,7 @@ impl LoadPlan {
         })
     }
 
-    /// A route at random by weight.
+    /// Draws a route at random by weight.
     pub fn draw(&self, random: &mut Random) -> usize {
         let all: u64 = self.routes.iter().map(|route| route.weight).sum();
         let mut at = random.below(all.max(1));
@@ -230,19 +230,19 @@ fn sets(text: &PlanFile, routes: usize) -> Result<Vec<RequestSetPlan>> {
 }
 
 impl RequestSetPlan {
-    /// When each request begins, since the set does.
+    /// Returns the start of each request, relative to the start of the set.
     pub fn times(&self, seed: u64) -> SendTimes {
         SendTimes { set: self.clone(), random: Random::new(seed), next: 0, at: Duration::ZERO }
     }
 
-    /// About how long it takes.
+    /// Returns its approximate duration.
     pub fn expected(&self) -> Duration {
         let mean = (self.every + self.until) / 2;
         mean.saturating_mul(self.requests.min(u64::from(u32::MAX)) as u32)
     }
 }
 
-/// When requests begin.
+/// The starts of requests.
 pub struct SendTimes {
     set: RequestSetPlan,
     random: Random,
@@ -266,13 +266,13 @@ impl Iterator for SendTimes {
             }
             Schedule::Ramp => {
                 let (from, to) = (1.0 / self.set.every.as_secs_f64(), 1.0 / self.set.until.as_secs_f64());
-                // the rate grows steadily in time, so its square grows steadily in requests
+                // the rate grows linearly in time, so its square grows linearly in the number of requests
                 let done = self.next as f64 / self.set.requests as f64;
                 1.0 / (from.powi(2) + (to.powi(2) - from.powi(2)) * done).sqrt()
             }
         };
         self.next += 1;
-        // constant steps must not add up errors
+        // errors of constant steps must not accumulate
         self.at = if self.set.schedule == Schedule::Constant {
             Duration::from_nanos((self.set.every.as_nanos() as f64 * self.next as f64) as u64)
         } else {
@@ -305,7 +305,7 @@ impl PlannedRoute {
         })
     }
 
-    /// A request with values drawn.
+    /// Writes a request with randomly drawn values.
     pub fn write(&self, target: &TargetAddress, close: bool, parameters: &[TemplateParameter], random: &mut Random, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(self.method.as_bytes());

@@ -1,4 +1,4 @@
-//! What a run has seen, as it is collected: histograms, outcomes, a picture over time.
+//! Collects the results of a run: histograms, outcomes, values over time.
 
 use crate::RunProgress;
 use crate::http::RequestOutcome;
@@ -8,35 +8,35 @@ use std::time::Duration;
 use stook_report::run::{Durations, RequestPoint, RequestSet, TimeBin};
 use stook_sample::random::Random;
 
-/// Longest time that is told apart: an hour, in nanoseconds.
+/// Max duration of histograms: an hour, in nanoseconds.
 const LONGEST: u64 = 3_600_000_000_000;
-/// Most requests that are kept one by one.
+/// Max requests kept individually.
 const POINTS: usize = 4_000;
-/// Most stretches of time.
+/// Number of time bins in the expected duration of a set; if it takes longer, up to four times as many are used.
 const BINS: usize = 400;
 
-/// Times of one kind.
+/// Durations of one kind.
 pub struct LatencyHistogram(Histogram<u32>);
 
 impl LatencyHistogram {
-    /// None yet.
+    /// Creates an empty histogram.
     pub fn new() -> Self {
         // the bounds are valid: three digits up to an hour
         let made = Histogram::new_with_bounds(1, LONGEST, 3);
         Self(made.unwrap_or_else(|_| unreachable!("constant bounds are valid")))
     }
 
-    /// Adds one.
+    /// Adds a duration.
     pub fn add(&mut self, time: Duration) {
         self.0.saturating_record((time.as_nanos() as u64).max(1));
     }
 
-    /// The time that this share (0 to 1) does not exceed.
+    /// Returns the duration that this share (0 to 1) does not exceed.
     pub fn at(&self, share: f64) -> Duration {
         Duration::from_nanos(self.0.value_at_quantile(share))
     }
 
-    /// As it stands in run files.
+    /// Converts it to the format of run files.
     pub fn times(&self) -> Durations {
         Durations { histogram: self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value().into())).collect() }
     }
@@ -48,24 +48,24 @@ impl Default for LatencyHistogram {
     }
 }
 
-/// A request that is over. Times are since the run began.
+/// A completed request. Times are relative to the start of the run.
 #[derive(Debug, Clone, Copy)]
 pub struct CompletedRequest {
-    /// When it was to begin.
+    /// When it was due.
     pub due: Duration,
-    /// When the generator came to it.
+    /// When the generator processed it.
     pub picked_up: Duration,
-    /// When it was begun on a connection.
+    /// When it was sent on a connection.
     pub sent: Duration,
-    /// When all of its answer was here.
+    /// When its response was complete.
     pub ended: Duration,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: RequestOutcome,
-    /// Bytes of its answer's body.
+    /// Bytes of the response's body.
     pub bytes: u64,
 }
 
-/// Everything about the requests of one set.
+/// Records the requests of one set.
 pub struct ResultRecorder {
     latency: LatencyHistogram,
     service: LatencyHistogram,
@@ -73,7 +73,7 @@ pub struct ResultRecorder {
     generator_delay: LatencyHistogram,
     outcomes: BTreeMap<RequestOutcome, u64>,
     bytes: u64,
-    /// When requests were to begin, how long they took from then, what came of them.
+    /// Due time, latency and outcome of selected requests.
     points: Vec<(Duration, Duration, RequestOutcome)>,
     seen: u64,
     random: Random,
@@ -84,7 +84,7 @@ pub struct ResultRecorder {
 }
 
 impl ResultRecorder {
-    /// Nothing seen yet of a set that takes about this long.
+    /// Creates an empty recorder for a set of about this duration.
     pub fn new(expected: Duration) -> Self {
         let width = (expected / BINS as u32).max(Duration::from_millis(10));
         Self {
@@ -109,7 +109,7 @@ impl ResultRecorder {
         self.generator_delay.add(own.picked_up.saturating_sub(own.due));
         *self.outcomes.entry(own.outcome).or_default() += 1;
         self.bytes += own.bytes;
-        // what was not answered has taken no time to answer
+        // a request without a response has no latency
         if matches!(own.outcome, RequestOutcome::Status(_)) {
             self.latency.add(latency);
             self.service.add(own.ended.saturating_sub(own.sent));
@@ -123,7 +123,7 @@ impl ResultRecorder {
         self.bins[bin].add(latency);
         let (all, bad) = &mut self.counts[bin];
         (*all, *bad) = (*all + 1, *bad + u64::from(!own.outcome.is_success()));
-        // a fair selection of all that come
+        // reservoir sampling: every request has the same chance to be kept
         self.seen += 1;
         let point = (own.due, latency, own.outcome);
         if self.points.len() < POINTS {
@@ -136,14 +136,14 @@ impl ResultRecorder {
         }
     }
 
-    /// For whoever watches, after this time.
+    /// Returns the progress after this time.
     pub fn progress(&self, time: Duration) -> RunProgress {
         let unsuccessful = self.outcomes.iter().filter(|(outcome, _)| !outcome.is_success()).map(|(_, count)| count).sum();
         let rate = self.seen as f64 / time.as_secs_f64().max(0.001);
         RunProgress { done: self.seen, unsuccessful, rate, p50: self.latency.at(0.5), p99: self.latency.at(0.99), ..RunProgress::default() }
     }
 
-    /// As it stands in run files.
+    /// Converts it to the format of run files.
     pub fn set(mut self, seconds: f64) -> RequestSet {
         self.points.sort_by_key(|(due, ..)| *due);
         let point = |(due, latency, outcome): (Duration, Duration, RequestOutcome)| RequestPoint {
@@ -179,7 +179,7 @@ impl ResultRecorder {
     }
 }
 
-/// Fewer digits, where there are many histograms.
+/// A histogram with fewer digits, because there are many of them.
 fn small() -> LatencyHistogram {
     let made = Histogram::new_with_bounds(1_000, LONGEST, 2);
     LatencyHistogram(made.unwrap_or_else(|_| unreachable!("constant bounds are valid")))

@@ -1,10 +1,10 @@
-//! Counters of the served side, as Prometheus text.
+//! Counters of the system under test, in the text format of Prometheus.
 
 use crate::http::whole;
 use crate::plan::TargetAddress;
 use std::collections::BTreeMap;
 
-/// Whole numbers that are counters, by name and labels. Nothing where they cannot be read.
+/// Returns counters with integer values, by name and labels; `None` if they cannot be read.
 pub async fn counters(target: &TargetAddress, path: &str) -> Option<BTreeMap<String, u64>> {
     let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", target.host);
     let (_, body) = whole(target.address, request.as_bytes(), None).await.ok()?;

@@ -6,36 +6,36 @@ use std::path::Path;
 use std::sync::Arc;
 use stook_sample::random::Random;
 
-/// Most bytes of a file with values.
+/// Max bytes of a file with values.
 const MOST_FILE: u64 = 1 << 30;
 
 /// A named list of values.
 #[derive(Debug, Clone)]
 pub struct TemplateParameter {
-    /// The name that stands in braces.
+    /// The name in braces.
     pub name: String,
-    /// What it may stand for.
+    /// Its possible values.
     pub values: Arc<[String]>,
 }
 
 /// A text with parameters in braces.
 #[derive(Debug, Clone)]
 pub struct RequestTemplate {
-    /// Text, and the parameter after it.
+    /// Literal texts, each with the parameter that follows.
     pieces: Vec<(String, Option<usize>)>,
     encodes: bool,
 }
 
 impl RequestTemplate {
-    /// Compiles a text. In a path values are percent-encoded, in a body they are escaped as in JSON texts.
+    /// Compiles a template. Values are percent-encoded in paths, and escaped as JSON texts in bodies.
     ///
     /// # Errors
-    /// When a parameter is not known, or a brace is never closed.
+    /// When a parameter is unknown, or a brace is never closed.
     pub fn new(text: &str, parameters: &[TemplateParameter], encodes: bool) -> Result<Self> {
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some((before, behind)) = rest.split_once('{') {
-            // what is no name in braces is text: JSON bodies have braces, too
+            // braces without a name are text, because JSON bodies have braces, too
             let name =
                 behind.split_once('}').filter(|(name, _)| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
             let Some((name, after)) = name else {
@@ -55,7 +55,7 @@ impl RequestTemplate {
         Ok(Self { pieces, encodes })
     }
 
-    /// Appends the text with values drawn.
+    /// Appends the text with randomly drawn values.
     pub fn fill(&self, parameters: &[TemplateParameter], random: &mut Random, out: &mut Vec<u8>) {
         for (text, parameter) in &self.pieces {
             out.extend_from_slice(text.as_bytes());
@@ -66,7 +66,7 @@ impl RequestTemplate {
     }
 }
 
-/// Appends a text percent-encoded.
+/// Appends a percent-encoded text.
 pub(super) fn encode(value: &str, out: &mut Vec<u8>) {
     for byte in value.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
@@ -82,7 +82,7 @@ fn escape(value: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
 }
 
-/// The values of `FILE` or `FILE#MEMBER`: a JSON array of values or of objects, an object of arrays by member, NDJSON, or CSV with a header.
+/// Reads the values of `FILE` or `FILE#MEMBER`: a JSON array of values or of objects, an object of arrays by member, NDJSON, or CSV with a header.
 ///
 /// # Errors
 /// When the file cannot be read, or has no values there.

@@ -1,5 +1,4 @@
-//! What a run costs: processor, memory and disk of the machine and of programs, connections of a database and its most expensive
-//! statements.
+//! Resource usage of a run: processor, memory and disk of the machine and of programs, connections of a database and its most expensive statements.
 
 use crate::{LabError, Result};
 use postgres::{Client, NoTls};
@@ -12,21 +11,21 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use stook_report::run::{Curve, SqlStatementStats};
 
-/// Time between two looks.
+/// Time between two samples.
 const LOOK: Duration = Duration::from_millis(500);
-/// Statements that are kept.
+/// Number of statements kept.
 const STATEMENTS: i64 = 5;
-/// Bytes of a sector where the kernel counts them, whatever the disk's own have.
+/// Bytes of a sector in the kernel's statistics, whatever the disk's own sector size.
 const SECTOR: f64 = 512.0;
 
-/// Looks again and again, on a thread of its own.
+/// Samples resources on a thread of its own.
 pub struct ResourceMonitor {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<(Vec<Curve>, Vec<SqlStatementStats>)>,
 }
 
 impl ResourceMonitor {
-    /// Begins. The machine and programs are watched only where the target is on this machine.
+    /// Starts sampling. The machine and programs are only sampled if the target is on this machine.
     ///
     /// # Errors
     /// When the database cannot be reached.
@@ -34,7 +33,7 @@ impl ResourceMonitor {
         let connect = |url: &str| Client::connect(url, NoTls).map_err(|error| LabError::Plan(format!("the database to be watched: {error}")));
         let mut database = database.map(connect).transpose()?;
         if let Some(database) = &mut database {
-            // statistics of this run alone; where there are none, none are shown
+            // reset, to have statistics of this run alone; without the extension none are shown
             let _ = database.batch_execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements; SELECT pg_stat_statements_reset()");
         }
         let stop = Arc::new(AtomicBool::new(false));
@@ -43,7 +42,7 @@ impl ResourceMonitor {
         Ok(Self { stop, thread })
     }
 
-    /// Ends; what was seen.
+    /// Stops and returns the samples.
     pub fn stop(self) -> (Vec<Curve>, Vec<SqlStatementStats>) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()
@@ -83,14 +82,14 @@ fn statements(database: &mut Client) -> Vec<SqlStatementStats> {
     rows.iter().map(statement).collect()
 }
 
-/// What the kernel says at one time, in seconds and bytes.
+/// The kernel's counters at one time, in seconds and bytes.
 struct ResourceSample {
     at: Instant,
-    /// Of all cores together since the machine started, at work and in all.
+    /// Processor time of all cores since boot: busy, and total.
     machine: (f64, f64),
     memory: f64,
     written: f64,
-    /// By name; processor time by process.
+    /// By name: processor time by process, and memory.
     programs: Vec<(String, BTreeMap<u32, f64>, f64)>,
 }
 
@@ -128,7 +127,7 @@ impl ResourceSample {
             let Some((_, times, memory)) = seen.programs.iter_mut().find(|(known, ..)| known == name) else { continue };
             let time: f64 = rest.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
             times.insert(process, time / ticks);
-            // what it has alone: what is shared would count once for each process
+            // memory that is not shared, because shared memory would count once per process
             let pages = read(&format!("/proc/{process}/statm"));
             let pages: Vec<f64> = pages.split_whitespace().skip(1).take(2).filter_map(|pages| pages.parse().ok()).collect();
             if let [resident, shared] = pages[..] {

@@ -11,7 +11,7 @@ use stook_sample::machines::{self, Machines};
 use stook_sample::sentinel::{self, Sentinel};
 use stook_sample::services::SampleServices;
 
-/// Samples that contribute to each business.
+/// Number of samples that describe each business.
 const SAMPLES: u64 = 5;
 
 pub fn sample(arguments: &SampleArgs) -> CommandResult {
