@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Files under a folder, also in folders within it.
+/// Collects the files under a folder, including its subfolders.
 fn files(folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -14,7 +14,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A constant with the files of one kind: their paths from the root of the repository, and their contents.
+/// Writes a constant with the files of one kind: their paths from the root of the repository, and their contents.
 fn constant(code: &mut String, comment: &str, name: &str, root: &Path, files: &[&PathBuf]) -> Result<(), Box<dyn Error>> {
     writeln!(code, "/// {comment}\npub const {name}: &[(&str, &str)] = &[")?;
     for file in files {

@@ -1,4 +1,4 @@
-//! Runs side by side: what changed, and whether it is more than noise.
+//! Compares runs: what changed, and whether the change is more than noise.
 
 use crate::run::{Durations, RequestSet, Run, TimeBin};
 use crate::sections::{Report, ReportTable, Section, time};
@@ -6,19 +6,19 @@ use crate::{ReportError, Result, svg};
 use statrs::stats_tests::Alternative;
 use statrs::stats_tests::mannwhitneyu::{MannWhitneyUMethod, mannwhitneyu};
 
-/// Chance of a difference at least as large, without a reason, below which it is told from noise.
+/// Significance level: a difference with a smaller p-value is more than noise.
 const CHANCE: f64 = 0.05;
-/// The same for a change point, of which many are tried.
+/// The same for a change point, which is lower because many are tried.
 const CHANCE_OF_POINT: f64 = 0.01;
-/// Runs of each side from which their values are compared; with fewer, stretches of time are.
+/// Min runs of each side to compare the values of runs; with fewer, parts of runs are compared.
 const REPETITIONS: usize = 4;
-/// Stretches of a run.
+/// Parts of a run.
 const STRETCHES: usize = 10;
 
-/// What is compared, how it is shown, and whether more is better.
+/// Compared metrics, with whether more is better.
 const METRICS: [(&str, bool); 5] = [("p50", false), ("p90", false), ("p99", false), ("answers/s", true), ("success %", true)];
 
-/// A metric of equal sets of runs.
+/// A metric of one set in groups of runs.
 #[derive(Debug, Clone)]
 pub struct MetricComparison {
     /// The set.
@@ -27,13 +27,13 @@ pub struct MetricComparison {
     pub metric: &'static str,
     /// Its value in each group of runs.
     pub values: Vec<f64>,
-    /// Last over first.
+    /// The last value divided by the first.
     pub ratio: f64,
-    /// By how much of the first the last is worse; negative where it is better.
+    /// By which share of the first value the last is worse; negative if it is better.
     pub regression: f64,
-    /// The chance that the first and the last differ so without a reason; nothing where it cannot be said.
+    /// The p-value of the difference between first and last; `None` if it cannot be computed.
     pub p_value: Option<f64>,
-    /// The group with which it changed, where there are many.
+    /// The group at which it changed, if there are many groups.
     pub changed_at: Option<usize>,
 }
 
@@ -65,7 +65,7 @@ fn value(set: &RequestSet, metric: &str) -> Option<f64> {
     })
 }
 
-/// Values of stretches of a set, as repetitions of it.
+/// Returns the values of parts of a set, which stand in for repetitions.
 fn stretches(set: &RequestSet, metric: &str) -> Vec<f64> {
     let size = set.bins.len().div_ceil(STRETCHES).max(1);
     let one = |bins: &[TimeBin]| {
@@ -79,7 +79,7 @@ fn stretches(set: &RequestSet, metric: &str) -> Vec<f64> {
             _ => bins.iter().map(|bin| bin.requests - bin.unsuccessful).sum::<u64>() as f64 * 100.0 / requests.max(1) as f64,
         }
     };
-    // the last stretch of an uneven number is shorter, and is left out
+    // the last part is left out if it is shorter
     set.bins.chunks(size).filter(|bins| bins.len() == size).map(one).collect()
 }
 
@@ -102,7 +102,7 @@ fn median(values: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[middle] } else { sorted[middle - 1].midpoint(sorted[middle]) }
 }
 
-/// Compares groups of runs, each with repetitions of the same plan: every metric of every set that all of them have.
+/// Compares groups of runs, each with repetitions of one plan: every metric of every set that all groups have.
 ///
 /// # Errors
 /// When there are fewer than two groups, or they have no set in common.
@@ -150,14 +150,14 @@ pub fn compare(groups: &[Vec<Run>]) -> Result<Vec<MetricComparison>> {
     Ok(all)
 }
 
-/// Where a series changes its level: the cut with the least chance, if it is small enough.
+/// Returns the position at which a series changes its level: the cut with the smallest p-value, if that is small enough.
 fn change_point(values: &[f64]) -> Option<usize> {
     let cuts = REPETITIONS..=values.len().saturating_sub(REPETITIONS);
     let tried = cuts.filter_map(|cut| Some((chance(&values[..cut], &values[cut..])?, cut)));
     tried.min_by(|a, b| a.0.total_cmp(&b.0)).filter(|(chance, _)| *chance < CHANCE_OF_POINT).map(|(_, cut)| cut)
 }
 
-/// The comparison as something to look at: of every set a table of its metrics, and the times of the first and the last group.
+/// Reports a comparison: a table of the metrics of every set, and latencies of the first and the last group.
 pub fn report(names: &[String], groups: &[Vec<Run>], all: &[MetricComparison]) -> Report {
     let mut headings: Vec<&str> = vec!["set", "metric"];
     headings.extend(names.iter().map(String::as_str));
@@ -190,7 +190,7 @@ pub fn report(names: &[String], groups: &[Vec<Run>], all: &[MetricComparison]) -
     Report { title: "Comparison".into(), sections }
 }
 
-/// How long requests of a set took in the first run of the first and of the last group.
+/// Draws the latencies of a set in the first run of the first and of the last group.
 fn picture(names: &[String], groups: &[Vec<Run>], set: &str) -> Option<Section> {
     let old = (names.first()?.as_str(), times(groups.first()?, set)?);
     let new = (names.last()?.as_str(), times(groups.last()?, set)?);
@@ -198,7 +198,7 @@ fn picture(names: &[String], groups: &[Vec<Run>], set: &str) -> Option<Section> 
     Some(Section { title: set.to_owned(), picture: Some(picture), ..Section::default() })
 }
 
-/// Times of a set in the first run of a group.
+/// Returns the latencies of a set in the first run of a group.
 fn times<'r>(group: &'r [Run], set: &str) -> Option<&'r Durations> {
     group.first()?.sets.iter().find(|own| name(own) == set).map(|set| &set.latency)
 }

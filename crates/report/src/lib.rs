@@ -1,4 +1,4 @@
-//! The file of a measured run, and what is shown of it: tables and pictures of one, and several side by side. Nothing is measured here.
+//! The file of a measured run, and reports of it: tables and charts of one run, and comparisons of several. Nothing is measured here.
 
 pub mod compare;
 pub mod plan;
@@ -10,10 +10,10 @@ pub mod svg;
 
 pub use sections::{Report, ReportTable, Section};
 
-/// Why nothing can be shown.
+/// The error of reading or comparing runs.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// What is written in a file is wrong, or runs cannot be compared.
+    /// A file has wrong content, or runs cannot be compared.
     #[error("{0}")]
     Content(String),
     /// A file cannot be read or written.
@@ -21,5 +21,5 @@ pub enum ReportError {
     File(String, std::io::Error),
 }
 
-/// Results of reading runs and of comparing them.
+/// The result of reading or comparing runs.
 pub type Result<T> = std::result::Result<T, ReportError>;

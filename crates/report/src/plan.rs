@@ -1,11 +1,11 @@
-//! Plans as they are written, and as the file of a run keeps them: of requests, and of imports for several tenants.
+//! Plans of requests, and of imports for several tenants, as they are written and as run files keep them.
 
 use crate::{ReportError, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A plan as it is written. Unknown words are mistakes.
+/// A load plan as it is written. Unknown keys are errors.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PlanFile {
@@ -13,67 +13,67 @@ pub struct PlanFile {
     pub name: String,
     /// `http://HOST:PORT`.
     pub target: String,
-    /// Sent with every request; `${NAME}` is from the environment.
+    /// Headers of every request; `${NAME}` is taken from the environment.
     pub headers: BTreeMap<String, String>,
-    /// Name to `FILE` or `FILE#MEMBER`.
+    /// Parameters: name, and `FILE` or `FILE#MEMBER` with its values.
     pub parameters: BTreeMap<String, String>,
-    /// What is asked.
+    /// The routes.
     pub routes: Vec<RouteEntry>,
-    /// Requests of a set; several for sets of several sizes.
+    /// Number of requests of a set; several numbers for several sets.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub requests: Vec<u64>,
-    /// Time between the beginnings of requests; several for several sets.
+    /// Time between the starts of requests; several times for several sets.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub every: Vec<String>,
-    /// Requests per second; several for several sets.
+    /// Requests per second; several rates for several sets.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub rate: Vec<f64>,
-    /// How long a set takes, instead of a number of requests.
+    /// Duration of a set, instead of a number of requests.
     #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
     /// How requests follow each other.
     pub schedule: Schedule,
-    /// The rate at the end, of a ramp.
+    /// The rate at the end of a ramp.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<f64>,
-    /// A set for each route instead of all routes mixed.
+    /// Whether each route has a set of its own, instead of all routes mixed.
     pub each_route: bool,
-    /// How much faster than written requests follow each other.
+    /// Factor by which requests are faster than written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faster: Option<f64>,
-    /// Time between sets, after the last answer.
+    /// Time between sets, after the last response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause: Option<String>,
-    /// When a request counts as not answered.
+    /// Timeout of a request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
-    /// Most connections at once.
+    /// Max concurrent connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<usize>,
-    /// A connection for each request.
+    /// Whether each request has a new connection.
     pub close: bool,
     /// Equal seeds draw equal values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// Where counters of the served side are read before and after each set: a path of Prometheus metrics.
+    /// Path of the Prometheus metrics of the system under test, which are read before and after each set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<String>,
-    /// Clients at once, of a sweep.
+    /// Numbers of concurrent clients of a sweep.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub clients: Vec<usize>,
-    /// Other targets by name, of a sweep: shown beside each other.
+    /// Targets of a sweep by name, which are shown together.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub series: BTreeMap<String, String>,
-    /// Figures of somebody else's system, to stand beside the measured ones.
+    /// Figures of another system, to compare with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reported: Option<ReportedFigures>,
 }
 
-/// What somebody else measured.
+/// Reported figures of another system.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReportedFigures {
-    /// Whose.
+    /// The name of the other system.
     pub by: String,
     /// Percent of success, by `REQUESTS every TIME` of a set.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -83,7 +83,7 @@ pub struct ReportedFigures {
     pub seconds: BTreeMap<String, f64>,
 }
 
-/// A list, or its only element.
+/// Reads a list, or a single element as a list of one.
 fn one_or_many<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> std::result::Result<Vec<T>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -101,14 +101,14 @@ fn one_or_many<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(deserializ
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Schedule {
-    /// In equal steps.
+    /// At equal distances.
     #[default]
     Constant,
     /// At random, with the rate as the mean.
     Poisson,
-    /// From one rate to another, steadily.
+    /// With a rate that changes linearly to another.
     Ramp,
-    /// That long after the answer to the one before.
+    /// At a fixed time after the previous response.
     Delay,
 }
 
@@ -116,130 +116,130 @@ pub enum Schedule {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RouteEntry {
-    /// Its name; without one, what is asked.
+    /// Its name; by default the path.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// A path that is asked by GET, with parameters in braces.
+    /// The path of a GET request, with parameters in braces.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub get: String,
-    /// By POST.
+    /// The path of a POST request.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub post: String,
-    /// By PUT.
+    /// The path of a PUT request.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub put: String,
-    /// By PATCH.
+    /// The path of a PATCH request.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub patch: String,
-    /// By DELETE.
+    /// The path of a DELETE request.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub delete: String,
-    /// What is sent, with parameters in braces.
+    /// The body, with parameters in braces.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub body: String,
-    /// Sent with it.
+    /// Headers of this route.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// How often, beside the others.
+    /// Its frequency relative to other routes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<u64>,
 }
 
-/// A matrix as it is written. Unknown words are mistakes.
+/// An import matrix as it is written. Unknown keys are errors.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ImportPlanFile {
     /// Its name.
     pub name: String,
-    /// `http://HOST:PORT` of a server of Stook.
+    /// `http://HOST:PORT` of a Stook server.
     pub target: String,
-    /// Whose records, in the order in which they begin.
+    /// The tenants, in the order in which they start.
     pub tenants: Vec<String>,
-    /// Sent with every request, with a token that is good for all tenants; `${NAME}` is from the environment.
+    /// Headers of every request, with a token for all tenants; `${NAME}` is taken from the environment.
     pub headers: BTreeMap<String, String>,
     /// The profile of imports.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub profile: String,
-    /// What each tenant imports, in this order.
+    /// The files that each tenant imports, in this order.
     pub files: Vec<ImportFileEntry>,
-    /// Time between the end of an import and the next of the same tenant. Without it all are begun at once.
+    /// Time between the end of an import and the next of the same tenant. Without it all imports start at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause: Option<String>,
-    /// How often all of it is done.
+    /// Number of repetitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
-    /// Who works meanwhile.
+    /// Users who work during the imports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub users: Option<UsersEntry>,
-    /// Programs whose processor time and memory are watched.
+    /// Programs whose processor time and memory are recorded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<String>,
-    /// A database whose connections and statements are watched.
+    /// A database whose connections and statements are recorded.
     #[serde(skip_serializing)]
     pub postgres: Option<String>,
-    /// Whose figures stand beside ours.
+    /// The name of the system whose figures are compared.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reported_by: String,
 }
 
-/// A file of a matrix, or something else that a job does.
+/// A file of a matrix, or another step that starts a job.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ImportFileEntry {
-    /// Where it is, beside the plan; `{round}` and `{tenant}` in it are replaced, one `*` in its last part stands for all there are.
+    /// Its path relative to the plan; `{round}` and `{tenant}` are replaced, and one `*` in the last part matches any text.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub file: String,
-    /// The source of what has no profile.
+    /// The source, if there is no profile.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub source: String,
-    /// Instead of a file: a path below the tenant's that is posted to, and begins a job.
+    /// Instead of a file: a path below the tenant's for a POST request that starts a job.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub post: String,
-    /// What it is called in tables.
+    /// Its name in tables.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Seconds that somebody else's system took, by tenant in their order.
+    /// Seconds that the other system took, by tenant in their order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reported: Vec<f64>,
-    /// Its users' mean and 95th percentile meanwhile in seconds, by route.
+    /// Mean and 95th percentile, in seconds, of the other system's users during this import, by route.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub reported_users: BTreeMap<String, [f64; 2]>,
 }
 
-/// Users who work meanwhile.
+/// Users who work during the imports.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UsersEntry {
-    /// How many.
+    /// The number of users.
     pub number: usize,
-    /// How long they work before anything is imported.
+    /// How long they work before the first import.
     pub idle: String,
-    /// Between an answer and the next request.
+    /// Time between a response and the next request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub think: Option<String>,
-    /// Name to `FILE` or `FILE#MEMBER`.
+    /// Parameters: name, and `FILE` or `FILE#MEMBER` with its values.
     pub parameters: BTreeMap<String, String>,
-    /// What each does, one after the other, with the same values; then again with others.
+    /// The routes that each user requests in order, with the same values; then again with other values.
     pub routes: Vec<RouteEntry>,
-    /// Mean and 95th percentile in seconds of somebody else's users while nothing was imported, by route.
+    /// Mean and 95th percentile, in seconds, of the other system's users while nothing was imported, by route.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub reported: BTreeMap<String, [f64; 2]>,
 }
 
-/// The phase before anything is imported.
+/// The phase before the first import.
 pub const IDLE: &str = "idle";
 
 impl ImportFileEntry {
-    /// What it is called.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         [&self.name, &self.file, &self.post].into_iter().find(|name| !name.is_empty()).map_or("", String::as_str)
     }
 }
 
-/// Microseconds, milliseconds, seconds, minutes.
+/// Parses a duration in us, ms, s, min or m, or h.
 ///
 /// # Errors
-/// When it is no duration.
+/// When it is not a duration.
 pub fn duration(text: &str) -> Result<Duration> {
     let units = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("m", 60.0), ("h", 3_600.0)];
     let found = units.iter().find_map(|(unit, seconds)| Some((text.trim().strip_suffix(unit)?.trim().parse::<f64>().ok()?, seconds)));

@@ -1,6 +1,6 @@
-//! The file of a run. Everything that is shown is computed from it.
+//! The file of a run. All reports are computed from it.
 //!
-//! One JSON object; times are in nanoseconds in histograms and in seconds elsewhere. `format` changes when readers must.
+//! It is one JSON object; times are in nanoseconds in histograms, and in seconds elsewhere. `format` changes when readers must change.
 
 use crate::{ReportError, Result};
 use serde::{Deserialize, Serialize};
@@ -17,14 +17,14 @@ pub const SCHEMA: &str = include_str!("run.schema.json");
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunKind {
-    /// Requests at times of a plan.
+    /// Requests at planned times.
     #[default]
     Load,
-    /// Clients that wait for answers.
+    /// Clients that wait for responses.
     Sweep,
-    /// Imports, and users beside them.
+    /// Imports, and users who work during them.
     Import,
-    /// The machine.
+    /// Limits of the machine.
     Limits,
 }
 
@@ -39,30 +39,30 @@ pub struct Run {
     pub name: String,
     /// When it began, RFC 3339 in UTC.
     pub begun: String,
-    /// How long it took.
+    /// Its duration, in seconds.
     pub seconds: f64,
-    /// Of what measured, by name.
+    /// Versions of the measuring programs, by name.
     pub versions: BTreeMap<String, String>,
-    /// Where.
+    /// The machine.
     pub machine: MachineInfo,
-    /// What was asked for.
+    /// The plan.
     pub plan: Json,
-    /// What the machine could do in the same run, by name.
+    /// Limits of the machine, measured before the run.
     #[serde(default)]
     pub limits: Vec<MachineLimit>,
     /// Sets of requests, in the order they were made.
     #[serde(default)]
     pub sets: Vec<RequestSet>,
-    /// Imports, in the order they were begun.
+    /// Imports, in the order of their starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub imports: Vec<ImportResult>,
-    /// What the run cost the machine, over time.
+    /// Resource usage of the machine, over time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub curves: Vec<Curve>,
-    /// What a database spent most time on.
+    /// The database statements that took most time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub statements: Vec<SqlStatementStats>,
-    /// Whether the generator, not the target, was what was measured; and why.
+    /// Whether the generator, not the target, was the bottleneck.
     #[serde(default)]
     pub generator: GeneratorInfo,
 }
@@ -70,174 +70,174 @@ pub struct Run {
 /// The machine of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct MachineInfo {
-    /// Cores that may be used.
+    /// Number of usable cores.
     pub cores: usize,
     /// The processor.
     pub processor: String,
-    /// Bytes.
+    /// Bytes of memory.
     pub memory: u64,
     /// The system and its version.
     pub system: String,
 }
 
-/// What the machine, or a library, can do.
+/// A limit of the machine, or of a library.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MachineLimit {
-    /// What.
+    /// Its name.
     pub name: String,
-    /// How much of it.
+    /// Its value.
     pub value: f64,
     /// The unit.
     pub unit: String,
 }
 
-/// An import. Times are in seconds since the run began.
+/// The result of an import. Times are in seconds since the start of the run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ImportResult {
-    /// Whose.
+    /// The tenant.
     pub tenant: String,
-    /// What the file is called.
+    /// The name of the file.
     pub file: String,
-    /// Which time, from 1.
+    /// The round, from 1.
     pub round: u64,
     /// When its first byte was sent.
     pub begun: f64,
-    /// When all of it was taken.
+    /// When it was received completely.
     pub sent: f64,
-    /// When its last document was committed; 0 of one that the run did not wait for.
+    /// When its last document was committed; 0 if the run did not wait for it.
     pub ended: f64,
-    /// When all that follows from it was brought up to date.
+    /// When all derived values were settled.
     #[serde(default)]
     pub settled: f64,
-    /// Documents.
+    /// Number of documents.
     pub documents: u64,
-    /// Those that failed.
+    /// Number of failed documents.
     pub failed: u64,
-    /// How the job ended.
+    /// The final state of the job.
     pub state: String,
 }
 
-/// Something over time.
+/// Values over time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Curve {
-    /// What.
+    /// Its name.
     pub name: String,
     /// The unit.
     pub unit: String,
-    /// Seconds since the run began, and how much of it.
+    /// Seconds since the start of the run, and the value.
     pub points: Vec<(f64, f64)>,
 }
 
 /// A statement of a database.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SqlStatementStats {
-    /// With its parameters' places.
+    /// Its text, with placeholders.
     pub text: String,
-    /// How often it was carried out.
+    /// How often it was executed.
     pub calls: u64,
-    /// How long that took.
+    /// Its total time, in seconds.
     pub seconds: f64,
-    /// Rows that it gave or changed.
+    /// Rows it returned or changed.
     pub rows: u64,
 }
 
-/// How well requests were made.
+/// Quality of the load generator.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct GeneratorInfo {
-    /// It was too slow for the plan: what is measured is the generator.
+    /// Whether it was too slow for the plan, so that the generator itself was measured.
     pub bottleneck: bool,
     /// Why, in words.
     pub reason: Option<String>,
 }
 
-/// Requests of one kind at one rate, or by one number of clients.
+/// Requests of one kind at one rate, or of one number of clients.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RequestSet {
-    /// What was asked: a route of the plan, or all of them.
+    /// The route, or all routes of the plan.
     pub route: String,
-    /// Which of several targets, or sizes.
+    /// The target, or size, if there are several.
     #[serde(default)]
     pub series: String,
-    /// Seconds between the beginnings of requests, where that was planned.
+    /// Seconds between the starts of requests, if planned.
     #[serde(default)]
     pub every: Option<f64>,
-    /// How many were planned.
+    /// Number of planned requests.
     #[serde(default)]
     pub planned: Option<u64>,
-    /// Clients at once, where that was planned.
+    /// Number of concurrent clients, if planned.
     #[serde(default)]
     pub clients: Option<u64>,
-    /// How long it took.
+    /// Its duration, in seconds.
     pub seconds: f64,
-    /// Requests that ended.
+    /// Number of completed requests.
     pub requests: u64,
-    /// Bytes of bodies.
+    /// Bytes of response bodies.
     pub bytes: u64,
-    /// By status, or by what happened instead: refused, reset, cut, unreadable, timeout, unconnected.
+    /// Number of requests by status, or by what happened instead: refused, reset, cut, unreadable, timeout, unconnected.
     pub outcomes: BTreeMap<String, u64>,
-    /// From when a request was to begin to the end of its answer.
+    /// Time from when a request was due to the end of its response.
     pub latency: Durations,
-    /// From when it was begun on a connection.
+    /// Time from when it was sent on a connection to the end of its response.
     pub service: Durations,
-    /// From when it was to begin to when it was begun.
+    /// Time from when it was due to when it was sent.
     pub waiting: Durations,
-    /// From when it was to begin to when the generator came to it.
+    /// Time from when it was due to when the generator processed it.
     pub late: Durations,
-    /// Seconds of a stretch of time.
+    /// Seconds of a time bin.
     pub bin: f64,
-    /// By when requests were to begin.
+    /// Results by due time.
     pub bins: Vec<TimeBin>,
-    /// A fair selection of single requests.
+    /// A random sample of single requests.
     pub points: Vec<RequestPoint>,
-    /// Counters of the served side before and after, by name.
+    /// By how much counters of the system under test grew, by name.
     #[serde(default)]
     pub served: BTreeMap<String, u64>,
 }
 
-/// Times of one kind.
+/// Durations of one kind.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Durations {
-    /// Times in nanoseconds, ascending, each with how often it was seen; three digits are exact.
+    /// Durations in nanoseconds, ascending, each with its count; three digits are exact.
     pub histogram: Vec<(u64, u64)>,
 }
 
-/// A stretch of time.
+/// A time bin.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TimeBin {
-    /// Where it begins.
+    /// Its start.
     pub at: f64,
-    /// Requests that were to begin in it.
+    /// Requests that were due in it.
     pub requests: u64,
-    /// Of these without success.
+    /// Those without success.
     pub unsuccessful: u64,
-    /// Half of them took less.
+    /// Median latency, in seconds.
     pub p50: f64,
-    /// Nine of ten.
+    /// 90th percentile.
     pub p90: f64,
-    /// 99 of 100.
+    /// 99th percentile.
     pub p99: f64,
-    /// The slowest.
+    /// Max latency.
     pub max: f64,
 }
 
-/// A request.
+/// A single request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RequestPoint {
-    /// When it was to begin.
+    /// When it was due.
     pub at: f64,
-    /// How long it took from then.
+    /// Its latency.
     pub latency: f64,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: String,
 }
 
 impl Durations {
-    /// How many there are.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.histogram.iter().map(|(_, count)| count).sum()
     }
 
-    /// The time in seconds that this share (0 to 1) does not exceed; nothing of none.
+    /// Returns the duration in seconds that this share (0 to 1) does not exceed; `None` if there are none.
     pub fn at(&self, share: f64) -> Option<f64> {
         let all = self.count();
         let wanted = ((share * all as f64).ceil() as u64).clamp(1, all.max(1));
@@ -249,7 +249,7 @@ impl Durations {
         found.map(|(time, _)| *time as f64 / 1e9)
     }
 
-    /// Mean and population standard deviation in seconds.
+    /// Returns mean and population standard deviation, in seconds.
     pub fn mean(&self) -> Option<(f64, f64)> {
         let all = self.count() as f64;
         let sum: f64 = self.histogram.iter().map(|(time, count)| *time as f64 / 1e9 * *count as f64).sum();
@@ -258,13 +258,13 @@ impl Durations {
         (all > 0.0).then(|| (mean, (squares / all).sqrt()))
     }
 
-    /// The smallest and the largest in seconds.
+    /// Returns the smallest and the largest, in seconds.
     pub fn ends(&self) -> Option<(f64, f64)> {
         let seconds = |step: &(u64, u64)| step.0 as f64 / 1e9;
         Some((seconds(self.histogram.first()?), seconds(self.histogram.last()?)))
     }
 
-    /// Both together.
+    /// Merges two histograms.
     pub fn and(&self, other: &Durations) -> Durations {
         let mut all: BTreeMap<u64, u64> = self.histogram.iter().copied().collect();
         for (time, count) in &other.histogram {
@@ -275,23 +275,23 @@ impl Durations {
 }
 
 impl RequestSet {
-    /// How many had this outcome.
+    /// Returns the number of requests with this outcome.
     pub fn of(&self, outcome: &str) -> u64 {
         self.outcomes.get(outcome).copied().unwrap_or(0)
     }
 
-    /// How many had no answer.
+    /// Returns the number of requests without a response.
     pub fn unanswered(&self) -> u64 {
         self.outcomes.iter().filter(|(name, _)| name.parse::<u16>().is_err()).map(|(_, count)| count).sum()
     }
 
-    /// How many were answered 2xx or 3xx.
+    /// Returns the number of responses with status 2xx or 3xx.
     pub fn successes(&self) -> u64 {
         let is_success = |name: &String| name.parse::<u16>().is_ok_and(|status| (200..400).contains(&status));
         self.outcomes.iter().filter(|(name, _)| is_success(name)).map(|(_, count)| count).sum()
     }
 
-    /// Both together, as far as that means something.
+    /// Merges two sets, as far as that is meaningful.
     pub fn and(&self, other: &RequestSet) -> RequestSet {
         let mut outcomes = self.outcomes.clone();
         for (name, count) in &other.outcomes {
@@ -314,7 +314,7 @@ impl RequestSet {
 }
 
 impl MachineInfo {
-    /// This one.
+    /// Describes this machine.
     pub fn here() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let value = |text: &str, name: &str| -> Option<String> {
@@ -338,7 +338,7 @@ impl Run {
     /// Reads a run.
     ///
     /// # Errors
-    /// When the file cannot be read, or is no run of this format.
+    /// When the file cannot be read, or is not a run of this format.
     pub fn read(path: &Path) -> Result<Self> {
         let shown = || path.display().to_string();
         let bytes = std::fs::read(path).map_err(|error| ReportError::File(shown(), error))?;

@@ -1,12 +1,12 @@
-//! What a report is: sections of words, tables and pictures, and how it is written as text, as Markdown and as a page.
+//! Reports: sections of text, tables and charts, written as text, as Markdown or as HTML.
 
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// A report: sections, each with words, a table, a picture.
+/// A report.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
-    /// What it is about.
+    /// The title.
     pub title: String,
     /// Its parts.
     pub sections: Vec<Section>,
@@ -15,34 +15,34 @@ pub struct Report {
 /// A part of a report.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Section {
-    /// What it is about.
+    /// The title.
     pub title: String,
-    /// In words.
+    /// Paragraphs of text.
     pub words: Vec<String>,
-    /// Headings and rows.
+    /// A table.
     pub table: Option<ReportTable>,
-    /// As SVG.
+    /// A chart, as SVG.
     pub picture: Option<String>,
 }
 
 /// A table.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ReportTable {
-    /// Of its columns. The first ones, up to `names`, stand left; numbers stand right.
+    /// Headings of columns. The first `names` columns are left-aligned, the others right-aligned.
     pub headings: Vec<String>,
-    /// Columns of names.
+    /// Number of columns with names.
     pub names: usize,
     /// Cells.
     pub rows: Vec<Vec<String>>,
 }
 
 impl ReportTable {
-    /// One without rows.
+    /// Creates a table without rows.
     pub fn new(names: usize, headings: &[&str]) -> Self {
         Self { headings: headings.iter().map(|heading| (*heading).to_owned()).collect(), names, rows: Vec::new() }
     }
 
-    /// Adds what somebody else measured, and how ours is beside it, to rows that have it.
+    /// Adds columns with figures of another system, and the comparison with them, to rows that have such figures.
     pub(crate) fn beside(&mut self, by: &str, theirs: Vec<Option<[String; 2]>>) {
         if theirs.iter().all(Option::is_none) {
             return;
@@ -54,7 +54,7 @@ impl ReportTable {
     }
 }
 
-/// Seconds as a person reads them.
+/// Formats seconds in a suitable unit.
 pub fn time(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 0.001 => format!("{:.0} us", seconds * 1e6),
@@ -64,7 +64,7 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
-/// Three digits.
+/// Formats a number with about three digits.
 pub(crate) fn number(value: f64) -> String {
     let digits = if value >= 100.0 {
         0
@@ -77,7 +77,7 @@ pub(crate) fn number(value: f64) -> String {
 }
 
 impl Report {
-    /// For a terminal: words and tables.
+    /// Formats it for a terminal: text and tables.
     pub fn text(&self) -> String {
         let mut out = format!("{}\n", self.title);
         for section in &self.sections {
@@ -97,7 +97,7 @@ impl Report {
         out
     }
 
-    /// As Markdown. Pictures are beside it, called by what `picture` says of their number.
+    /// Formats it as Markdown. Charts are separate files; `picture` returns the name of the file by position.
     pub fn markdown(&self, picture: &dyn Fn(usize) -> Option<String>) -> String {
         let mut out = format!("# {}\n", self.title);
         for (place, section) in self.sections.iter().enumerate() {
@@ -117,7 +117,7 @@ impl Report {
         out
     }
 
-    /// As one page with its pictures inside.
+    /// Formats it as one HTML page that contains its charts.
     pub fn html(&self) -> String {
         let mut out = format!(
             "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{0}</title><style>{STYLE}</style><h1>{0}</h1>\n",
@@ -147,7 +147,7 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums;display:block;o
 td,th{padding:.2rem .7rem;border-bottom:1px solid #d8dee4;text-align:right}td.n,th.n{text-align:left}svg{max-width:100%;height:auto}\
 @media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}td,th{border-color:#30363d}}";
 
-/// Text in HTML and SVG.
+/// Escapes text for HTML and SVG.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -172,7 +172,7 @@ impl ReportTable {
         out
     }
 
-    /// As Markdown.
+    /// Formats it as Markdown.
     pub fn markdown(&self) -> String {
         let line = |cells: &[String]| format!("| {} |\n", cells.iter().map(|cell| cell.replace('|', "\\|")).collect::<Vec<_>>().join(" | "));
         let rules: Vec<String> = (0..self.headings.len()).map(|place| if place < self.names { "---".into() } else { "---:".into() }).collect();

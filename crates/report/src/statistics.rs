@@ -1,11 +1,11 @@
-//! The mean of numbers, and how far they are from it.
+//! Mean and standard deviation.
 
-/// The mean of values; of none it is zero.
+/// Returns the mean of values; zero if there are none.
 pub fn mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
     values.clone().sum::<f64>() / values.count().max(1) as f64
 }
 
-/// The population standard deviation of values; of none it is zero.
+/// Returns the population standard deviation of values; zero if there are none.
 pub fn deviation(values: impl Iterator<Item = f64> + Clone) -> f64 {
     let average = mean(values.clone());
     mean(values.map(|value| (value - average).powi(2))).sqrt()

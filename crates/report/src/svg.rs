@@ -1,4 +1,4 @@
-//! Pictures as SVG: axes, lines, points, bars.
+//! Charts as SVG: axes, lines, points, bars.
 
 use crate::run::{Durations, RequestSet};
 use crate::sections::{escaped, time};
@@ -10,19 +10,19 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 130.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 40.0;
-/// Told apart also by those who do not see all colours (Okabe, Ito 2008).
+/// Colours that can be distinguished despite colour blindness (Okabe, Ito 2008).
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999"];
 
-/// A line of a picture.
+/// A line of a chart.
 #[derive(Debug, Clone)]
 pub struct PlotLine {
     /// Its name.
     pub name: String,
-    /// Place, value, and how far the value is uncertain.
+    /// x, y, and the uncertainty of y.
     pub points: Vec<(f64, (f64, f64))>,
 }
 
-/// From values to places.
+/// Maps values to coordinates.
 #[derive(Clone, Copy)]
 struct AxisScale {
     low: f64,
@@ -69,7 +69,7 @@ impl AxisScale {
     }
 }
 
-/// A mark's text.
+/// Formats the label of a tick.
 fn mark(value: f64, unit: &str) -> String {
     match unit {
         "seconds" if value > 0.0 => time(value).replace(".00 ", " ").replace(".0 ", " "),
@@ -155,13 +155,13 @@ fn colour(place: usize) -> &'static str {
     COLOURS[place % COLOURS.len()]
 }
 
-/// Lines with points and, where values are uncertain, bars.
+/// Draws lines with points, and with bars if values are uncertain.
 pub fn lines(lines: &[PlotLine], across: &str, unit: &str) -> String {
     let wide = lines.iter().flat_map(|line| &line.points).map(|(x, _)| *x).fold(0.0, f64::max) > 50.0;
     drawn(lines, across, unit, wide, true)
 }
 
-/// Lines of many points over time.
+/// Draws lines of many points over time.
 pub fn curves(lines: &[PlotLine], across: &str, unit: &str) -> String {
     drawn(lines, across, unit, false, false)
 }
@@ -185,7 +185,7 @@ fn drawn(lines: &[PlotLine], across: &str, unit: &str, wide: bool, marked: bool)
     picture.end()
 }
 
-/// Time against the share of requests that took more: 90 %, 99 %, 99.9 % are equal steps.
+/// Draws latency against the share of requests that took longer: 90 %, 99 %, 99.9 % have equal distances.
 pub fn percentiles(all: &[(&str, &Durations)]) -> String {
     let curve = |times: &Durations| -> Vec<(f64, f64)> {
         let count = times.count() as f64;
@@ -207,7 +207,7 @@ pub fn percentiles(all: &[(&str, &Durations)]) -> String {
     picture.end()
 }
 
-/// How long requests took, by when they were to begin: single ones, and p50, p99 and slowest by stretches of time.
+/// Draws latencies by due time: single ones, and p50, p99 and max by time bin.
 pub fn over_time(set: &RequestSet) -> String {
     let x = AxisScale::new(set.bins.iter().map(|bin| bin.at + set.bin).chain([0.0]), false, ACROSS);
     let y = AxisScale::new(set.bins.iter().flat_map(|bin| [bin.p50, bin.max]), true, UP);
@@ -226,7 +226,7 @@ pub fn over_time(set: &RequestSet) -> String {
     picture.end()
 }
 
-/// Outcomes by group, as parts of a bar.
+/// Draws outcomes by group, as parts of a bar.
 pub fn outcomes(groups: &[(String, RequestSet)]) -> String {
     let x = AxisScale { low: 0.0, high: 100.0, logarithmic: false, from: LEFT + 60.0, to: WIDTH - RIGHT };
     let height = (HEIGHT - BOTTOM - TOP) / groups.len().max(1) as f64;

@@ -8,25 +8,25 @@ use crate::random::Random;
 use std::io::{self, Write};
 use stook_formats::marc::{MarcBuilder, MarcError};
 
-/// The order of the records' numbers in the file.
+/// The order of record numbers in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyOrder {
-    /// Each larger than the one before.
+    /// Ascending.
     Ascending,
-    /// Scattered over the whole range, all different.
+    /// Scattered over the entire range, all different.
     Random,
 }
 
-/// What to make.
+/// What to generate.
 #[derive(Debug, Clone, Copy)]
 pub struct Authorities {
-    /// How many.
+    /// Number of records.
     pub records: u64,
     /// Equal seeds give equal bytes.
     pub seed: u64,
     /// The order of their numbers.
     pub keys: KeyOrder,
-    /// Number of the first record, so that files can have records of their own.
+    /// Number of the first record, so that files can have different records.
     pub first: u64,
 }
 
@@ -61,7 +61,7 @@ const PHRASES: [&str; 14] = [
     "translated from",
 ];
 
-/// Writes the records one after the other.
+/// Writes the records in order.
 ///
 /// # Errors
 /// When the output fails.
@@ -73,12 +73,12 @@ pub fn write(what: &Authorities, out: &mut dyn Write) -> io::Result<()> {
     out.flush()
 }
 
-/// The number of a record, unique below 10^8 records.
+/// Returns the number of a record, unique below 10^8 records.
 fn serial(what: &Authorities, index: u64) -> u64 {
     const RANGE: u64 = 100_000_000;
     match what.keys {
         KeyOrder::Ascending => index % RANGE,
-        // multiplying by a number without common factors with the range permutes it
+        // multiplication by a number coprime to the range is a permutation
         KeyOrder::Random => (index % RANGE).wrapping_mul(61_803_399) % RANGE,
     }
 }
@@ -112,7 +112,7 @@ fn record(what: &Authorities, index: u64) -> Result<Vec<u8>, MarcError> {
     let mut cataloguing = vec![("a", "DLC"), ("b", "eng"), ("e", "rda"), ("c", "DLC")];
     cataloguing.extend(std::iter::repeat_n(("d", "DLC"), random.run(480, 8) as usize));
     field(&mut marc, "040", "  ", &cataloguing)?;
-    // 45 % of the records have letters outside ASCII; in those, about every other name has
+    // 45 % of the records have non-ASCII letters, and in those about every other name
     let foreign = random.per_mille(450);
     let kind = random.below(1_000);
     let birth = random.between(1780, 1998);

@@ -1,20 +1,20 @@
-//! A register of businesses: samples that describe each business several times, links of samples to collection exercises,
-//! respondents, enrolments. The names are made up.
+//! A register of businesses: samples that describe each business several times, links of samples to collection exercises, respondents, enrolments.
+//! The names are made up.
 
 use crate::random::Random;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// What to make.
+/// What to generate.
 #[derive(Debug, Clone, Copy)]
 pub struct Businesses {
-    /// How many businesses.
+    /// Number of businesses.
     pub records: u64,
     /// Equal seeds give equal bytes.
     pub seed: u64,
-    /// Number of the first business, so that files can have businesses of their own.
+    /// Number of the first business, so that files can have different businesses.
     pub first: u64,
-    /// Samples that describe each business.
+    /// Number of samples that describe each business.
     pub versions: u64,
 }
 
@@ -33,12 +33,12 @@ const SURVEYS: [&str; 4] = [
 ];
 const STATUSES: [&str; 4] = ["ENABLED", "ENABLED", "PENDING", "DISABLED"];
 
-/// A business's reference: eleven digits.
+/// Returns a business's reference: eleven digits.
 pub fn reference(number: u64) -> String {
     format!("{}", 49_900_000_000 + number)
 }
 
-/// A business's id, as the catalogue derives it from the reference.
+/// Returns a business's id, as the catalogue derives it from the reference.
 pub fn id(reference: &str) -> uuid::Uuid {
     let space = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, b"business");
     uuid::Uuid::new_v5(&space, reference.as_bytes())
@@ -49,7 +49,7 @@ fn random_uuid(random: &mut Random) -> uuid::Uuid {
     uuid::Builder::from_random_bytes((high << 64 | u128::from(random.number())).to_be_bytes()).into_uuid()
 }
 
-/// One version of a business, as a sample describes it.
+/// Returns one version of a business, as a sample describes it.
 pub fn sample(random: &mut Random, number: u64, sample: &uuid::Uuid) -> serde_json::Value {
     let one = |random: &mut Random, from: &[&'static str]| *random.one(from);
     let (first, second, kind) = (one(random, &WORDS), one(random, &WORDS), one(random, &KINDS));
@@ -91,7 +91,7 @@ pub fn sample(random: &mut Random, number: u64, sample: &uuid::Uuid) -> serde_js
 /// Writes `samples.ndjson`, `links.ndjson`, `respondents.ndjson` and `enrolments.csv` into a folder.
 ///
 /// # Errors
-/// When they cannot be written.
+/// When a file cannot be written.
 pub fn write(wanted: &Businesses, folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let file = |name: &str| std::fs::File::create(folder.join(name)).map(|file| io::BufWriter::with_capacity(1 << 20, file));
@@ -125,7 +125,7 @@ pub fn write(wanted: &Businesses, folder: &Path) -> io::Result<()> {
         writeln!(people, "{shown}")?;
         for survey in 0..=random.below(3) {
             let business = id(&reference(wanted.first + random.below(wanted.records.max(1))));
-            // each in another survey, so that no enrolment is there twice
+            // each in another survey, so that no enrolment occurs twice
             let (survey, status) = (SURVEYS[((person + survey) % 4) as usize], STATUSES[random.below(4) as usize]);
             writeln!(enrolments, "{business},{own},{survey},{status},2026-01-31T06:00:00Z")?;
         }

@@ -1,5 +1,5 @@
-//! Datasets of an experiment, their blocks, sites and runs, as four services know them. Everything is a function of the seed and an
-//! item's number, so services give any part without making the rest, and the truth is known without merging anything. Names are made up.
+//! Datasets of an experiment, with their blocks, sites and runs, as four services know them. Everything is a function of the seed and an item's
+//! number, so that services can make any part without the rest, and the expected result is known without merging. Names are made up.
 
 use crate::random::Random;
 use serde_json::{Value as Json, json};
@@ -8,22 +8,22 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// What to make.
+/// What to generate.
 #[derive(Debug, Clone, Copy)]
 pub struct Datasets {
-    /// How many datasets.
+    /// Number of datasets.
     pub records: u64,
     /// Equal seeds give equal data.
     pub seed: u64,
 }
 
-/// Blocks of a dataset.
+/// Number of blocks of a dataset.
 pub const BLOCKS: u64 = 9;
-/// Sites there are.
+/// Number of sites.
 pub const SITES: u64 = 60;
 /// The first run's number.
 pub const FIRST_RUN: u64 = 130_000;
-/// When the first thing was made, in seconds since 1970.
+/// The time of the first item, in seconds since 1970.
 const BEGIN: u64 = 1_262_304_000;
 const DAY: u64 = 86_400;
 
@@ -47,7 +47,7 @@ const PRIMARIES: [&str; 16] = [
 ];
 const TIERS: [&str; 6] = ["RAW", "RECO", "AOD", "AODSIM", "GEN-SIM", "GEN-SIM-RECO"];
 const COUNTRIES: [&str; 12] = ["CH", "US", "DE", "FR", "IT", "UK", "ES", "TW", "CN", "BR", "RU", "PL"];
-/// Groups of people who work with datasets.
+/// Groups that work with datasets.
 pub const GROUPS: [&str; 5] = ["B2G", "DataOps", "Higgs", "Top", "local"];
 const TOWNS: [&str; 10] = ["Alder", "Birch", "Cedar", "Dorn", "Elm", "Fir", "Gorse", "Hazel", "Iris", "Juniper"];
 
@@ -58,7 +58,7 @@ pub struct Dataset {
     pub number: u64,
     /// `/Primary_NUMBER/Era-vN/TIER`
     pub name: String,
-    /// Seconds since 1970.
+    /// The time, in seconds since 1970.
     pub created: u64,
     /// VALID, or PRODUCTION.
     pub status: &'static str,
@@ -66,36 +66,36 @@ pub struct Dataset {
     pub datatype: &'static str,
     /// The software it was made with.
     pub release: String,
-    /// Who works with it.
+    /// The group that works with it.
     pub group: &'static str,
 }
 
 /// A block of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// Its name: the dataset's, and a number of its own.
+    /// Its name: that of the dataset, and an id.
     pub name: String,
     /// The dataset's name.
     pub dataset: String,
-    /// Seconds since 1970.
+    /// The time, in seconds since 1970.
     pub created: u64,
-    /// Bytes, as the catalogue has it.
+    /// Bytes according to the catalogue service.
     pub size: u64,
-    /// Bytes, as transfers have it: not always the same.
+    /// Bytes according to the transfer service, which may differ.
     pub transferred: u64,
     /// Files.
     pub files: u64,
     /// Events.
     pub events: u64,
-    /// Where it was made, an index of a site.
+    /// The number of the site at which it was made.
     pub origin: u64,
     /// Whether it still grows.
     pub open: bool,
-    /// Where copies are, indexes of sites, ascending.
+    /// The numbers of the sites with copies, ascending.
     pub replicas: Vec<u64>,
-    /// Whether the catalogue knows it.
+    /// Whether the catalogue service knows it.
     pub catalogued: bool,
-    /// Whether transfers know it.
+    /// Whether the transfer service knows it.
     pub transferable: bool,
 }
 
@@ -110,7 +110,7 @@ pub struct StoredFile {
     pub events: u64,
     /// Whether it can be used.
     pub valid: bool,
-    /// The runs they were taken in, ascending, each with ranges of its sections.
+    /// The runs in which its events were taken, ascending, each with ranges of sections.
     pub lumis: Vec<(u64, Vec<(u64, u64)>)>,
 }
 
@@ -119,15 +119,15 @@ pub struct StoredFile {
 pub struct Replica {
     /// The site's name.
     pub site: String,
-    /// Its storage's host.
+    /// The host of its storage.
     pub se: String,
-    /// Bytes that have arrived.
+    /// Bytes received.
     pub size: u64,
-    /// Files that have arrived.
+    /// Files received.
     pub files: u64,
-    /// Whether all have.
+    /// Whether all files have been received.
     pub complete: bool,
-    /// Whether the site is to keep it.
+    /// Whether the site must keep it.
     pub custodial: bool,
 }
 
@@ -136,13 +136,13 @@ pub struct Replica {
 pub struct Site {
     /// `T1_CH_Alder0`
     pub name: String,
-    /// Its storage's host.
+    /// The host of its storage.
     pub se: String,
-    /// 0 to 3.
+    /// Its tier, 0 to 3.
     pub tier: u64,
-    /// Two letters.
+    /// Its country, as two letters.
     pub country: &'static str,
-    /// Who looks after it.
+    /// Its administrators.
     pub admins: Vec<String>,
 }
 
@@ -151,24 +151,24 @@ pub struct Site {
 pub struct Run {
     /// Its number.
     pub number: u64,
-    /// Seconds since 1970.
+    /// The time, in seconds since 1970.
     pub start: u64,
-    /// Seconds since 1970.
+    /// The time, in seconds since 1970.
     pub stop: u64,
-    /// Tesla, in thousandths.
+    /// The magnetic field, in thousandths of a tesla.
     pub bfield: u64,
     /// Events.
     pub events: u64,
-    /// Datasets that were taken in it, by number.
+    /// The datasets taken in it, by number.
     pub datasets: Vec<u64>,
-    /// Sections.
+    /// Number of sections.
     pub sections: u64,
-    /// What was delivered, in tenths.
+    /// Delivered luminosity, in tenths.
     pub delivered: u64,
 }
 
 impl Datasets {
-    /// How many runs there are.
+    /// Returns the number of runs.
     pub fn runs(&self) -> u64 {
         (self.records / 10).clamp(10, 5_000)
     }
@@ -177,7 +177,7 @@ impl Datasets {
         Random::of_item(self.seed.wrapping_mul(31).wrapping_add(kind), item)
     }
 
-    /// A dataset by its number.
+    /// Returns a dataset by number.
     pub fn dataset(&self, number: u64) -> Dataset {
         let mut random = self.random(1, number);
         let primary = random.one(&PRIMARIES);
@@ -196,12 +196,12 @@ impl Datasets {
         }
     }
 
-    /// The first of the two runs that a dataset was taken in.
+    /// Returns the first of the two runs in which a dataset was taken.
     fn first_run(&self, number: u64) -> u64 {
         FIRST_RUN + number % (self.runs() - 1)
     }
 
-    /// The datasets that were taken in a run, by number: those that have files of it.
+    /// Returns the datasets with files of a run, by number.
     fn taken_in(&self, run: u64) -> Vec<u64> {
         let step = self.runs() - 1;
         let of = |first: u64| (first % step..self.records).step_by(step as usize).filter(move |_| first < step);
@@ -212,19 +212,19 @@ impl Datasets {
         found
     }
 
-    /// What a dataset was made from, by number: they are families of three, each made from the one before.
+    /// Returns the dataset that a dataset was made from: they form families of three, each made from the one before.
     pub fn parent(&self, number: u64) -> Option<u64> {
         number.checked_sub(1).filter(|_| !number.is_multiple_of(3))
     }
 
-    /// The number in a dataset's name, if there is such a dataset.
+    /// Returns the number in a dataset's name, if there is such a dataset.
     pub fn number_of(&self, name: &str) -> Option<u64> {
         let primary = name.strip_prefix('/')?.split('/').next()?;
         let number = primary.rsplit('_').next()?.parse().ok().filter(|number| *number < self.records)?;
         (self.dataset(number).name == name).then_some(number)
     }
 
-    /// A block of a dataset, from 0 to [`BLOCKS`].
+    /// Returns a block of a dataset; `block` is less than [`BLOCKS`].
     pub fn block(&self, dataset: &Dataset, block: u64) -> Block {
         let mut random = self.random(2, dataset.number * BLOCKS + block);
         let id = (random.number(), random.number());
@@ -233,7 +233,7 @@ impl Datasets {
         let files = random.between(1, 40);
         let size = files * random.between(500_000_000, 4_000_000_000);
         let transferred = if random.per_mille(995) { size } else { size + random.between(1, 1_000_000) };
-        // of 392 636 blocks one service knew 387 137, the other 189 901
+        // real proportions: of 392 636 blocks, one service knew 387 137 and the other 189 901
         let known = random.below(10_000);
         let mut replicas: Vec<u64> = (0..random.between(1, 4)).map(|_| random.below(SITES)).collect();
         replicas.sort_unstable();
@@ -254,12 +254,12 @@ impl Datasets {
         }
     }
 
-    /// All blocks of a dataset.
+    /// Returns all blocks of a dataset.
     pub fn blocks(&self, dataset: &Dataset) -> impl Iterator<Item = Block> {
         (0..BLOCKS).map(|block| self.block(dataset, block))
     }
 
-    /// The copies of a block, by site.
+    /// Returns the copies of a block, by site.
     pub fn replicas(&self, block: &Block) -> Vec<Replica> {
         let replica = |number: &u64| {
             let Site { name: site, se, tier, .. } = self.site(*number);
@@ -270,7 +270,7 @@ impl Datasets {
         block.replicas.iter().map(replica).collect()
     }
 
-    /// Files of a block.
+    /// Returns the files of a block.
     pub fn files(&self, dataset: &Dataset, block: u64) -> impl Iterator<Item = StoredFile> {
         let own = self.block(dataset, block);
         let mut random = self.random(3, dataset.number * BLOCKS + block);
@@ -281,14 +281,14 @@ impl Datasets {
             valid: number % 50 != 7,
             lumis: {
                 let first = self.first_run(dataset.number);
-                // the first file of a block is of both runs of its dataset
+                // the first file of a block has events of both runs of its dataset
                 let more = random.between(1, 2);
                 (0..if number == 0 { 2 } else { more }).map(|later| (first + later, sections(&mut random))).collect()
             },
         })
     }
 
-    /// A site by its number.
+    /// Returns a site by number.
     pub fn site(&self, number: u64) -> Site {
         let mut random = self.random(4, number);
         let tier = if number == 0 { 0 } else { 1 + random.below(3) };
@@ -297,7 +297,7 @@ impl Datasets {
         Site { name: format!("T{tier}_{country}_{town}{number}"), se: format!("srm.site{number}.example"), tier, country, admins }
     }
 
-    /// A run by its number.
+    /// Returns a run by number.
     pub fn run(&self, number: u64) -> Run {
         let mut random = self.random(5, number);
         let start = BEGIN + (number - FIRST_RUN) * 5_400;
@@ -308,7 +308,7 @@ impl Datasets {
     }
 }
 
-/// Ranges of sections, ascending and apart.
+/// Returns ranges of sections, ascending and separate.
 fn sections(random: &mut Random) -> Vec<(u64, u64)> {
     let (mut from, count) = (random.between(1, 20), random.between(1, 3));
     let range = |_| {
@@ -319,7 +319,7 @@ fn sections(random: &mut Random) -> Vec<(u64, u64)> {
     (0..count).map(range).collect()
 }
 
-/// A dataset as the catalogue says it.
+/// Formats a dataset as the catalogue service does.
 pub fn dataset_json(dataset: &Dataset) -> Json {
     json!({
         "dataset": dataset.name, "creation_date": dataset.created, "dataset_access_type": dataset.status, "primary_ds_type": dataset.datatype,
@@ -327,7 +327,7 @@ pub fn dataset_json(dataset: &Dataset) -> Json {
     })
 }
 
-/// A block as the catalogue says it, one member of an array.
+/// Formats a block as the catalogue service does, as an element of an array.
 pub fn block_json(data: &Datasets, block: &Block, out: &mut String) {
     let origin = data.site(block.origin).se;
     let Block { name, dataset, created, size, files, events, .. } = block;
@@ -337,7 +337,7 @@ pub fn block_json(data: &Datasets, block: &Block, out: &mut String) {
     );
 }
 
-/// A block as transfers say it.
+/// Formats a block as the transfer service does.
 pub fn block_xml(block: &Block, replicas: &[Replica], out: &mut String) {
     let Block { name, transferred, files, .. } = block;
     let open = if block.open { "y" } else { "n" };
@@ -350,7 +350,7 @@ pub fn block_xml(block: &Block, replicas: &[Replica], out: &mut String) {
     out.push_str("</block>\n");
 }
 
-/// A file as the catalogue says it.
+/// Formats a file as the catalogue service does.
 pub fn file_json(block: &Block, file: &StoredFile) -> Json {
     let lumis: Vec<Json> = file.lumis.iter().map(|(run, sections)| json!({ "run_num": run, "sections": sections })).collect();
     let valid = u8::from(file.valid);
@@ -360,13 +360,13 @@ pub fn file_json(block: &Block, file: &StoredFile) -> Json {
     })
 }
 
-/// A site as the site service says it.
+/// Formats a site as the site service does.
 pub fn site_json(site: &Site) -> Json {
     let admins: Vec<Json> = site.admins.iter().map(|email| json!({ "email": email })).collect();
     json!({ "cms_name": site.name, "se": [site.se], "tier": site.tier, "country": site.country, "admins": admins })
 }
 
-/// A run as the run service says it.
+/// Formats a run as the run service does.
 pub fn run_json(data: &Datasets, run: &Run) -> Json {
     let Run { number, start, stop, bfield, events, sections, delivered, .. } = run;
     let datasets: Vec<String> = run.datasets.iter().map(|number| data.dataset(*number).name).collect();
@@ -376,13 +376,13 @@ pub fn run_json(data: &Datasets, run: &Run) -> Json {
     })
 }
 
-/// Begin and end of what transfers answer.
+/// Beginning and end of responses of the transfer service.
 pub const TRANSFERS: (&str, &str) = ("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<phedex request_timestamp=\"1290000000\">\n", "</phedex>\n");
 
-/// What all services know, as files, and what the blocks are when both services have been heard.
+/// Writes the data of all services to files, and the expected blocks after both services have contributed.
 ///
 /// # Errors
-/// When they cannot be written.
+/// When a file cannot be written.
 pub fn write(data: &Datasets, folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let create = |name: &str| File::create(folder.join(name)).map(|file| BufWriter::with_capacity(1 << 20, file));
@@ -423,7 +423,7 @@ pub fn write(data: &Datasets, folder: &Path) -> io::Result<()> {
     list("runs.ndjson", &mut (FIRST_RUN..FIRST_RUN + data.runs()).map(|number| run_json(data, &data.run(number))))
 }
 
-/// What a block is when both services have been heard: the catalogue wins.
+/// Returns the expected block after both services have contributed: the catalogue service wins.
 pub fn truth(data: &Datasets, block: &Block) -> Json {
     let replica = |own: Replica| {
         let Replica { site, se, size, files, complete, custodial } = own;

@@ -1,4 +1,4 @@
-//! Realistic generated input, one file a kind, and sample services that serve some of it. The same seed gives the same bytes on every
+//! Realistic generated input, one module for each kind, and sample services that serve some of it. The same seed gives the same bytes on every
 //! machine.
 
 pub mod authorities;

@@ -1,5 +1,5 @@
-//! An inventory of machines: what `lshw` and `lldpctl` say of each, as one line of JSON a machine, about 19 kB; tags over them, and which
-//! machines carry each, known from how a machine was made and not by evaluating anything. Names and numbers are made up.
+//! An inventory of machines: the output of `lshw` and `lldpctl` for each, as one line of JSON per machine (about 19 kB), tags over them, and the
+//! machines that carry each tag, which follow from how a machine was generated. Names and numbers are made up.
 
 use crate::random::Random;
 use serde_json::json;
@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// What to make.
+/// What to generate.
 #[derive(Debug, Clone, Copy)]
 pub struct Machines {
-    /// How many machines.
+    /// Number of machines.
     pub records: u64,
     /// Equal seeds give equal bytes.
     pub seed: u64,
@@ -18,10 +18,10 @@ pub struct Machines {
     pub first: u64,
 }
 
-/// What became of a machine's `lshw`.
+/// The state of a machine's `lshw` output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LshwState {
-    /// It is there.
+    /// It is complete.
     Whole,
     /// It was not uploaded.
     Absent,
@@ -31,44 +31,44 @@ pub enum LshwState {
     Empty,
 }
 
-/// What a machine is.
+/// A machine.
 #[derive(Debug, Clone)]
 pub struct Machine {
     /// Its number.
     pub number: u64,
-    /// What became of its `lshw`.
+    /// The state of its `lshw` output.
     pub lshw: LshwState,
-    /// Whether the root is a list, as later versions write it.
+    /// Whether the root element is a list, as in later versions.
     pub listed: bool,
-    /// Index into [`VENDORS`].
+    /// Position in [`VENDORS`].
     pub vendor: usize,
-    /// A guest of QEMU.
+    /// Whether it is a guest of QEMU.
     pub guest: bool,
-    /// Intel, else AMD.
+    /// Whether its processors are Intel's, else AMD's.
     pub intel: bool,
-    /// Processors.
+    /// Number of processors.
     pub processors: u64,
-    /// Cores of each.
+    /// Cores per processor.
     pub cores: u64,
-    /// Memory banks.
+    /// Number of memory banks.
     pub banks: u64,
-    /// GiB of each.
+    /// GiB per bank.
     pub gib: u64,
-    /// Its graphics are NVIDIA's.
+    /// Whether its graphics card is NVIDIA's.
     pub nvidia: bool,
-    /// Indexes into [`NETWORKS`], one a card.
+    /// Positions in [`NETWORKS`], one for each card.
     pub networks: Vec<usize>,
-    /// Disks.
+    /// Number of disks.
     pub disks: u64,
-    /// It boots by UEFI.
+    /// Whether it boots with UEFI.
     pub uefi: bool,
-    /// The switch it is behind, if that said so.
+    /// The switch it is connected to, if that is known.
     pub switch: Option<u64>,
-    /// Its memory is in two arrays of banks, each a node of its own.
+    /// Whether its memory is in two arrays of banks, each with a node of its own.
     pub arrays: bool,
 }
 
-/// Who builds machines; the last one guests.
+/// Vendors of machines; the last one is that of guests.
 pub const VENDORS: [(&str, &str); 5] = [
     ("Dell Inc.", "PowerEdge R410"),
     ("HP", "ProLiant DL380 Gen9"),
@@ -161,7 +161,7 @@ const FIRMWARE: [(&str, &str); 17] = [
     ("biosbootspecification", "BIOS boot specification"),
 ];
 
-/// The machine with this number.
+/// Makes the machine with this number.
 pub fn machine(seed: u64, number: u64) -> Machine {
     let mut random = Random::of_item(seed, number);
     let lshw = match random.below(1_000) {
@@ -193,22 +193,22 @@ pub fn machine(seed: u64, number: u64) -> Machine {
 }
 
 impl Machine {
-    /// Its key.
+    /// Returns its key.
     pub fn id(&self) -> String {
         format!("node-{:08}", self.number)
     }
 
-    /// Bytes of memory.
+    /// Returns its memory in bytes.
     pub fn memory(&self) -> u64 {
         (self.banks * self.gib) << 30
     }
 
-    /// The name of its switch's port, as an address.
+    /// Returns the name of its switch's port, as an address.
     fn switch_address(&self) -> Option<String> {
         self.switch.map(|switch| format!("20:4e:7f:94:2e:{switch:02x}"))
     }
 
-    /// What `lshw -xml` says.
+    /// Returns the output of `lshw -xml`.
     pub fn lshw(&self) -> String {
         let mut out = LshwWriter { text: String::with_capacity(20_000), depth: 0 };
         out.text.push_str(
@@ -291,7 +291,7 @@ impl Machine {
 
     fn memory_node(&self, out: &mut LshwWriter) {
         if self.arrays {
-            // each array of banks is a node, and none says how much there is in all
+            // each array of banks is a node, and none has the total
             for array in 0..2 {
                 out.open("node", &format!(r#"id="memory:{array}" claimed="true" class="memory" handle="DMI:100{array}""#));
                 out.texts(&[("description", "System Memory"), ("physid", &format!("100{array}")), ("slot", "System board or motherboard")]);
@@ -467,7 +467,7 @@ impl Machine {
         out.close("node");
     }
 
-    /// What `lldpctl -f xml` says.
+    /// Returns the output of `lldpctl -f xml`.
     pub fn lldp(&self) -> String {
         let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<lldp label=\"LLDP neighbors\">\n");
         if let Some(address) = self.switch_address() {
@@ -487,7 +487,7 @@ impl Machine {
         out
     }
 
-    /// Its line.
+    /// Returns its line.
     pub fn line(&self) -> serde_json::Value {
         let lshw = match self.lshw {
             LshwState::Whole => json!(self.lshw()),
@@ -579,7 +579,7 @@ fn whole(machine: &Machine) -> bool {
     machine.lshw == LshwState::Whole
 }
 
-/// Tags of many kinds: conditions, node sets, counts, sums; carried by none, some, half and all.
+/// Tags of many kinds: conditions, node sets, counts, sums; carried by no, some, half and all machines.
 pub const TAGS: [SampleTag; 20] = [
     tag("gpu-nvidia", "//node[@class='display']/vendor[contains(., 'NVIDIA')]", |m| whole(m) && m.nvidia),
     tag("quadro", "//node[@id='display']/product[contains(text(), 'Quadro K')]", |m| whole(m) && m.nvidia),
@@ -613,7 +613,7 @@ pub const TAGS: [SampleTag; 20] = [
     tag("unknown-hardware", "not(//node)", |m| !whole(m)),
 ];
 
-/// Writes `machines.ndjson`, `tags.ndjson` and, of each tag, the machines that carry it to `truth.ndjson`.
+/// Writes `machines.ndjson`, `tags.ndjson` and, in `truth.ndjson`, the machines that carry each tag.
 ///
 /// # Errors
 /// When a file cannot be written.

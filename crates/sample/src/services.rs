@@ -1,4 +1,4 @@
-//! The four services of the sample `datasets`, over HTTP, with faults on request: `PUT /fault/SERVICE/KIND?times=N`.
+//! The four services of the sample `datasets` over HTTP, with faults on request: `PUT /fault/SERVICE/KIND?times=N`.
 
 use crate::datasets::{self, BLOCKS, Block, Dataset, Datasets, FIRST_RUN, GROUPS, Replica, SITES, TRANSFERS};
 use axum::Router;
@@ -15,33 +15,33 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Bytes that are sent at once.
+/// Bytes sent at one time.
 const PIECE: usize = 64 << 10;
 
-/// What a service does instead of answering as it should.
+/// A fault of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// It answers 503.
     Failing,
-    /// It says to come back later.
+    /// It answers that the client must come back later.
     Busy,
     /// It waits for three seconds first.
     Slow,
     /// It never answers.
     Silent,
-    /// The connection ends in the middle of the answer.
+    /// The connection is closed in the middle of the response.
     Truncated,
-    /// The answer ends in the middle, as if that were its end.
+    /// The response ends in the middle, as if it were complete.
     TruncatedBody,
-    /// It sends a page for people.
+    /// It sends an HTML page.
     Wrong,
-    /// It sends bytes for ever.
+    /// It sends bytes forever.
     Endless,
-    /// It sends few bytes that unpack to many.
+    /// It sends few bytes that decompress to many.
     CompressionBomb,
-    /// It sends one to another host.
+    /// It redirects to another host.
     Redirect,
-    /// It sends a document that would grow without end, or that is nested without end.
+    /// It sends a document whose entities expand enormously, or that is nested extremely deeply.
     EntityBomb,
 }
 
@@ -59,22 +59,22 @@ const FAULTS: [(&str, Fault); 11] = [
     ("bomb", Fault::EntityBomb),
 ];
 
-/// The services at work.
+/// The running services.
 pub struct SampleServices {
     data: Datasets,
     faults: Mutex<HashMap<String, (Fault, u64)>>,
     asked: Mutex<Vec<String>>,
-    /// Blocks that the catalogue does not know any more, and copies that the transfers do not: by block and site.
+    /// Blocks that the catalogue service no longer knows, and copies that the transfer service no longer knows: by block and site.
     removed: Mutex<HashSet<(String, String)>>,
 }
 
 impl SampleServices {
-    /// Services that know a sample.
+    /// Creates the services of a sample.
     pub fn new(data: Datasets) -> Arc<Self> {
         Arc::new(Self { data, faults: Mutex::default(), asked: Mutex::default(), removed: Mutex::default() })
     }
 
-    /// Serves until the process ends; `bound` is told the address.
+    /// Serves until the process ends; `bound` is called with the address.
     ///
     /// # Errors
     /// When the address cannot be bound.
@@ -101,32 +101,32 @@ impl SampleServices {
         })
     }
 
-    /// The next requests of a service go wrong.
+    /// Makes the next requests of a service fail.
     pub fn fault(&self, service: &str, fault: Fault, times: u64) {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).insert(service.to_owned(), (fault, times));
     }
 
-    /// All services answer as they should.
+    /// Removes all faults.
     pub fn heal(&self) {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// The catalogue forgets a block.
+    /// Removes a block from the catalogue service.
     pub fn remove_block(&self, name: &str) {
         self.remove_copy(name, "");
     }
 
-    /// The transfers forget a copy of a block.
+    /// Removes a copy of a block from the transfer service.
     pub fn remove_copy(&self, block: &str, site: &str) {
         self.removed.lock().unwrap_or_else(PoisonError::into_inner).insert((block.to_owned(), site.to_owned()));
     }
 
-    /// The services know what they knew first.
+    /// Restores all removed blocks and copies.
     pub fn restore(&self) {
         self.removed.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// What was asked since it was asked last.
+    /// Returns the requests since the last call.
     pub fn take_asked(&self) -> Vec<String> {
         std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -150,7 +150,7 @@ impl SampleServices {
 type ServicesState = State<Arc<SampleServices>>;
 type QueryArguments = Query<HashMap<String, String>>;
 
-/// Pieces of a body, made by a thread of its own.
+/// Streams a body that a thread of its own makes.
 fn streamed(kind: &'static str, fault: Option<Fault>, make: impl FnOnce(&mut dyn FnMut(&str) -> bool) + Send + 'static) -> Response {
     let (sender, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(8);
     tokio::task::spawn_blocking(move || {
@@ -168,7 +168,7 @@ fn streamed(kind: &'static str, fault: Option<Fault>, make: impl FnOnce(&mut dyn
             Some(Fault::Truncated) => {
                 piece.truncate(piece.len() / 2);
                 let _ = sender.blocking_send(Ok(piece.into()));
-                // what was sent until here is seen before the end is
+                // the client must see what was sent before the connection ends
                 std::thread::sleep(Duration::from_millis(50));
                 let _ = sender.blocking_send(Err(std::io::Error::other("the connection ends")));
             }
@@ -185,7 +185,7 @@ fn streamed(kind: &'static str, fault: Option<Fault>, make: impl FnOnce(&mut dyn
     ([(header::CONTENT_TYPE, kind)], Body::from_stream(stream)).into_response()
 }
 
-/// What a fault answers instead; nothing where the answer is made as usual.
+/// Returns the response of a fault; `None` if the response is made as usual.
 async fn instead(fault: Option<Fault>, kind: &'static str) -> Option<Response> {
     match fault? {
         Fault::Failing => Some((StatusCode::SERVICE_UNAVAILABLE, "out of order").into_response()),
@@ -211,7 +211,7 @@ async fn instead(fault: Option<Fault>, kind: &'static str) -> Option<Response> {
         }
         Fault::Redirect => Some((StatusCode::FOUND, [(header::LOCATION, "http://127.0.0.1:9/elsewhere")]).into_response()),
         Fault::EntityBomb if kind.contains("xml") => {
-            // each entity is ten of the one before: a gigabyte in all
+            // each entity is ten of the one before: a gigabyte in total
             let nested: String = (1..9).map(|level| format!("<!ENTITY e{level} \"{}\">", format!("&e{};", level - 1).repeat(10))).collect();
             let bomb = format!("<?xml version=\"1.0\"?><!DOCTYPE b [<!ENTITY e0 \"aaaaaaaaaa\">{nested}]><phedex><block name=\"&e8;\"/></phedex>");
             Some(([(header::CONTENT_TYPE, kind)], bomb).into_response())
@@ -221,7 +221,7 @@ async fn instead(fault: Option<Fault>, kind: &'static str) -> Option<Response> {
     }
 }
 
-/// Whether a text is what an argument wants; `star` stands for any text.
+/// Whether a text matches an argument; `star` matches any text.
 fn fits(wanted: &str, star: char, text: &str) -> bool {
     let pieces: Vec<&str> = wanted.split(star).collect();
     let [first, between @ .., last] = pieces.as_slice() else { return wanted == text };
@@ -233,7 +233,7 @@ fn fits(wanted: &str, star: char, text: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Datasets by name, or by a pattern.
+/// Returns datasets by name, or by a pattern.
 fn chosen(data: Datasets, wanted: Option<String>, star: char) -> Box<dyn Iterator<Item = Dataset> + Send> {
     match wanted {
         Some(name) if !name.contains(star) => Box::new(data.number_of(&name).map(|number| data.dataset(number)).into_iter()),
@@ -244,7 +244,7 @@ fn chosen(data: Datasets, wanted: Option<String>, star: char) -> Box<dyn Iterato
     }
 }
 
-/// Blocks by name or pattern, or of datasets.
+/// Returns blocks by name or pattern, or of datasets.
 fn chosen_blocks(data: Datasets, arguments: &HashMap<String, String>, star: char) -> impl Iterator<Item = Block> + Send + use<> {
     let block = arguments.get("block").cloned();
     let dataset = match (&block, arguments.get("dataset")) {
@@ -305,7 +305,7 @@ async fn catalog_files(State(services): ServicesState, Query(arguments): QueryAr
     }
     let data = services.data;
     let file = arguments.get("file").cloned();
-    // files are called after their blocks
+    // names of files contain the names of their blocks
     let of_file = file.as_ref().and_then(|file| {
         let (block, _) = file.strip_prefix("/store")?.rsplit_once('/')?;
         block.rsplit_once('/').map(|(dataset, id)| format!("{dataset}#{id}"))
@@ -325,7 +325,7 @@ async fn catalog_files(State(services): ServicesState, Query(arguments): QueryAr
     array(fault, found)
 }
 
-/// What a dataset was made from.
+/// The parent of a dataset.
 async fn catalog_parents(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {
     let data = services.data;
     related(&services, ("catalog/datasetparents", &arguments), |number| {
@@ -336,7 +336,7 @@ async fn catalog_parents(State(services): ServicesState, Query(arguments): Query
     .await
 }
 
-/// What was made from a dataset.
+/// The children of a dataset.
 async fn catalog_children(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {
     let data = services.data;
     related(&services, ("catalog/datasetchildren", &arguments), |number| {
@@ -374,7 +374,7 @@ async fn transfer_replicas(State(services): ServicesState, Query(arguments): Que
     let data = services.data;
     let found = chosen_blocks(data, &arguments, '%').filter(|block| block.transferable);
     let (node, se) = (arguments.get("node").cloned(), arguments.get("se").cloned());
-    // of copies that are asked for the others are not told, nor blocks without any
+    // if copies are requested by site, other copies are left out, and blocks without any
     let is_told = move |block: &Block, copy: &Replica| {
         let is_meant = |wanted: &Option<String>, own: &str| wanted.as_ref().is_none_or(|wanted| fits(wanted, '%', own));
         is_meant(&node, &copy.site) && is_meant(&se, &copy.se) && !services.is_removed(block, &copy.site)
@@ -409,7 +409,7 @@ async fn sites(State(services): ServicesState, Query(arguments): QueryArguments)
     (headers, json!({ "result": all }).to_string()).into_response()
 }
 
-/// Runs, a hundred on a page.
+/// Runs, a hundred per page.
 async fn runs(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {
     let fault = services.note("runs/runs", &arguments);
     if let Some(answer) = instead(fault, JSON).await {

@@ -1,4 +1,4 @@
-//! An import matrix as something to look at: its reports' tables, with their figures beside ours.
+//! Reports of an import matrix, with figures of another system for comparison.
 
 use crate::plan::{IDLE, ImportFileEntry, ImportPlanFile};
 use crate::run::{ImportResult, RequestSet, Run};
@@ -7,12 +7,12 @@ use crate::statistics::{deviation, mean};
 use crate::svg;
 use std::collections::BTreeMap;
 
-/// Imports that are listed one by one.
+/// Max imports listed individually.
 const MOST_ROWS: usize = 20;
 
-/// Sections of a matrix.
+/// Adds the sections of a matrix.
 pub fn sections(run: &Run, report: &mut Report) {
-    // what was written in the plan is only shown: a run without it is shown, too
+    // the plan is only needed for names and figures: a run without it is shown, too
     let plan: ImportPlanFile = serde_json::from_value(run.plan.clone()).unwrap_or_default();
     let files = firsts(run.imports.iter().map(|import| import.file.as_str()));
     let begun = run.imports.iter().map(|import| import.tenant.as_str());
@@ -46,7 +46,7 @@ pub fn sections(run: &Run, report: &mut Report) {
     }
 }
 
-/// Each once, in the order in which they first come.
+/// Returns distinct texts, in the order of their first occurrence.
 fn firsts<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = Vec::new();
     all.for_each(|one| {
@@ -57,7 +57,7 @@ fn firsts<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     seen
 }
 
-/// How long an import took that has ended.
+/// Returns the duration of an import that has ended.
 fn seconds(import: &ImportResult) -> Option<f64> {
     (import.ended > 0.0).then_some(import.ended - import.begun)
 }
@@ -66,12 +66,12 @@ fn planned<'p>(plan: &'p ImportPlanFile, file: &str) -> Option<&'p ImportFileEnt
     plan.files.iter().find(|own| own.name() == file)
 }
 
-/// Whose figures stand beside ours.
+/// Returns the name of the system whose figures are compared.
 fn by(plan: &ImportPlanFile) -> &str {
     if plan.reported_by.is_empty() { "reported" } else { &plan.reported_by }
 }
 
-/// How many times faster ours is.
+/// Formats how many times faster Stook is.
 fn ratio(theirs: f64, ours: f64) -> String {
     if ours > 0.0 && theirs > 0.0 { format!("{}x", number(theirs / ours)) } else { String::new() }
 }
@@ -127,7 +127,7 @@ fn durations(run: &Run, plan: &ImportPlanFile, files: &[&str], tenants: &[&str])
     }
 }
 
-/// What users saw beside imports, and how much slower that is than beside nothing: a table for each route.
+/// Reports users' latencies during imports, and how much higher they are than without: a table for each route.
 fn users(run: &Run, plan: &ImportPlanFile) -> Vec<Section> {
     let theirs = plan.users.as_ref().map(|users| &users.reported).filter(|reported| !reported.is_empty());
     let mut headings = vec!["beside", "import", "requests", "avg", "p95", "avg delta", "p95 delta"];
@@ -136,7 +136,7 @@ fn users(run: &Run, plan: &ImportPlanFile) -> Vec<Section> {
         headings.extend(others.iter().map(String::as_str));
     }
     let figures = |set: &RequestSet| Some([set.latency.mean()?.0, set.latency.at(0.95)?]);
-    // the two times, and how they have grown
+    // the two times, and their growth
     let cells = |own: Option<[f64; 2]>, idle: Option<[f64; 2]>| -> [String; 4] {
         let times = [0, 1].map(|place| own.map_or_else(String::new, |own| time(own[place])));
         let grown = [0, 1].map(|place| match (own, idle) {
@@ -172,7 +172,7 @@ fn users(run: &Run, plan: &ImportPlanFile) -> Vec<Section> {
     firsts(run.sets.iter().map(|set| set.route.as_str())).into_iter().map(of_route).collect()
 }
 
-/// Who was served when, and how evenly.
+/// Reports the order in which imports ended, and their fairness.
 fn order(run: &Run, tenants: &[&str]) -> Section {
     let mut ended: Vec<&ImportResult> = run.imports.iter().collect();
     ended.sort_by(|a, b| a.ended.total_cmp(&b.ended));

@@ -1,4 +1,4 @@
-//! A run as something to look at: tables and pictures, all computed from its file.
+//! Reports of a run: tables and charts, all computed from its file.
 
 mod import;
 
@@ -15,7 +15,7 @@ fn share(part: u64, whole: u64) -> String {
     if whole == 0 { String::new() } else { format!("{:.2}", part as f64 * 100.0 / whole as f64) }
 }
 
-/// A run's report.
+/// Makes the report of a run.
 pub fn report(run: &Run) -> Report {
     let mut report = Report { title: run.name.clone(), sections: vec![about(run)] };
     match run.kind {
@@ -49,7 +49,7 @@ fn about(run: &Run) -> Section {
     Section { words, ..Section::default() }
 }
 
-/// Outcomes as the register's report has them, and times.
+/// A table of outcomes, in the layout of the business register's report, and of latencies.
 fn outcomes(name: &str, sets: &[(String, RequestSet)]) -> ReportTable {
     let mut statuses: Vec<String> = vec!["404".into(), "500".into()];
     for (_, set) in sets {
@@ -75,7 +75,7 @@ fn outcomes(name: &str, sets: &[(String, RequestSet)]) -> ReportTable {
     ReportTable { headings, names: 1, rows: rows.collect() }
 }
 
-/// Sets with the same name, together, in the order they first come.
+/// Merges sets with the same name, in the order of their first occurrence.
 fn grouped(sets: &[RequestSet], name: impl Fn(&RequestSet) -> String) -> Vec<(String, RequestSet)> {
     let mut groups: Vec<(String, RequestSet)> = Vec::new();
     for set in sets {
@@ -92,12 +92,12 @@ fn every(set: &RequestSet) -> String {
     set.every.map_or_else(String::new, |every| format!("{} ({}/s)", time(every), number(1.0 / every.max(1e-9))))
 }
 
-/// Figures of somebody else's that the plan has.
+/// Returns the figures of another system in the plan.
 fn reported(run: &Run) -> ReportedFigures {
     serde_json::from_value(run.plan["reported"].clone()).unwrap_or_default()
 }
 
-/// Their mean, and how many times ours is in it.
+/// Formats the other system's mean, and by which factor Stook is faster.
 fn faster_than(theirs: Option<&f64>, own: &RequestSet) -> Option<[String; 2]> {
     let (theirs, (own, _)) = (theirs?, own.latency.mean()?);
     Some([time(*theirs), format!("{}x", number(theirs / own.max(1e-9)))])
@@ -150,7 +150,7 @@ fn load(run: &Run, report: &mut Report) {
     served(sets, report);
 }
 
-/// Where requests were lost between the sender and the store.
+/// Shows how far requests got between sender and store.
 fn served(sets: &[RequestSet], report: &mut Report) {
     let mut table = ReportTable::new(1, &["counter of the system under test", "grew by"]);
     let mut all: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();

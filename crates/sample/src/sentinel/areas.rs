@@ -1,20 +1,20 @@
-//! Named areas that are likenesses of the real ones, and footprints whose relation to them is known: the grid of tiles of Sentinel-2, and
-//! masks of Sentinel-1. Files with these areas lie beside the example's definition.
+//! Named areas that resemble the real ones, and footprints with known relations to them: the grid of Sentinel-2 tiles, and masks of Sentinel-1. Files
+//! with these areas are next to the example's definition.
 
 use serde_json::{Value as Json, json};
 
-/// A polygon of four corners, its first one repeated at its end, in longitude and latitude.
+/// A polygon of four corners, with the first one repeated at the end, as longitude and latitude.
 pub(super) type Footprint = [(f64, f64); 5];
 
-/// Columns and rows of the grid; a tile is as wide and as high as a degree.
+/// Columns and rows of the grid; a tile is one degree wide and high.
 const COLUMNS: u64 = 12;
 const ROWS: u64 = 10;
 /// The south-western corner of the grid.
 const CORNER: (f64, f64) = (-30.0, -5.0);
-/// The names of a row's tiles contain the letter of their band of latitudes.
+/// Letters of latitude bands, which names of tiles contain.
 const BANDS: [char; ROWS as usize] = ['M', 'N', 'P', 'Q', 'R', 'S', 'T', 'U', 'V', 'W'];
 
-/// The half of the masks that is north of the equator is ocean west of Greenwich; the half south of it is ice as well, everywhere.
+/// The ocean mask is west of Greenwich, on both sides of the equator; the ice mask is south of the equator, on both sides of Greenwich.
 const MASKS: [(&str, Footprint); 2] = [("ocean", rectangle(-20.0, -10.0, 0.0, 10.0)), ("ew_slc", rectangle(-20.0, -10.0, 20.0, 0.0))];
 
 const fn rectangle(west: f64, south: f64, east: f64, north: f64) -> Footprint {
@@ -26,7 +26,7 @@ fn tile(column: u64, row: u64) -> String {
     format!("{}{}{}{}", 26 + column / 6, BANDS[row as usize], letter(column % 6), letter(row))
 }
 
-/// The footprint of an acquisition of Sentinel-2 in a row of the grid, and the tiles that it meets.
+/// Returns the footprint of a Sentinel-2 acquisition in a row of the grid, and the tiles it meets.
 pub(super) fn optical_footprint(random: u64, tiles: u64) -> (Footprint, Vec<String>) {
     let (row, first) = (random % ROWS, random / ROWS % (COLUMNS - tiles + 1));
     let (west, south) = (CORNER.0 + first as f64, CORNER.1 + row as f64);
@@ -34,7 +34,7 @@ pub(super) fn optical_footprint(random: u64, tiles: u64) -> (Footprint, Vec<Stri
     (footprint, (first..first + tiles).map(|column| tile(column, row)).collect())
 }
 
-/// The footprint of a slice of Sentinel-1 of which so many per cent are ocean, and that reaches the mask of ice or does not.
+/// Returns the footprint of a Sentinel-1 slice with this percentage of ocean, which reaches the ice mask or not.
 pub(super) fn radar_footprint(ocean: f64, reaches_ice: bool) -> Footprint {
     let (width, away) = (2.5, (ocean as u64 % 7) as f64);
     let south = if reaches_ice { -1.0 - away } else { 1.0 + away };
@@ -42,7 +42,7 @@ pub(super) fn radar_footprint(ocean: f64, reaches_ice: bool) -> Footprint {
     rectangle(west, south, west + width, south + 2.0)
 }
 
-/// The files beside the definition: their names and what is in them.
+/// Returns the files next to the definition: names and contents.
 pub fn files() -> [(&'static str, String); 2] {
     let mut tiles = Vec::new();
     for row in 0..ROWS {
@@ -55,7 +55,7 @@ pub fn files() -> [(&'static str, String); 2] {
     [("tiles.geojson", collection(&tiles)), ("masks.geojson", collection(&masks))]
 }
 
-/// A FeatureCollection, a feature in a line.
+/// Formats a FeatureCollection, one feature per line.
 fn collection(areas: &[(String, Footprint)]) -> String {
     let feature = |(name, ring): &(String, Footprint)| {
         let ring: Vec<Json> = ring.iter().map(|(x, y)| json!([x, y])).collect();

@@ -1,5 +1,5 @@
-//! What happens on the ground: sessions in which stations and relay satellites receive data, plans of them, times in which a part
-//! of a satellite is unavailable, tickets that explain what is missing, probes of interfaces.
+//! Ground activities: sessions in which stations and relay satellites receive data, plans of them, times in which a part of a satellite is
+//! unavailable, tickets that explain missing data, probes of interfaces.
 
 use super::{DAY, Datatake, HOUR, Plan, PlanKind, Product, SECOND, SentinelGenerator, named, short, shown};
 use md5::{Digest as _, Md5};
@@ -7,49 +7,49 @@ use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 const MINUTE: i64 = 60 * SECOND;
-/// Ground stations: as their reports are named, and as plans name them.
+/// Ground stations: their names in reports, and in plans.
 const STATIONS: [(&str, &str); 3] = [("Svalbard", "SGS_"), ("Matera", "MTI_"), ("Maspalomas", "MPS_")];
 /// A relay satellite, and the ground station that receives from it.
 const RELAY: (&str, &str) = ("EDRS-A", "HDGS");
 
-/// What became of a session at a ground station.
+/// The result of a session at a ground station.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SessionFate {
     /// It went as planned.
     Good,
-    /// Nobody has reported it.
+    /// It was not reported.
     Unreported,
     /// The antenna failed.
     Failed,
-    /// The antenna failed, and all was transferred again a day later.
+    /// The antenna failed, and everything was transferred again a day later.
     Repeated,
-    /// Nothing is known of its channels.
+    /// Its channels were not measured.
     Unmeasured,
     /// One channel has no end of delivery.
     HalfMeasured,
-    /// It began later than planned, so that it has another name.
+    /// It started later than planned, so that its name differs.
     Renamed,
 }
 
-/// Data of a satellite are received.
+/// A session in which data of a satellite are received.
 struct Session {
     satellite: &'static str,
     orbit: i64,
-    /// As planned.
+    /// The planned start.
     start: i64,
     transfer: i64,
-    /// A ground station; by way of the relay satellite if there is none.
+    /// The ground station; `None` if the relay satellite receives the data.
     station: Option<(&'static str, &'static str)>,
     fate: SessionFate,
 }
 
 impl Session {
-    /// Its name as planned.
+    /// Returns its planned name.
     fn planned(&self) -> String {
         self.name(self.start)
     }
 
-    /// Its name as reported.
+    /// Returns its reported name.
     fn reported(&self) -> String {
         self.name(self.start + if self.fate == SessionFate::Renamed { 65 * SECOND } else { 0 })
     }
@@ -59,7 +59,7 @@ impl Session {
         if self.station.is_some() { format!("{}_{at}{:06}", self.satellite, self.orbit) } else { format!("L{at}153{:06}", self.orbit) }
     }
 
-    /// When the last channel was delivered, as far as it is known.
+    /// Returns when the last channel was delivered, if known.
     fn delivered(&self) -> Option<i64> {
         let known = match (self.station, self.fate) {
             (_, SessionFate::Unreported) | (Some(_), SessionFate::Unmeasured) => return None,
@@ -75,17 +75,17 @@ impl Session {
     }
 }
 
-/// A time as names of sessions have it.
+/// Formats a time for names of sessions.
 fn digits(micros: i64) -> String {
     named(micros).replace('T', "")
 }
 
-/// A time as plans of Sentinel-2 have it.
+/// Formats a time for plans of Sentinel-2.
 fn unzoned(micros: i64) -> String {
     shown(micros).replace('Z', "")
 }
 
-/// A time as tickets have it.
+/// Formats a time for tickets.
 fn zoned(micros: i64) -> String {
     shown(micros).replace('Z', "+0000")
 }
@@ -112,7 +112,7 @@ impl SentinelGenerator {
         self.probe(first, days);
     }
 
-    /// Twelve a day, of three satellites; one of four by way of the relay satellite.
+    /// Makes twelve sessions a day, of three satellites; one in four is received by the relay satellite.
     fn sessions(&mut self, first: i64, days: i64) -> Vec<Session> {
         let mut sessions = Vec::new();
         for number in 0..days * 12 {
@@ -131,7 +131,7 @@ impl SentinelGenerator {
             let station = if number % 4 == 0 { None } else { Some(STATIONS[number as usize / 3 % STATIONS.len()]) };
             let orbit = first.div_euclid(DAY) * 12 % 100_000 + number;
             sessions.push(Session { satellite, orbit, start, transfer, station, fate });
-            // a second station receives in the same orbit
+            // a second station receives data in the same orbit
             if number % 12 == 6 {
                 let other = Some(STATIONS[(number as usize / 3 + 1) % STATIONS.len()]);
                 sessions.push(Session { satellite, orbit, start: start + MINUTE, transfer, station: other, fate: SessionFate::Good });
@@ -140,7 +140,7 @@ impl SentinelGenerator {
         sessions
     }
 
-    /// What the unit that receives a session writes when a channel is complete.
+    /// Writes the files of the receiving unit, one for each completed channel.
     fn received(&mut self, session: &Session) {
         if session.fate == SessionFate::Unreported {
             return;
@@ -158,7 +158,7 @@ impl SentinelGenerator {
                  <data_size>{}</data_size>\n    <dsdb_list>\n{list}    </dsdb_list>\n</DCSU_Session_Information_Block>\n",
                 self.random.below(20_000_000_000)
             );
-            // sessions by way of the relay satellite are named without the satellite
+            // names of sessions of the relay satellite do not contain the satellite
             let satellite = session.station.map(|_| session.satellite);
             let key: String = Md5::digest(format!("{name}{file}")).iter().map(|byte| format!("{byte:02x}")).collect();
             let record = json!({ "session_id": name, "mission": satellite.map(|name| &name[..2]), "satellite": satellite, "transfer": session.transfer, "blocks": blocks });
@@ -167,7 +167,7 @@ impl SentinelGenerator {
         }
     }
 
-    /// What ground stations report of their sessions, a file by station and day.
+    /// Writes the reports of ground stations, a file per station and day.
     fn reports(&mut self, sessions: &[Session]) {
         let mut files: BTreeMap<(&str, i64), Vec<Json>> = BTreeMap::new();
         for session in sessions {
@@ -196,7 +196,7 @@ impl SentinelGenerator {
         }
     }
 
-    /// A report of a session, and the volume of its channels.
+    /// Returns the report of a session, and the volume of its channels.
     fn report(&mut self, session: &Session, antenna: bool) -> (Json, Option<u64>) {
         let (start, stop) = (session.start, session.start + session.transfer);
         let mut volume = 0;
@@ -230,7 +230,7 @@ impl SentinelGenerator {
         (report, Some(volume))
     }
 
-    /// What is reported of sessions by way of the relay satellite, by day.
+    /// Writes the reports of the relay satellite's sessions, by day.
     fn relayed(&mut self, sessions: &[Session]) {
         let mut files: BTreeMap<i64, Vec<Json>> = BTreeMap::new();
         for session in sessions.iter().filter(|session| session.station.is_none() && session.fate != SessionFate::Unreported) {
@@ -252,16 +252,16 @@ impl SentinelGenerator {
         }
     }
 
-    /// Sessions of Sentinel-1 in which housekeeping data are to be received.
+    /// Plans the sessions of Sentinel-1 in which housekeeping data are received.
     fn housekeeping(&mut self, day: i64, sessions: &[&Session]) {
         let mut plan = Plan { day, satellite: "S1A", kind: PlanKind::Housekeeping, rows: Vec::new() };
         for session in sessions.iter().filter(|session| session.satellite == "S1A") {
             let (name, station, complete) = match session.station {
                 Some((_, code)) => (format!("DCS_0X_{}", session.planned()), code, "cadip_complete"),
-                // its name is the relay satellite's, and does not change
+                // it is named by the relay satellite, and its name does not change
                 None => (session.reported(), RELAY.0, "edrs_complete"),
             };
-            // any good session of the orbit at the time will do
+            // any good session of the orbit at a ground station suffices
             let done = |other: &&Session| {
                 other.orbit == session.orbit && other.station.is_some() && other.is_good() && other.fate != SessionFate::Unmeasured
             };
@@ -272,7 +272,7 @@ impl SentinelGenerator {
         self.plans.push(plan);
     }
 
-    /// Downlinks of Sentinel-2, and the products of housekeeping data that they bring.
+    /// Plans the downlinks of Sentinel-2, with their housekeeping products.
     fn downlinks(&mut self, day: i64, sessions: &[&Session]) {
         let mut plan = Plan { day, satellite: "S2A", kind: PlanKind::Downlinks, rows: Vec::new() };
         for session in sessions.iter().filter(|session| session.satellite == "S2A") {
@@ -294,7 +294,7 @@ impl SentinelGenerator {
         self.plans.push(plan);
     }
 
-    /// Where the data of each acquisition are received: in the next session of the satellite.
+    /// Plans where the data of each acquisition are received: in the next session of the satellite.
     fn acquisition_downlinks(&mut self, day: i64, sessions: &[Session]) {
         let mut plans = ["S1A", "S2A"].map(|satellite| Plan { day, satellite, kind: PlanKind::AcquisitionDownlinks, rows: Vec::new() });
         let datatakes = std::mem::take(&mut self.datatakes);
@@ -316,7 +316,7 @@ impl SentinelGenerator {
         self.plans.extend(plans);
     }
 
-    /// Times in which a part of a satellite was unavailable, and tickets: what is missing then is explained.
+    /// Writes times in which a part of a satellite was unavailable, and tickets, which explain missing data.
     fn explanations(&mut self, first: i64, days: i64, sessions: &[Session]) {
         let mut tickets: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let mut unavailable: BTreeSet<String> = BTreeSet::new();
@@ -380,7 +380,7 @@ impl SentinelGenerator {
         self.file("unavailability", format!("{name}.EOF"), text);
     }
 
-    /// Whether interfaces answered, every quarter of an hour.
+    /// Writes probes of interfaces, one every quarter of an hour.
     fn probe(&mut self, first: i64, days: i64) {
         let mut probes = Vec::new();
         for interface in ["PRIP_S1A_Serco", "PRIP_S2A_ATOS", "DD_DHUS"] {
@@ -392,7 +392,7 @@ impl SentinelGenerator {
                 if self.random.per_mille(30) {
                     status = if status == "OK" { "KO" } else { "OK" };
                 }
-                // some probes are never made: three in a row leave a hole
+                // some probes are missing: three in a row leave a gap
                 if turn % 200 >= 197 {
                     continue;
                 }
@@ -416,7 +416,7 @@ impl SentinelGenerator {
                 self.note("interface.status", &key, row);
             }
         }
-        // probes come out of order
+        // probes arrive out of order
         let (even, odd): (Vec<_>, Vec<_>) = probes.iter().enumerate().partition(|(place, _): &(usize, &Json)| place % 3 != 0);
         let lines = odd.into_iter().chain(even).map(|(_, probe)| format!("{probe}\n"));
         self.file("probe", "probes.ndjson".to_owned(), lines.collect());
@@ -432,7 +432,7 @@ struct AcquisitionDownlink<'s> {
 }
 
 impl AcquisitionDownlink<'_> {
-    /// All stations of a session are in one cell.
+    /// Formats all stations of a session for one cell.
     fn stations(&self) -> String {
         if self.datatake.satellite != "S1A" || self.session.station.is_none() {
             return self.session.station.map_or(RELAY.0, |(_, code)| code).to_owned();
@@ -446,7 +446,7 @@ impl AcquisitionDownlink<'_> {
         format!("{satellite}/{number}/{}/{}/{channel}", short(self.session.start), self.stations())
     }
 
-    /// When the data have arrived. Plans of Sentinel-2 do not say in which orbit they are received, so that sessions at ground stations
+    /// Returns when the data were delivered. Plans of Sentinel-2 do not contain the orbit in which data are received, so sessions at ground stations
     /// are not found.
     fn delivered(&self) -> Option<i64> {
         match (self.session.station, self.datatake.satellite) {
@@ -484,7 +484,7 @@ impl AcquisitionDownlink<'_> {
     }
 }
 
-/// A ticket, and what somebody has found that it explains.
+/// A ticket, and what it has been found to explain.
 struct Ticket {
     number: i64,
     environment: Vec<String>,
@@ -497,7 +497,7 @@ impl Ticket {
         format!("GSANOM-{}", self.number)
     }
 
-    /// The environment counts as long as nobody has found more.
+    /// Returns what the ticket explains: its observations, or its environment if there are none.
     fn explains(&self) -> &[String] {
         self.observations.as_ref().unwrap_or(&self.environment)
     }

@@ -1,11 +1,11 @@
-//! What the four missions acquire, what is planned of it, and what must follow from what is delivered.
+//! The acquisitions of the four missions, their plans, and the expected results of deliveries.
 
 use super::{BEGIN, DAY, Datatake, DeliveryFate, HOUR, Plan, PlanKind, Product, SECOND, SentinelGenerator, areas, named, shown};
 use std::collections::BTreeMap;
 
-/// Numbers of acquisitions that record nothing, by day.
+/// Numbers of acquisitions that record nothing, by day, start here.
 const UNRECORDED: i64 = 800_000;
-/// Numbers of acquisitions that a plan has and the next one has no more.
+/// Numbers of acquisitions that are in one plan but not in the next start here.
 const DROPPED: i64 = 900_000;
 
 /// A planned acquisition, as a row of a plan.
@@ -18,21 +18,21 @@ struct Acquisition {
 }
 
 impl Acquisition {
-    /// The first one of every day records nothing.
+    /// Makes the first acquisition of a day, which records nothing.
     fn unrecorded(day: i64) -> Self {
         let number = UNRECORDED + day.div_euclid(DAY);
         Self { number, start: day, length: 20 * SECOND, orbit: number, scenes: 5 }
     }
 }
 
-/// A row of a plan of Sentinel-1.
+/// Formats a row of a plan of Sentinel-1.
 fn radar_row(own: &Acquisition, mode: &str, timeliness: &str) -> String {
     let (start, length) = (shown(own.start), own.length / 1_000);
     let Acquisition { number, orbit, .. } = own;
     format!("S1A,{number},{start},{length},{start},{length},{orbit},{},DV,{mode},0,{timeliness}", orbit % 175 + 1)
 }
 
-/// A row of a plan of Sentinel-2, whose cells are all quoted.
+/// Formats a row of a plan of Sentinel-2, in which all cells are quoted.
 fn optical_row(own: &Acquisition, mode: &str, timeliness: &str) -> String {
     let Acquisition { number, orbit, scenes, .. } = own;
     let (start, stop, relative) = (shown(own.start), shown(own.start + own.length), orbit % 143 + 1);
@@ -43,8 +43,8 @@ fn optical_row(own: &Acquisition, mode: &str, timeliness: &str) -> String {
 }
 
 impl SentinelGenerator {
-    /// A plan contains the next day, too. The next plan begins with that day: it contains the same, but for one acquisition that
-    /// was dropped, which lies between the first row, where nothing is recorded, and the first acquisition.
+    /// Adds the next day to each plan. The next plan begins with that day and contains the same, except one dropped acquisition, which is between the
+    /// first row, in which nothing is recorded, and the first acquisition.
     pub(super) fn plan_again(&mut self) {
         for place in 0..self.plans.len() {
             let (day, satellite, kind) = (self.plans[place].day, self.plans[place].satellite, self.plans[place].kind);
@@ -81,27 +81,27 @@ impl SentinelGenerator {
                 ("IW", ["RAW__0A", "RAW__0C", "RAW__0N", "RAW__0S", "SLC__1A", "SLC__1S", "GRDH_1A", "GRDH_1S", "OCN__2A", "OCN__2S"])
             };
             let slices = 4 + self.random.below(14) as i64;
-            // before the first one there is time for one that a newer plan drops
+            // leave time before the first one for an acquisition that a newer plan drops
             let start = day + number * 3 * HOUR + (300 + self.random.below(3_000) as i64) * SECOND;
             let length = slices * 25 * SECOND;
             let key = format!("S1A-{datatake}");
             let orbit = 50_000 + (day - BEGIN) / DAY * 15 + number;
             plan.rows.push(radar_row(&Acquisition { number: datatake, start, length, orbit, scenes: 0 }, mode, "NTC"));
             self.datatakes.push(Datatake { satellite: "S1A", number: datatake.to_string(), start, stop: start + length, orbit });
-            // what area products cover follows from the raw slices that came
+            // the coverage of area products follows from the raw slices delivered
             let (mut ocean, mut slc) = ((0, 0), (0, 0));
             let mut values = Vec::new();
             for kind in types {
                 let group = format!("{mode}_{kind}");
                 let mut value = 0;
-                // nothing of some types is ever made
+                // some types are never produced
                 if self.random.per_mille(60) {
                     values.push((group, value));
                     continue;
                 }
                 for slice in 0..slices {
                     let from = start + slice * 25 * SECOND;
-                    // shares of the masks in per cent; none is what is compared with
+                    // shares of the masks, in per cent; none is equal to a limit that it is compared with
                     let (ocean_part, reaches_ice) = (self.random.below(100) as f64 + 0.5, self.random.below(3) > 0);
                     let level = kind.as_bytes()[5] as char;
                     let product = Product {
@@ -175,7 +175,7 @@ impl SentinelGenerator {
             let (footprint, tiles) = areas::optical_footprint(self.random.number(), 4 + self.random.below(6));
             for level in levels {
                 let expected = if *level == "L0_" { length } else { length - 7_216_000 };
-                // a datastrip is the datatake without its ends, or half of it
+                // a datastrip is the datatake without its ends, or half of that
                 let whole = length - 4_608_000;
                 let half = self.random.per_mille(150);
                 let covered = if half { whole / 2 / 1_000 * 1_000 } else { whole };
@@ -188,7 +188,7 @@ impl SentinelGenerator {
                 };
                 let made = self.deliver("PRIP_S2A_ATOS", &product, false);
                 let value = if made == DeliveryFate::Delivered { covered + 4_608_000 } else { 0 };
-                // its footprint is known where an archive has it, too
+                // its footprint is also known if only an archive has it
                 tiles_known |= *level == "L1C";
                 rows.insert(format!("MSI_{level}_DS"), (value, expected));
                 if matches!(*level, "L0_" | "L1A" | "L1B") {
@@ -299,7 +299,7 @@ impl SentinelGenerator {
                         stop: from + length,
                         footprint: None,
                     };
-                    // whatever is delivered somewhere makes the orbit known, and archives deliver everything
+                    // any delivery makes the orbit known, and archives deliver everything
                     seen = true;
                     if self.deliver("PRIP_S3A_Serco", &product, false) == DeliveryFate::Delivered {
                         *delivered.entry(format!("{kind}#{timeliness}")).or_default() += length;
@@ -343,7 +343,7 @@ impl SentinelGenerator {
                         footprint: None,
                     };
                     let made = self.deliver("PRIP_S5P_DLR", &product, false);
-                    // raw data counts where an archive has it, and archives get everything
+                    // raw data counts if an archive has it, and archives get everything
                     if made == DeliveryFate::Delivered || raw {
                         value += length;
                         count += 1;
@@ -356,7 +356,7 @@ impl SentinelGenerator {
     }
 }
 
-/// Type, timeliness, minutes of an orbit, tolerance in seconds.
+/// Product type, timeliness, minutes of an orbit, tolerance in seconds.
 type ExpectedProduct = (&'static str, &'static str, i64, i64);
 
 const ORBIT_S3: [ExpectedProduct; 42] = [

@@ -1,6 +1,6 @@
-//! Satellites as a ground segment sees them: mission plans, deliveries of production, archives and distribution, sessions of ground stations
-//! and relay satellites, tickets, probes of interfaces, each in the form of the real files. What is delivered comes out of order, twice, late
-//! or not at all. The truth file says what every completeness must be in the end; it is counted while the sample is made.
+//! Satellites as seen by a ground segment: mission plans, deliveries of production, archives and distribution, sessions of ground stations and relay
+//! satellites, tickets, probes of interfaces, each in the form of the real files. Deliveries arrive out of order, twice, late or not at all. The
+//! truth file has the final completeness of everything, which is counted while the sample is generated.
 
 pub mod areas;
 mod ground;
@@ -14,14 +14,14 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// What to make.
+/// What to generate.
 #[derive(Debug, Clone, Copy)]
 pub struct Sentinel {
-    /// How many days.
+    /// Number of days.
     pub days: u64,
     /// Equal seeds give equal files.
     pub seed: u64,
-    /// Number of the first day, so that files can have days of their own.
+    /// Number of the first day, so that files can have different days.
     pub first: u64,
 }
 
@@ -30,30 +30,30 @@ const HOUR: i64 = 3_600 * SECOND;
 const DAY: i64 = 24 * HOUR;
 /// 2024-01-01T00:00:00Z.
 const BEGIN: i64 = 1_704_067_200 * SECOND;
-/// Documents of a delivered page.
+/// Documents per delivered page.
 const PAGE: usize = 1_000;
 
 const ARCHIVES: [&str; 4] = ["LTA_Acri", "LTA_CloudFerro", "LTA_Exprivia", "LTA_Werum"];
 const DISTRIBUTORS: [&str; 2] = ["DD_DHUS", "DD_CREODIAS"];
 
-/// A time as documents have it.
+/// Formats a time for documents.
 fn shown(micros: i64) -> String {
     let (date, time) = parts(micros);
     format!("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", date.0, date.1, date.2, time.0, time.1, time.2, micros.rem_euclid(SECOND) / 1_000)
 }
 
-/// A time as records show it, without fractions if there are none.
+/// Formats a time as records show it, without fractions if there are none.
 fn short(micros: i64) -> String {
     shown(micros).replace(".000Z", "Z")
 }
 
-/// A time as names have it.
+/// Formats a time for names.
 fn named(micros: i64) -> String {
     let (date, time) = parts(micros);
     format!("{:04}{:02}{:02}T{:02}{:02}{:02}", date.0, date.1, date.2, time.0, time.1, time.2)
 }
 
-/// Year, month and day; hour, minute and second.
+/// Returns year, month and day; hour, minute and second.
 fn parts(micros: i64) -> ((i64, i64, i64), (i64, i64, i64)) {
     // days to civil date: Howard Hinnant's algorithm
     let days = micros.div_euclid(DAY) + 719_468;
@@ -75,11 +75,11 @@ struct Product {
     extension: &'static str,
     start: i64,
     stop: i64,
-    /// Where it was acquired; anywhere, where nothing follows from it.
+    /// Where it was acquired; `None` if nothing depends on it.
     footprint: Option<Footprint>,
 }
 
-/// What a plan is about.
+/// The kind of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PlanKind {
     /// Acquisitions.
@@ -92,7 +92,7 @@ enum PlanKind {
     AcquisitionDownlinks,
 }
 
-/// A plan of a day; its file contains the next day, too.
+/// A plan of a day; its file also contains the next day.
 struct Plan {
     day: i64,
     satellite: &'static str,
@@ -101,7 +101,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// The source that reads it, what its name says of it, and its header.
+    /// Returns the source that reads it, the part of its file name, and its header.
     fn form(&self) -> (&'static str, &'static str, &'static str) {
         match (self.kind, self.satellite) {
             // the space after one of these columns is in the real files
@@ -143,7 +143,7 @@ impl Plan {
     }
 }
 
-/// A planned acquisition that is made.
+/// A planned acquisition that takes place.
 struct Datatake {
     satellite: &'static str,
     number: String,
@@ -158,10 +158,10 @@ impl Datatake {
     }
 }
 
-/// What is written, and what must follow from it.
+/// Generates documents, with the expected records.
 struct SentinelGenerator {
     random: Random,
-    /// Documents by source, interface and the day they are delivered on.
+    /// Documents by source, interface and day of delivery.
     deliveries: BTreeMap<(&'static str, String, i64), Vec<Json>>,
     plans: Vec<Plan>,
     datatakes: Vec<Datatake>,
@@ -171,23 +171,23 @@ struct SentinelGenerator {
     documents: u64,
 }
 
-/// Whether a production interface has what was to be made: what counts.
+/// What became of a product at its production interface, which decides whether it counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DeliveryFate {
     /// It was delivered.
     Delivered,
-    /// It never came.
+    /// It was never delivered.
     Missing,
     /// It was delivered and deleted again.
     Deleted,
 }
 
-/// Who delivers a document.
+/// The interface that delivers a document.
 #[derive(Clone, Copy)]
 enum Of<'n> {
     /// A production interface of this name.
     Production(&'n str),
-    /// An archive or a distributor, which has it from where it was published at this time.
+    /// An archive or a distributor, which got it when it was published at this time.
     Copy(i64),
 }
 
@@ -197,7 +197,7 @@ impl SentinelGenerator {
         uuid::Builder::from_random_bytes((high << 64 | u128::from(self.random.number())).to_be_bytes()).into_uuid().to_string()
     }
 
-    /// Decides what becomes of a product, and delivers it everywhere. `made` says that production does not deliver it.
+    /// Decides what becomes of a product, and delivers it to all interfaces. Returns its fate at the production interface.
     fn deliver(&mut self, production: &str, product: &Product, container: bool) -> DeliveryFate {
         let made = match self.random.below(1_000) {
             0..30 => DeliveryFate::Missing,
@@ -265,7 +265,7 @@ impl SentinelGenerator {
         document
     }
 
-    /// What production of Sentinel-2 adds to a product.
+    /// Returns the attributes that production of Sentinel-2 adds to a product.
     fn attributes(&mut self, product: &Product) -> Json {
         let text =
             |name: &str, value: &str| json!({ "@odata.type": "#OData.CSC.StringAttribute", "Name": name, "ValueType": "String", "Value": value });
@@ -287,7 +287,7 @@ impl SentinelGenerator {
         self.deliveries.entry((source, interface.to_owned(), at.div_euclid(DAY))).or_default().push(document);
     }
 
-    /// Notes a record that must be there.
+    /// Records an expected record.
     fn note(&mut self, collection: &'static str, key: &str, record: Json) {
         self.truth.entry(collection).or_default().insert(key.to_owned(), record);
     }
@@ -296,7 +296,7 @@ impl SentinelGenerator {
         self.files.insert((source, name), text);
     }
 
-    /// Notes a row that must be there; one that says nothing is not.
+    /// Records an expected row; a row without value and expected value does not exist.
     fn expect(&mut self, coverage: &'static str, parent: &str, group: &str, value: i64, expected: Option<i64>) {
         let expected = expected.filter(|expected| *expected > 0);
         if value == 0 && expected.is_none() {
@@ -319,8 +319,8 @@ impl SentinelGenerator {
     }
 }
 
-/// Writes plans, deliveries, sessions, tickets, probes and the truth into a folder, the files of each source into a folder of its
-/// name; returns how many documents were delivered.
+/// Writes plans, deliveries, sessions, tickets, probes and the truth into a folder, with a subfolder for each source; returns the number of delivered
+/// documents.
 ///
 /// # Errors
 /// When a file cannot be written.
