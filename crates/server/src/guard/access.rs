@@ -45,8 +45,10 @@ impl Caller {
         self.tenant.clone().or_else(|| Tenant::new(DEFAULT_TENANT).ok()).unwrap_or_else(|| unreachable!())
     }
 
+    /// Checks that the caller has at least this role.
+    ///
     /// # Errors
-    /// 403 when the role does not allow it.
+    /// 403 when it has not.
     pub fn need(&self, role: Role) -> Result<(), Problem> {
         if self.role >= role {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Runs blocking work on a thread of its own; it keeps the permit of its request until it has ended.
+//! Runs work that may block on a thread for such work; it keeps the permit of its request until it has ended.
 
 use super::admission::{AdmissionPermit, BlockingWork};
 use super::problem::{HandlerResult, Problem};

@@ -95,7 +95,7 @@ fn class(listed: &str, negated: bool) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// What a pattern means, said in the plainest way: both are taken apart character by character.
+    /// The meaning of a pattern, in the simplest implementation: both are compared character by character.
     fn fits(pattern: &[char], name: &[char]) -> bool {
         match (pattern.first(), name.first()) {
             (None, None) => true,

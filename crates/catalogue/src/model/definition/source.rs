@@ -165,7 +165,7 @@ pub enum AsOfRule {
 /// One collection a document contributes to.
 #[derive(Debug, Clone)]
 pub struct Feed {
-    /// The collection's index.
+    /// The collection.
     pub collection: CollectionId,
     /// Only documents for which this holds contribute.
     pub when: Option<Expression>,
@@ -180,7 +180,7 @@ pub struct Feed {
 /// How one field gets its value.
 #[derive(Debug, Clone)]
 pub struct FieldMapping {
-    /// The field's index.
+    /// The field.
     pub field: FieldId,
     /// The rule.
     pub rule: ValueRule,
