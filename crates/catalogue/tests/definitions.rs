@@ -1,11 +1,11 @@
-//! Definitions as their authors meet them: what is accepted, and what is said about mistakes.
+//! Definitions from the author's point of view: what is accepted, and messages for errors.
 
 use stook_catalogue::definition::{AsOfRule, KeyDefinition, SourceRef, Survivorship};
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::ids::{CollectionId, FieldId, LinkId, SourceId};
 use stook_catalogue::parse::parse;
 
-/// Rendered errors of a definition that must not be accepted.
+/// Returns the rendered errors of a definition that must not be accepted.
 fn errors(text: &str) -> String {
     let problems = parse(text).err().unwrap_or_else(|| panic!("accepted:\n{text}"));
     render("catalogue.yaml", text, &problems, false)
@@ -109,7 +109,7 @@ fn derived_fields_cannot_go_round_in_circles() {
     assert!(errors(text).contains("`a` is derived from itself"));
 }
 
-/// Strata: what is settled reads what was settled before it, and nothing goes round in circles.
+/// Phases of settling: each reads only values settled before, and there are no cycles.
 #[test]
 fn what_is_settled_first_cannot_depend_on_what_is_settled_later() {
     let with = |parent: &str, child: &str, links: &str| {
@@ -147,7 +147,7 @@ fn what_is_settled_first_cannot_depend_on_what_is_settled_later() {
     }
 }
 
-/// What a link leads to by a list is a list; what cannot be meant is told.
+/// A link by a list gives lists; what cannot be meant is refused.
 #[test]
 fn a_link_of_a_list_is_a_list() {
     let with = |fields: &str, link: &str| {
@@ -194,7 +194,7 @@ fn a_link_of_a_list_is_a_list() {
     );
 }
 
-/// Whatever is settled by other rules from now on is settled again, in stores made before.
+/// If rules of settling change, existing stores settle again what they concern.
 #[test]
 fn rules_that_change_are_told_from_those_that_stay() {
     let with = |person: &str, work: &str| {
@@ -279,7 +279,7 @@ fn a_source_feeds_something() {
     assert!(errors(text).contains("this source feeds no collection"));
 }
 
-/// A collection `x` with these fields, links, and a source with these words.
+/// Makes a collection `x` with these fields and links, and a source with these keywords.
 fn fed(source: &str, fields: &str, more: &str) -> String {
     format!(
         "catalogue: a\nsources: {{ s: {{ format: json, as_of: meta.received, {source} }} }}\ncollections:\n  x: {{ key: k, fields: {{ k: text{fields} }}{more} }}\n  \
@@ -441,7 +441,7 @@ collections:
     }
 }
 
-/// What the server could not tell apart is found before it starts.
+/// Paths that the server could not distinguish are found before it starts.
 #[test]
 fn routes_have_paths_of_their_own() {
     let with = |routes: &str| {
@@ -544,7 +544,7 @@ fn an_order_of_documents_ends_with_their_reception() {
         let shown = errors(&define(as_of));
         assert!(shown.contains(expected), "{as_of}: {shown}");
     }
-    // it is another mapping: documents that are imported again count
+    // it is a changed mapping: documents that are imported again count
     let generation = |as_of: &str| parse(&define(as_of)).expect("valid").sources[SourceId::from(0)].feeds[0].generation;
     assert_ne!(generation("changed"), generation("[changed, meta.received]"));
 }
@@ -576,7 +576,7 @@ fn what_values_are_cleaned_by_is_named_once() {
         let shown = errors(&define(clean));
         assert!(shown.contains(expected), "{clean}: {shown}");
     }
-    // the documentation names them all
+    // the documentation lists all of them
     let page = include_str!("../../../docs/definition.md");
     let paragraph = page.split("`clean` is one name").nth(1).and_then(|rest| rest.split("\n\n").next()).expect("a paragraph");
     assert!(CLEANERS.iter().all(|cleaner| paragraph.contains(&format!("`{}`", cleaner.name))), "{paragraph}");

@@ -1,5 +1,5 @@
-//! Random expressions over random values: what the check of types accepts fails for nothing but what no check can know, and gives what the
-//! check says; the plain evaluator, the whole one and the cel crate agree.
+//! Random expressions over random values: an expression that passes the type check fails only because of values, and has the inferred type; the plain
+//! evaluator, Stook's full evaluator and the cel crate agree.
 
 use cel::objects::{Key, Map};
 use cel::{Context, Program, Value as Cel};
@@ -14,14 +14,14 @@ use stook_catalogue::plain::PlainValue;
 use stook_catalogue::types::{self, Expected, TextConversion, Type, TypeKind};
 use stook_catalogue::value::{FieldType, StructMember, Value};
 
-/// Seeds that have failed once.
+/// Seeds that failed once.
 const FAILED: [u64; 3] = [198, 2_051, 1_300_782_205_933_512_259];
 
 /// Grows tenfold with each `replace`.
 const LONG: &str = "replace(replace(replace(replace(replace(replace(replace('aaaaaaaaaa', 'a', 'aaaaaaaaaa'), 'a', 'aaaaaaaaaa'), 'a', 'aaaaaaaaaa'), \
                     'a', 'aaaaaaaaaa'), 'a', 'aaaaaaaaaa'), 'a', 'aaaaaaaaaa'), 'a', 'aaaaaaaaaa')";
 
-/// A small generator of numbers, so that a seed is an expression.
+/// A small random number generator, so that each seed is an expression.
 struct Chance(u64);
 
 impl Chance {
@@ -42,7 +42,7 @@ impl Chance {
     }
 }
 
-/// What an expression should be.
+/// The type that an expression should have.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Want {
     Text,
@@ -79,7 +79,7 @@ fn fields() -> Vec<(&'static str, FieldType)> {
     ]
 }
 
-/// Those that are never null.
+/// Fields that are never null.
 const FIRM: [&str; 2] = ["u", "k"];
 
 fn type_of_name(name: &str) -> Option<Type> {
@@ -99,9 +99,9 @@ fn tables() -> ConstantTables {
     [("whole".to_owned(), whole), ("part".to_owned(), part), ("lists".to_owned(), lists)].into()
 }
 
-/// An expression that should be what is wanted, and mostly is.
+/// Makes an expression that usually has the wanted type.
 fn make(chance: &mut Chance, depth: usize, want: Want) -> String {
-    // a mistake
+    // an error on purpose
     let want = if chance.below(40) == 0 { WANTS[chance.below(WANTS.len())] } else { want };
     if depth == 0 || chance.below(5) == 0 {
         return leaf(chance, want);
@@ -251,7 +251,7 @@ fn leaf(chance: &mut Chance, want: Want) -> String {
         .to_owned()
 }
 
-/// A value of a field: mostly there where `full`.
+/// Makes a value of a field, which is rarely null if `full`.
 fn value(chance: &mut Chance, name: &str, ty: &FieldType, full: bool) -> Value {
     if !full && !FIRM.contains(&name) && chance.below(3) == 0 {
         return Value::Null;
@@ -304,7 +304,7 @@ impl Scope for Case {
     }
 }
 
-/// What became of an expression.
+/// Counts results of expressions.
 #[derive(Default)]
 struct Tally {
     accepted: usize,
@@ -363,7 +363,7 @@ fn try_seed(seed: u64, tally: &mut Tally) -> Result<(), String> {
                 return Err(format!("{}\n  is {own:?}, and {lean:?} where it is plain", shown()));
             }
         }
-        // the cel crate knows nothing of nulls, nor of our functions
+        // the cel crate does not know nulls, nor Stook's functions
         if round % 2 == 0
             && let Ok(program) = Program::compile(&source)
         {
@@ -371,7 +371,7 @@ fn try_seed(seed: u64, tally: &mut Tally) -> Result<(), String> {
             for name in expression.variables() {
                 context.add_variable_from_value(name.as_str(), case.cel(name, &[]));
             }
-            // it panics where a time leaves its range
+            // it panics if a time leaves its range
             let own = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| program.execute(&context)));
             if let Ok(Ok(own)) = own {
                 tally.compared += 1;

@@ -1,4 +1,4 @@
-//! Fields of type geometry: how values are read, shown, kept and compared.
+//! Fields of type geometry: how values are read, shown, stored and compared.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -55,7 +55,7 @@ fn mistakes_say_what_is_wrong() {
     }
 }
 
-/// A document's geometry is repaired, and that is told; without anybody who could be told it is refused.
+/// A document's geometry is repaired with a message; if no message can be given it is refused.
 #[test]
 fn repairs_are_told_or_refused() {
     let bow = "POLYGON((0 0, 2 2, 2 0, 0 2, 0 0))";
@@ -69,7 +69,7 @@ fn repairs_are_told_or_refused() {
     repaired_from_json(&open, &FieldType::Geometry, None, &mut repairs).expect("repaired");
     assert_eq!(repairs, ["$.coordinates: the ring was not closed; it was closed"]);
     assert!(from_json(&open, &FieldType::Geometry, None).is_err());
-    // what was repaired is valid
+    // a repaired geometry is valid
     assert_eq!(read(&value.show(&FieldType::Geometry)), value);
 }
 
@@ -97,7 +97,7 @@ fn where_geometries_cannot_be_is_said() {
 }
 
 proptest! {
-    /// What is exported is the same value when it is imported again: as GeoJSON, as WKT and as it is kept with a contribution.
+    /// An exported value is the same after importing it: as GeoJSON, as WKT, and as stored with a contribution.
     #[test]
     fn what_is_written_is_read_as_the_same(
         rings in prop::collection::vec(prop::collection::vec((-185_000_i32..185_000, -90_000_i32..=90_000), 3..7), 1..3),
@@ -113,7 +113,7 @@ proptest! {
         let parts: Vec<_> = rings.into_iter().map(area).chain(points.into_iter().map(single)).collect();
         let made = json!({ "type": "GeometryCollection", "geometries": parts });
         let ty = FieldType::Geometry;
-        // rings around the Earth several times are none
+        // rings that go around the Earth several times are not valid
         if let Ok(value) = repaired_from_json(&made, &ty, None, &mut Vec::new()) {
             prop_assert_eq!(from_json(&value.to_json(&ty), &ty, None), Ok(value.clone()));
             prop_assert_eq!(from_text(&value.to_json(&ty).to_string(), &ty, None), Ok(value.clone()));
@@ -126,7 +126,7 @@ proptest! {
         }
     }
 
-    /// Damaged bytes of a kept geometry are an error.
+    /// Damaged bytes of a stored geometry are an error.
     #[test]
     fn damaged_geometries_are_found(place in any::<prop::sample::Index>(), byte: u8) {
         let mut bytes = Vec::new();
@@ -179,7 +179,7 @@ fn files_of_areas_are_part_of_the_definition_and_may_be_missing() {
     let regions = with.tables.areas("regions").flatten().expect("areas");
     let names: Vec<&str> = regions.iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["east", "west"]);
-    // two features of a name that overlap are one area
+    // two overlapping features with the same name are one area
     let Value::Geometry(both) = read("POLYGON((0 0, 2 0, 2 1, 3 1, 3 3, 1 3, 1 2, 0 2, 0 0))") else { panic!() };
     assert_eq!(regions.named("west").map(|area| &**area), Some(&*both));
 }

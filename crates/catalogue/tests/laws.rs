@@ -73,7 +73,7 @@ prop_compose! {
         let spots = if spots.is_empty() { Value::Null } else { Value::List(spots) };
         let list = if list.is_empty() { Value::Null } else { Value::List(list) };
         let values = vec![Value::text("k"), newest, oldest, trusted, list, number.map_or(Value::Null, Value::Int), only, flagged, spots, Value::Null];
-        // what is derived, and members
+        // derived fields, and members
         let values = values.into_iter().chain(vec![Value::Null; 5]).collect::<Vec<_>>();
         Contribution {
             contributor: contributor.into(), as_of, received, hash: [hash; 16], generation: 1, origin: ContributionOrigin { job, document },
@@ -91,7 +91,7 @@ prop_compose! {
     }
 }
 
-/// The contributions that are left when each contributor's newest wins.
+/// Returns each contributor's newest contribution.
 fn newest_per_contributor(all: &[Contribution]) -> Vec<Contribution> {
     let mut kept: Vec<Contribution> = Vec::new();
     for contribution in all {
@@ -104,7 +104,7 @@ fn newest_per_contributor(all: &[Contribution]) -> Vec<Contribution> {
     kept
 }
 
-/// Equal age means equal content in reality (the hash is of the content): make it so.
+/// Makes contributions of equal age equal, as in reality, where the hash is that of the content.
 fn consistent(mut all: Vec<Contribution>) -> Vec<Contribution> {
     for index in 0..all.len() {
         let twin = all[..index].iter().find(|other| other.age() == all[index].age() && other.contributor == all[index].contributor);
@@ -115,7 +115,7 @@ fn consistent(mut all: Vec<Contribution>) -> Vec<Contribution> {
     all
 }
 
-/// A catalogue with a source that may say `spots` in part.
+/// Makes a catalogue with a source that may contribute to `spots` partially.
 fn asked() -> Catalogue {
     parse(
         "\
@@ -135,7 +135,7 @@ collections:
 }
 
 proptest! {
-    /// Of each element of a list the newest statement counts that would have told it.
+    /// For each element of a list, the newest contribution counts that covers it.
     #[test]
     fn what_is_said_in_part_adds_up(
         steps in proptest::collection::vec((proptest::sample::select(vec!["", "a", "ab", "b", "a*", "*b", "*"]), 0usize..6, any::<bool>()), 1..12),
@@ -146,7 +146,7 @@ proptest! {
         let (list, members) = collection.field("spots").map(|(list, field)| (list, field.ty.members().to_vec())).expect("spots");
         let names = ["a", "ab", "b", "bb", "c"];
         let fits = |pattern: &str, name: &str| pattern.is_empty() || matches(&pattern.split('*').collect::<Vec<_>>(), name);
-        // what the service knows as time goes on, and what is heard of it last
+        // what the service knows over time, and what was last fetched of it
         let mut truth = std::collections::BTreeMap::<&str, i64>::new();
         let mut expected = std::collections::BTreeMap::<&str, i64>::new();
         let mut all = Vec::new();
@@ -178,10 +178,10 @@ proptest! {
         }).collect();
         let expected: std::collections::BTreeMap<String, i64> = expected.into_iter().map(|(name, n)| (name.to_owned(), n)).collect();
         prop_assert_eq!(heard, expected);
-        // other values are those of the newest statement that has any
+        // other values are those of the newest contribution with values
         let note = kept.iter().filter(|own| matches!(own.content, ContributionContent::Values(_))).map(|own| own.as_of).max();
         prop_assert_eq!(golden.values[1].as_int(), note);
-        // what is over can be forgotten, and the order does not matter
+        // replaced contributions can be removed, and the order does not matter
         let mut pruned = kept.clone();
         prune(&catalogue, &mut pruned);
         prop_assert_eq!(&consolidator.golden_record(&pruned).values, &golden.values);
@@ -204,7 +204,7 @@ proptest! {
         }
         let golden = consolidator.golden_record(&newest_per_contributor(&all));
         prop_assert_eq!(&golden, &consolidator.golden_record(&newest_per_contributor(&shuffled)));
-        // adding twice is adding once
+        // adding contributions twice changes nothing
         let doubled: Vec<Contribution> = all.iter().chain(&all).cloned().collect();
         prop_assert_eq!(&golden, &consolidator.golden_record(&newest_per_contributor(&doubled)));
     }
@@ -234,7 +234,7 @@ proptest! {
         }
         let expected = if known.is_empty() { serde_json::Value::Null } else { serde_json::json!(known) };
         prop_assert_eq!(golden.values[place].to_json(&spots.ty), expected);
-        // members are fields of their own, one value for each struct that has one
+        // members are separate fields, with one value for each struct that has one
         let (n, field) = collection.field("spots.n").expect("a member");
         let numbers: Vec<i64> = known.iter().filter_map(|own| own.get("n")?.as_i64()).collect();
         let expected = if numbers.is_empty() { serde_json::Value::Null } else { serde_json::json!(numbers) };
@@ -303,7 +303,7 @@ proptest! {
     }
 }
 
-/// A list as the version before receptions has written it.
+/// A list of contributions as the version before receptions wrote it.
 #[test]
 fn contributions_of_earlier_versions_are_read_and_compare_as_before() {
     let catalogue = catalogue();
@@ -332,13 +332,13 @@ fn contributions_of_earlier_versions_are_read_and_compare_as_before() {
     let before = [&[4, 1], written.as_slice(), &sum, &now[now.len() - 8..]].concat();
     assert_eq!(unpack(&before, collection, &golden, None), Ok(vec![stored.clone()]));
     assert_eq!(unpack(&now, collection, &golden, None), Ok(vec![stored.clone()]));
-    // without receptions the content decides, and what has one is newer whatever it says
+    // without receptions the content decides; with one, a contribution is newer than without
     assert!(stored.age() < own(9, None, 1).age() && stored.age() > own(7, None, 9).age());
     assert!(stored.age() < own(0, Some(1), 1).age() && own(9, Some(1), 1).age() < own(0, Some(1), 2).age());
     assert!(own(9, Some(1), 2).age() < own(0, Some(2), 1).age());
 }
 
-/// Review point B4: equal content with a newer time must move the time, or a late older document wins.
+/// Equal content with a newer time must move the time, or a late older document wins.
 #[test]
 fn a_newer_time_counts_even_when_the_content_is_equal() {
     let catalogue = catalogue();

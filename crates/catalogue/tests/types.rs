@@ -1,9 +1,9 @@
-//! The check of types: what it refuses, and with which words; and that what it accepts does not fail.
+//! The type check: what it refuses, and with which messages; and that expressions it accepts do not fail.
 
 use stook_catalogue::diagnostic::{Diagnostic, render};
 use stook_catalogue::parse::parse;
 
-/// A definition with one derived field, one key and one condition to try.
+/// Makes a definition with one derived field, one key and one condition.
 fn definition(field: &str, derive: &str) -> String {
     format!(
         "
@@ -280,7 +280,7 @@ routes:
     }
 }
 
-/// A link leads to one record or, where it speaks of a list, to several: their values are one list.
+/// A link leads to one record or, if it uses a list, to several: their values are concatenated.
 #[test]
 fn what_is_read_through_a_link_has_the_type_that_it_has_there() {
     let check = |link: &str, field: &str, derive: &str| {
@@ -342,7 +342,7 @@ fn definitions_of_all_examples_have_no_type_errors() {
     }
 }
 
-/// The documentation lists what the table of functions has.
+/// The documentation repeats the table of functions.
 #[test]
 fn the_documentation_is_the_table() {
     use stook_catalogue::functions::{FUNCTIONS, RULES};

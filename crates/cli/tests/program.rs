@@ -1,4 +1,4 @@
-//! The program starts and says what it is. Because of this test, `cargo test --workspace` builds the program beside the tests.
+//! The program starts and shows its version. Because of this test, `cargo test --workspace` also builds the program.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 

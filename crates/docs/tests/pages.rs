@@ -1,4 +1,4 @@
-//! The documentation as pages: nothing is forgotten, every link leads somewhere, and what is searched is found.
+//! The documentation as pages: no file is missing, every link has a destination, and search finds pages.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
 
@@ -99,7 +99,7 @@ fn words_find_sections() {
     for nothing in ["", "  ", "xyzzy", "<>'\"&", "\u{0}"] {
         assert!(docs.search(nothing).hits.is_empty(), "{nothing:?}");
     }
-    // what is long or odd is only searched
+    // long or odd texts must only not fail
     for odd in ["ä".repeat(500), "a b c d e f g h i j k l m n o p".repeat(99), "%00 ..".into(), "𝔘𝔫𝔦 ©".repeat(70)] {
         assert!(docs.search(&odd).hits.len() + docs.similar(&odd).len() < 50);
     }
@@ -118,8 +118,7 @@ fn a_path_that_is_none_leads_to_similar_ones() {
     assert_eq!(meant("nothing"), None);
 }
 
-/// Pages are made at the first request and the index at the first search: who comes first does not wait noticeably, even without
-/// optimisation.
+/// Pages are made at the first request and the index at the first search: the first request is not noticeably slow, even without optimisation.
 #[test]
 fn pages_are_made_quickly() {
     let mut fastest = [Duration::MAX; 2];

@@ -269,7 +269,7 @@ mod tests {
         assert!(ScalabilityLaw::fit(&points(law, &[1.0, 2.0], 0.0)).is_err());
     }
 
-    /// The napkin of the mail: 10 000 machines in 12 s alone, three at once in 15 s each, four in 20 s.
+    /// Example: 10 000 machines in 12 s alone, three at once in 15 s each, four in 20 s.
     #[test]
     fn a_target_is_sized_in_words() {
         let measured = ThroughputSeries {

@@ -221,7 +221,7 @@ nothing of interest
                 "Total 6     22.750",
             ]
         );
-        // a call of no time has no rate; the others' mean is that of their rates
+        // a call without duration has no rate; the mean is that of the others' rates
         assert_eq!(
             rows(stages.rates()),
             [

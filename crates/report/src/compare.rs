@@ -247,7 +247,7 @@ mod tests {
             assert!(p50.is_real() && (0.04..0.16).contains(&p50.regression), "{p50:?}");
             assert!(!of(&all, "success %").is_real() && !of(&all, "answers/s").is_real());
         }
-        // one of twenty is to be expected
+        // one in twenty is expected by chance
         assert!(found <= 6, "{found} of 40");
     }
 

@@ -1,4 +1,4 @@
-//! What slow, silent, many and greedy peers may do: little.
+//! Slow, silent, greedy and too many peers: their effect is limited.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
 
@@ -45,7 +45,7 @@ fn impatient() -> ServerOptions {
     ServerOptions { stall, request_time: Duration::from_millis(800), ..ServerOptions::default() }
 }
 
-/// Everything a peer says until it closes the connection, which it must do soon.
+/// Reads until the server closes the connection, which it must do soon.
 async fn until_closed(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
     let read = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await;
@@ -53,7 +53,7 @@ async fn until_closed(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// One request on a connection of its own: status, head, and how long it took.
+/// Makes a request on a new connection. Returns status, head, and duration.
 async fn ask(address: SocketAddr, path: &str) -> Option<(u16, String, Duration)> {
     let began = Instant::now();
     let mut stream = TcpStream::connect(address).await.ok()?;
@@ -76,13 +76,13 @@ async fn peers_that_send_slowly_are_cut() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(began.elapsed() < Duration::from_secs(5), "it listens for ever");
     }
-    // nothing at all, and nothing after an answer
+    // no request, and no second request after a response
     let mut silent = TcpStream::connect(running.address).await.unwrap();
     assert_eq!(until_closed(&mut silent).await, "");
     let mut idle = TcpStream::connect(running.address).await.unwrap();
     idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     assert!(until_closed(&mut idle).await.starts_with("HTTP/1.1 200"));
-    // a body that never comes, of an edit, of an upload, of forms
+    // a body that never arrives: of an edit, of an upload, of forms
     for path in ["/v1/main/thing", "/v1/main/import?source=files", "/sign-in", "/t/main/transition", "/t/main/upload"] {
         let mut body = TcpStream::connect(running.address).await.unwrap();
         let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{");
@@ -93,7 +93,7 @@ async fn peers_that_send_slowly_are_cut() {
     assert_eq!(ask(running.address, "/healthz").await.unwrap().0, 200);
 }
 
-/// Sends a byte of a body now and then until the connection is closed; returns how long that was.
+/// Sends a byte of a body now and then until the connection is closed; returns how long that took.
 async fn trickle(address: SocketAddr, path: &str) -> Duration {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 5000\r\n\r\n");
@@ -113,11 +113,11 @@ async fn who_sends_slowly_keeps_nobody_else_waiting() {
     let slow: Vec<_> = (0..8).map(|_| tokio::spawn(trickle(address, "/v1/main/lookup"))).collect();
     let uploads: Vec<_> = (0..2).map(|_| tokio::spawn(trickle(address, "/v1/main/import?source=files"))).collect();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    // their bodies are on their way, their places are others'
+    // while their bodies arrive, they hold no permits
     for _ in 0..20 {
         assert_eq!(ask(address, "/v1/main/query?q=thing").await.unwrap().0, 200);
     }
-    // uploads have places, which are free again soon
+    // uploads hold permits, which are free again soon
     for task in slow.into_iter().chain(uploads) {
         let took = task.await.unwrap();
         assert!(took < Duration::from_secs(5), "{took:?}");
@@ -128,7 +128,7 @@ async fn who_sends_slowly_keeps_nobody_else_waiting() {
 #[tokio::test]
 async fn peers_that_take_nothing_are_cut_and_hold_nothing() {
     let running = start(impatient(), |_| None).await;
-    // more than sockets hold
+    // more than socket buffers hold
     let mut stream = TcpStream::connect(running.address).await.unwrap();
     let line = format!("{{\"code\":\"K\",\"text\":\"{}\"}}\n", "x".repeat(2_000));
     let lines: String = (0..15_000).map(|number| line.replace('K', &number.to_string())).collect();
@@ -147,7 +147,7 @@ async fn peers_that_take_nothing_are_cut_and_hold_nothing() {
         stream.write_all(b"GET /v1/main/export/thing HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
         greedy.push(stream);
     }
-    // all places of exports are taken by peers that do not read, until they are cut
+    // all permits of exports are held by peers that do not read, until they are cut off
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         let (status, answer, _) = ask(running.address, "/v1/main/export/thing").await.unwrap();
@@ -159,11 +159,11 @@ async fn peers_that_take_nothing_are_cut_and_hold_nothing() {
         assert!(Instant::now() < deadline, "their places are theirs for ever");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    // meanwhile somebody who waits for a record is answered
+    // meanwhile an interactive request is answered
     assert_eq!(ask(running.address, "/v1/main/thing/7").await.unwrap().0, 200);
 }
 
-/// Requests with bytes changed, left out and put in: whatever comes, the server answers with sense or closes, and lives.
+/// Requests with changed, missing and added bytes: the server responds sensibly or closes the connection, and keeps running.
 #[tokio::test]
 async fn mangled_requests_never_fail_inside() {
     let running = start(impatient(), |_| None).await;
@@ -222,7 +222,7 @@ async fn connections_beyond_the_limit_are_told_so() {
     assert_eq!(ask(running.address, "/healthz").await.unwrap().0, 200);
 }
 
-/// Ten times what can be done: every request is answered, those that cannot be done are told when to try again.
+/// Ten times the capacity: every request gets a response, and those that are refused contain when to try again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn overload_is_answered() {
     let limits = ClassLimits { most: 8, wait: Duration::from_millis(15) };

@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(evaluate("string(abs(duration('-2s')) + sum([duration('1s'), duration('-500ms')]))", &a), Ok(Value::text("2.5s")));
     }
 
-    /// The table of functions is what is there: its examples pass the check, and have the values that it says.
+    /// The table of functions is correct: its examples pass the type check, and have the values it states.
     #[test]
     fn every_function_has_an_example_with_its_value() {
         let table = ConstantTable { rows: [("B".to_owned(), TableValue::Text("business".to_owned()))].into(), ..ConstantTable::default() };
@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    /// Every plain expression gives what CEL gives, over every combination of values.
+    /// Every plain expression gives the same result as CEL, for every combination of values.
     #[test]
     fn plain_expressions_are_what_cel_says() {
         let expressions = [

@@ -344,13 +344,13 @@ mod tests {
         }
         assert_eq!(document.problem(&value["label"]), Some(format!("byte {} of the document is not UTF-8", bad[0])));
         assert!(document.problem(&value["half"]).is_some_and(|reason| reason.contains("surrogate") || reason.contains("escape")));
-        // what stands outside of texts is no value of its own that could be left out
+        // errors outside of texts make the document unreadable
         for broken in [&b"{\"a\": \xfc}"[..], b"{\"a\": 1} \xfc", b"{\"a\": \"\xfc}", b"[\"\xfc\",]", b"[\"\xfc\"", b"\"\xfc\" 1", b"{\"\xfc\" 1}"] {
             assert!(JsonDocument::read(broken).is_err(), "{broken:?}");
         }
     }
 
-    /// Levels that the library reads.
+    /// Max levels that serde_json reads.
     const LIBRARY_DEPTH: usize = 127;
 
     #[test]
@@ -368,7 +368,7 @@ mod tests {
                 }
                 let beyond = JsonDocument::read(nested(open, "null", close, most + 1).as_bytes());
                 assert!(beyond.is_err_and(|error| error.contains("nested deeper than 4096 levels")));
-                // also what is given up half-way
+                // also if parsing is given up halfway
                 assert!(JsonDocument::read(nested(open, "null", close, most).trim_end_matches(close).as_bytes()).is_err());
                 assert!(JsonDocument::read(format!("[{}, ", nested(open, "null", close, most / 2)).as_bytes()).is_err());
             }
@@ -394,7 +394,7 @@ mod tests {
     }
 
     proptest! {
-        /// The reader at hand reads what the library reads, and nothing else.
+        /// This reader accepts the same texts as serde_json.
         #[test]
         fn it_reads_what_the_library_reads(value in json(), cut in 0..80_usize, pretty in any::<bool>()) {
             let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.expect("JSON");

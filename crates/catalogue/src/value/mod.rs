@@ -334,7 +334,7 @@ mod tests {
     fn ranges_are_sets_of_integers() {
         let of = |numbers: &[i64]| ranges_of(numbers.iter().map(|number| (*number, *number)).collect());
         let shown = |value: &Value| value.show(&FieldType::Ranges);
-        // the pair of the original's tests
+        // example from the tests of DAS (`examples/datasets/das.md`)
         let all = of(&[5, 1, 1, 1, 2, 2, 3, 3, 3, 4, 8, 9, 1]);
         assert_eq!((shown(&all), all.to_json(&FieldType::Ranges)), ("1-5, 8-9".into(), serde_json::json!([[1, 5], [8, 9]])));
         assert_eq!(text("8, 1-4, 9, 5, -3--1", FieldType::Ranges, None).as_ref().map(shown), Some("-3--1, 1-5, 8-9".into()));

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// With `STOOK_WRITE_AREAS` it writes them.
+    /// With `STOOK_WRITE_AREAS` the test writes the files.
     #[test]
     fn the_files_beside_the_definition_have_these_areas() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sentinel");

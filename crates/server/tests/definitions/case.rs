@@ -1,4 +1,4 @@
-//! A case: a definition, files of its sources, and what people say. As JSON it can be kept; printed, it can be pasted.
+//! A case: a definition, files of its sources, and edits. As JSON it can be stored; printed, it can be pasted.
 
 use super::documents::printed;
 use super::yaml;
@@ -18,11 +18,11 @@ pub struct Delivery {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Edit {
     pub collection: String,
-    /// Which of the collection's records, in the order of keys, around again after the last one.
+    /// The position of the record, in key order, modulo the number of records.
     pub place: u64,
     pub method: String,
     pub body: Json,
-    /// A field that is to have no value, whatever others say.
+    /// A field to clear, whatever other contributors say.
     #[serde(default)]
     pub clear: Option<String>,
 }
@@ -35,12 +35,12 @@ pub struct Case {
 }
 
 impl Case {
-    /// Whether every file is of a source that there is.
+    /// Whether every file belongs to an existing source.
     pub fn is_whole(&self) -> bool {
         self.deliveries.iter().all(|delivery| self.definition["sources"].get(&delivery.source).is_some() && !delivery.documents.is_empty())
     }
 
-    /// Whether some value may be had by one record only.
+    /// Whether there is a unique field.
     pub fn has_unique(&self) -> bool {
         self.definition["collections"].to_string().contains("\"unique\":true")
     }
@@ -54,7 +54,7 @@ impl Case {
         self.definition["collections"].as_object().and_then(|collections| collections.keys().next()).map_or("", String::as_str)
     }
 
-    /// Collections whose records may carry tags.
+    /// Iterates over the collections whose records may carry tags.
     pub fn tagged_collections(&self) -> impl Iterator<Item = (&String, &Json)> {
         self.definition["collections"].as_object().into_iter().flatten().filter(|(_, collection)| collection.get("tags").is_some())
     }
@@ -71,7 +71,7 @@ impl Case {
         out
     }
 
-    /// One definition of several that have no name in common.
+    /// Merges definitions that have no names in common.
     pub fn merged<'c>(cases: impl IntoIterator<Item = &'c Case>) -> Json {
         let mut whole = json!({ "catalogue": "c" });
         for (section, value) in cases.into_iter().filter_map(|case| case.definition.as_object()).flatten() {
@@ -81,7 +81,7 @@ impl Case {
                 (known, value) => *known = value.clone(),
             }
         }
-        // services are of what is asked
+        // empty sections are left out
         let empty = |value: &Json| value.as_object().is_some_and(Map::is_empty);
         if let Some(whole) = whole.as_object_mut() {
             whole.retain(|_, value| !empty(value));

@@ -1,13 +1,13 @@
-//! What rows coverages that count must have: one for each group of children, with their number.
+//! The expected rows of coverages that count: one for each group of children, with their number.
 
 use super::{Expected, Oracle, Record, Said, evaluate};
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 
-/// Compares the rows of coverages with what must be; counts of rows that were known, and of parents of which nothing was.
+/// Compares the rows of coverages with the expected ones. Returns the number of rows that were known, and of parents of which nothing was known.
 ///
 /// # Errors
-/// What rows are there, and which should be.
+/// The actual and the expected rows.
 pub fn compare(oracle: &Oracle<'_>, expected: &Expected, seen: &Json) -> Result<(u64, u64), String> {
     let (mut known, mut unknown) = (0, 0);
     for (name, collection) in oracle.definition["collections"].as_object().into_iter().flatten() {
@@ -20,7 +20,7 @@ pub fn compare(oracle: &Oracle<'_>, expected: &Expected, seen: &Json) -> Result<
                     continue;
                 };
                 let rows = seen[&rows_name].as_object().into_iter().flat_map(Map::values).filter(|row| row[name] == key.as_str());
-                // groups that should have children have a row without any
+                // groups that are expected have a row even without children
                 let found: Vec<(&str, u64)> =
                     rows.filter_map(|row| Some((row["group"].as_str()?, row["value"].as_u64()?))).filter(|row| row.1 > 0).collect();
                 let is_right = match &groups {
@@ -37,12 +37,12 @@ pub fn compare(oracle: &Oracle<'_>, expected: &Expected, seen: &Json) -> Result<
     Ok((known, unknown))
 }
 
-/// How many children there are.
+/// Numbers of children.
 #[derive(Debug)]
 enum Groups {
     /// In each group.
     Each(BTreeMap<String, u64>),
-    /// In all groups: of some children it is not known in which they are.
+    /// In all groups together, because the groups of some children are not known.
     Together(u64),
 }
 

@@ -1,4 +1,4 @@
-//! Documents for a definition, with corners: what is absent, of a wrong type, a list where one value is expected and the other way.
+//! Documents for a definition, with corner cases: absent values, values of a wrong type, a list where one value is expected and vice versa.
 
 use super::case::{Delivery, Edit};
 use super::grammar::{Made, Members, tag};
@@ -6,19 +6,19 @@ use serde_json::{Map, Value as Json, json};
 use std::fmt::Write as _;
 use stook_sample::random::Random;
 
-/// The time of a document or delivery with this number, in seconds: days of January 2024.
+/// Returns the time of a document or delivery with this number, in seconds: days of January 2024.
 pub fn time(number: i64) -> i64 {
     1_704_067_200 + number * 86_400
 }
 
-/// A time in seconds as text.
+/// Formats a time in seconds.
 pub fn shown(seconds: i64) -> String {
-    // 2024 begins on day 19 723; nobody here leaves its January but by hours
+    // 2024 begins on day 19 723; all times here are in January, or hours from it
     let (day, second) = ((seconds - time(0)).div_euclid(86_400), (seconds - time(0)).rem_euclid(86_400));
     format!("2024-01-{:02}T{:02}:{:02}:{:02}Z", day + 1, second / 3_600, second / 60 % 60, second % 60)
 }
 
-/// Files of the sources of a definition, in no order that means anything.
+/// Makes files for the sources of a definition, in an order without meaning.
 pub fn deliveries(random: &mut Random, made: &Made) -> Vec<Delivery> {
     let number = *random.one(&[1, 2, 2, 3, 3, 3, 4, 4, 5, 6]);
     let mut all = Vec::new();
@@ -26,7 +26,7 @@ pub fn deliveries(random: &mut Random, made: &Made) -> Vec<Delivery> {
         let members = random.one(&made.members);
         let source = &made.definition["sources"][&members.source];
         let size = *random.one(&[1, 1, 1, 2, 2, 3]);
-        // mostly no two documents are of one time
+        // mostly, no two documents have the same time
         let documents = (0..size).map(|_| {
             let at = if random.per_mille(100) { 3 } else { 1 + (place * 3 + random.below(3) as i64) % 20 };
             document(random, source, members, at, made)
@@ -38,7 +38,7 @@ pub fn deliveries(random: &mut Random, made: &Made) -> Vec<Delivery> {
     all
 }
 
-/// What people say, by the API.
+/// Makes edits through the API.
 pub fn edits(random: &mut Random, made: &Made) -> Vec<Edit> {
     let mut edits = Vec::new();
     for (name, collection) in made.definition["collections"].as_object().into_iter().flatten() {
@@ -86,7 +86,7 @@ fn document(random: &mut Random, source: &Json, members: &Members, at: i64, made
     }
     let many = matches!(source["format"].as_str(), Some("json" | "xml" | "marc"));
     for (name, ty) in &members.named {
-        // keys are seldom missing, and are the same ones again and again
+        // keys are rarely missing, and repeat often
         let is_key = name == "f0";
         if is_key && random.per_mille(970) {
             document.insert(
@@ -104,7 +104,7 @@ fn document(random: &mut Random, source: &Json, members: &Members, at: i64, made
             document.insert(name.clone(), value);
             continue;
         }
-        // what cannot be read matters where others, and the same source earlier, have said something
+        // an unreadable value matters if other sources, or the same source earlier, gave a value
         let value = match random.below(22) {
             0..3 => continue,
             3 | 20 | 21 => bad(random),
@@ -139,7 +139,7 @@ fn document_inside(random: &mut Random, source: &Json, members: &Members, at: i6
     document(random, &outer, members, at, made)
 }
 
-/// A value that csv can hold.
+/// Makes a value that CSV can represent.
 fn flat(value: Json) -> Json {
     match value {
         Json::Array(items) => items.into_iter().next().map_or(Json::Null, flat),
@@ -148,7 +148,7 @@ fn flat(value: Json) -> Json {
     }
 }
 
-/// A value of which there are few, so that others have it, too: of a list, its second element or a later one.
+/// Makes one of few values, so that other records have it, too: of a list, its second or a later element.
 fn near(random: &mut Random, ty: &Json) -> Option<Json> {
     if let Some(element) = ty.get(0) {
         let number = *random.one(&[1, 2, 2, 3]);
@@ -161,12 +161,12 @@ fn near(random: &mut Random, ty: &Json) -> Option<Json> {
     }
 }
 
-/// A group by which a row's key is longer than a key may be: two of them differ at their end only.
+/// Makes a group because of which a row's key exceeds the max length; two of them differ only at the end.
 fn long_group(random: &mut Random) -> String {
     "g".repeat(520) + random.one::<&str>(&["1", "2"])
 }
 
-/// Geometries as documents write them, with what they are.
+/// Geometries as documents write them, with their GeoJSON.
 pub fn geometries() -> [(&'static str, Json); 6] {
     let square = json!({ "type": "Polygon", "coordinates": [[[10.0, 20.0], [30.0, 20.0], [30.0, 40.0], [10.0, 40.0], [10.0, 20.0]]] });
     [
@@ -174,13 +174,13 @@ pub fn geometries() -> [(&'static str, Json); 6] {
         ("SRID=4326;POINT (-0.25 -7.5)", json!({ "type": "Point", "coordinates": [-0.25, -7.5] })),
         ("LINESTRING(1 2, 3 4.5)", json!({ "type": "LineString", "coordinates": [[1.0, 2.0], [3.0, 4.5]] })),
         ("POLYGON((10 20, 30 20, 30 40, 10 40, 10 20))", square.clone()),
-        // the same area from another corner, the other way around
+        // the same area, starting at another corner and in the other direction
         ("geography'SRID=4326;POLYGON((30 40,30 20,10 20,10 40,30 40))'", square),
         ("POLYGON((0 0, 4 0, 0 4, 0 0))", json!({ "type": "Polygon", "coordinates": [[[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [0.0, 0.0]]] })),
     ]
 }
 
-/// A value of a type.
+/// Makes a value of a type.
 pub fn good(random: &mut Random, ty: &Json) -> Json {
     if let Some(element) = ty.get(0) {
         if let Some(members) = element.as_object() {
@@ -223,7 +223,7 @@ pub fn good(random: &mut Random, ty: &Json) -> Json {
             let (written, geometry) = random.one(&geometries()).clone();
             if random.per_mille(400) { geometry } else { json!(written) }
         }
-        // two of them are longer than a key may be
+        // two of them exceed the max length of a key
         _ if random.per_mille(8) => json!(random.one(&["x", "é"]).repeat(280)),
         _ if random.per_mille(60) => {
             json!(random.one(&["The sea : a story /", "Paris :", "Smith, J.,", "U.S.A.", "2nd ed. ;", "Title. =", " /", "no 3rd."]))
@@ -250,7 +250,7 @@ fn bad(random: &mut Random) -> Json {
 
 // --- in the format of their source ------------------------------------------------------------------------------------------
 
-/// Documents as the bytes of a file.
+/// Formats documents as a file.
 pub fn file(source: &Json, documents: &[Json]) -> String {
     let records = source["records"].as_str();
     match source["format"].as_str().unwrap_or_default() {
@@ -259,14 +259,14 @@ pub fn file(source: &Json, documents: &[Json]) -> String {
             None => documents.iter().map(|document| document.to_string() + "\n").collect(),
         },
         "csv" => csv(documents, source["short_rows"] == "absent"),
-        // each is the outermost element of a file of its own, one after the other
+        // each is the root element of an XML document, one after the other
         "xml" if records.is_none() => documents.iter().map(|document| xml("record", document) + "\n").collect(),
         "xml" => format!("<all>{}</all>", documents.iter().map(|document| xml("record", document)).collect::<String>()),
         _ => documents.iter().map(|document| marc(document) + "\n").collect(),
     }
 }
 
-/// One document as text.
+/// Formats one document.
 fn one(source: &Json, document: &Json) -> String {
     if source["format"] == "xml" { xml("record", document) } else { document.to_string() }
 }
@@ -279,7 +279,7 @@ fn text(value: &Json) -> String {
     }
 }
 
-/// A table; with `short_rows` a row ends with its last value, but is never empty: that would be none.
+/// Formats CSV; with `short_rows` a row ends with its last value, but is never empty, because an empty row would be none.
 fn csv(documents: &[Json], short_rows: bool) -> String {
     let mut names: Vec<&String> = Vec::new();
     for name in documents.iter().filter_map(Json::as_object).flat_map(|document| document.keys()) {
@@ -313,7 +313,7 @@ fn xml(name: &str, value: &Json) -> String {
     }
 }
 
-/// MARC-in-JSON.
+/// Formats MARC-in-JSON.
 fn marc(document: &Json) -> String {
     let mut fields: Vec<Json> = vec![json!({ "001": "1" })];
     for (name, value) in document.as_object().into_iter().flatten() {
@@ -331,7 +331,7 @@ fn marc(document: &Json) -> String {
     json!({ "leader": "00000nam a2200000 a 4500", "fields": fields }).to_string()
 }
 
-/// A file as a person reads it.
+/// Formats a file for people.
 pub fn printed(source: &Json, delivery: &Delivery) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "# a file of {}, as of {}", delivery.source, shown(delivery.as_of));

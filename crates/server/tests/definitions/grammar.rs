@@ -1,38 +1,38 @@
-//! Random definitions: a word of the language where it may stand, and corners more often than people write them.
+//! Random definitions: any keyword where it is allowed, with corner cases more often than people write them.
 //!
-//! A definition is a tree as the reader of YAML would see it, so whatever takes cases apart needs to know nothing of the language. Names
-//! begin with a prefix: definitions with different ones can share a store.
+//! A definition is a tree like parsed YAML, so that shrinking needs to know nothing of the language. Names begin with a prefix, so that definitions
+//! with different prefixes can share a store.
 
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
 use stook_sample::random::Random;
 
-/// What a source's documents have: members with the type of what reads them.
+/// The members of a source's documents, with the type that reads each.
 #[derive(Debug, Clone)]
 pub struct Members {
     pub source: String,
     pub named: Vec<(String, Json)>,
 }
 
-/// A definition, and what its documents may have.
+/// A definition, and what its documents may contain.
 #[derive(Debug, Clone)]
 pub struct Made {
     pub definition: Json,
     pub members: Vec<Members>,
     /// Fields by which children are divided in coverages.
     pub groups: BTreeSet<String>,
-    /// Fields that are compared with those of other records, or with their keys.
+    /// Fields that are compared with fields, or keys, of other records.
     pub linked: BTreeSet<String>,
 }
 
-/// A field on its way into a definition.
+/// A field of a definition in progress.
 #[derive(Debug, Clone)]
 struct Field {
     name: String,
     ty: Json,
-    /// What stands beside the type.
+    /// Its keywords in addition to the type.
     own: Map<String, Json>,
-    /// Whether documents give it.
+    /// Whether documents give it a value.
     told: bool,
 }
 
@@ -54,9 +54,9 @@ impl Field {
 struct Collection {
     name: String,
     fields: Vec<Field>,
-    /// The language of the paths that its fields have.
+    /// The format in whose path language its rules are written.
     format: &'static str,
-    /// Fields that its key is made of.
+    /// The fields of its key.
     key: Json,
     keys: usize,
     own: Map<String, Json>,
@@ -74,13 +74,13 @@ struct Source {
 
 const SCALARS: [&str; 10] = ["text", "integer", "float", "boolean", "timestamp", "date", "duration", "size", "uuid", "json"];
 
-/// Makes definitions.
+/// Generates definitions.
 pub struct Grammar<'r> {
     random: &'r mut Random,
     prefix: String,
 }
 
-/// A definition of this stream of random numbers.
+/// Generates a definition from this stream of random numbers.
 pub fn make(random: &mut Random, prefix: &str) -> Made {
     Grammar { random, prefix: prefix.to_owned() }.make()
 }
@@ -100,7 +100,7 @@ impl Grammar<'_> {
 
     fn make(mut self) -> Made {
         let formats = ["json", "json", "json", "json", "json", "csv", "xml", "xml", "marc"];
-        // documents of several sources together are what tags are about
+        // tags are about documents of several sources
         let is_xml = self.chance(80);
         let number = if is_xml { 3 } else { self.random.between(1, 3) as usize };
         let mut sources: Vec<Source> = (0..number)
@@ -244,7 +244,7 @@ impl Grammar<'_> {
         }
     }
 
-    /// Some sources in any order, `api` among them.
+    /// Returns some sources in any order, including `api`.
     fn some_sources(&mut self, names: &[String]) -> Json {
         let mut left: Vec<&str> = names.iter().map(String::as_str).chain(["api", "api"]).collect();
         let mut some: Vec<&str> = Vec::new();
@@ -314,7 +314,7 @@ impl Grammar<'_> {
             if (is_key && self.chance(100)) || (named && !structs && self.chance(40)) {
                 field.own.insert("required".into(), json!(true));
             }
-            // a rule of its own, in the language of the format that feeds it without a map
+            // its own rule, in the language of the format that feeds it without a map
             if !is_key && !structs && self.chance(350) || (structs && format == "xml") {
                 let rule = self.rule(field, format, &["who".to_owned()], true);
                 match rule {
@@ -325,7 +325,7 @@ impl Grammar<'_> {
                 }
             }
         }
-        // one that no two records have
+        // a unique field
         if self.chance(30) && collection.fields.len() > 2 && collection.fields[2].is("text") {
             collection.fields[2].own.insert("unique".into(), json!(true));
         }
@@ -342,7 +342,7 @@ impl Grammar<'_> {
                 if self.link(collections, from, to, &name).is_none() {
                     continue;
                 }
-                // where nothing else follows from a link, nothing else makes up for what it should have brought into being
+                // if nothing else follows from a link, an error in creating records by it is noticed
                 if collections[from].own["links"][&name].get("create").is_some() && self.chance(400) {
                     continue;
                 }
@@ -376,7 +376,7 @@ impl Grammar<'_> {
                 self.one(&scalars)
             };
             link["key"] = json!(key);
-            // who exists because of others names nobody who names them
+            // a record created by a link must not create records that link to it
             let ends = from < to || !key.contains("f0");
             if ends && by_field && collections[to].fields[0].is("text") && self.chance(500) {
                 link["create"] = json!(true);
@@ -421,21 +421,21 @@ impl Grammar<'_> {
         Some(())
     }
 
-    /// A field that is read through a link.
+    /// Makes a field that is read through a link.
     fn through(&mut self, collections: &mut [Collection], from: usize, to: usize, link: &str) {
         if !self.chance(700) {
             return;
         }
         let several = leads_to_several(&collections[from], link);
         let told: Vec<Field> = collections[to].fields.iter().filter(|field| field.told && field.members().is_empty()).cloned().collect();
-        // texts of several records are known one after the other
+        // the result for texts of several records is known
         let texts: Vec<Field> = told.iter().filter(|field| several && field.is("text")).cloned().collect();
         let their = if texts.is_empty() || self.chance(300) { told } else { texts };
         let mut read = self.one(&their);
         if !says_itself(&collections[to], &read) {
             read.ty = json!("json");
         }
-        // what is read of several records is a list
+        // values of several records are a list
         if several && !read.is_list() {
             read.ty = if read.is("ranges") || read.is("geometry") { json!(["json"]) } else { json!([read.ty]) };
         }
@@ -613,7 +613,7 @@ impl Grammar<'_> {
         }
     }
 
-    /// An expression over fields, with the type of its value.
+    /// Makes an expression over fields, with the type of its value.
     fn expression(&mut self, fields: &[Field]) -> (&'static str, String) {
         let of = |ty: &str| -> Vec<String> { fields.iter().filter(|field| field.is(ty)).map(|field| field.name.clone()).collect() };
         let (texts, numbers, times, lists) = (of("text"), of("integer"), of("timestamp"), {
@@ -750,7 +750,7 @@ impl Grammar<'_> {
                     source.own.insert("tolerance".into(), json!(self.one(&["repair", "strict"])));
                 }
                 if self.chance(200) {
-                    // the documents are MARC-in-JSON, which has one encoding
+                    // the documents are MARC-in-JSON, in which the encoding is always UTF-8
                     source.own.insert("encoding".into(), json!(self.one(&["auto", "utf-8", "marc-8", "latin-1", "cp1252"])));
                 }
             }
@@ -759,7 +759,7 @@ impl Grammar<'_> {
         if self.chance(60) {
             source.own.insert("empty".into(), json!("nothing here"));
         }
-        // every delivery names its source, so that these are words about files of others
+        // every delivery names its source, so these keywords concern other files
         if self.chance(60) {
             source.own.insert("files".into(), if self.chance(500) { json!(format!("{name}_*")) } else { json!([format!("[!a-f]{name}?")]) });
         }
@@ -818,7 +818,7 @@ impl Grammar<'_> {
         }
         let contributor = (!replaces && self.chance(250)).then(|| json!(self.one(&["{who}", "who", "{who}-x"])));
         let maps: Vec<(usize, Option<Json>)> = feeds.iter().map(|feed| (*feed, self.map(source, &collections[*feed]))).collect();
-        // every member of the documents, as what reads it wants it
+        // all members of the documents, with the types that read them
         for (feed, map) in &maps {
             let collection = &collections[*feed];
             for field in collection.fields.iter().filter(|field| field.told) {
@@ -875,10 +875,10 @@ impl Grammar<'_> {
         own.into()
     }
 
-    /// One function that texts are cleaned by, or several.
+    /// Returns one or several functions that clean texts.
     fn clean(&mut self) -> Json {
         let names = ["trim", "squash", "isbd", "lower", "upper", "strip_marks", "nfc", "fold", "digits", "isbn", "issn", "lccn"];
-        // what leaves much of a text is drawn more often
+        // functions that keep most of a text are drawn more often
         let mut one = || json!(if self.chance(600) { self.one(&names[..6]) } else { self.one(&names) });
         let first = one();
         if first != "trim" { json!([first, one()]) } else { first }
@@ -904,14 +904,14 @@ impl Grammar<'_> {
         }
     }
 
-    /// The map of a feed; nothing where the fields say it themselves.
+    /// Makes the map of a feed; `None` if the fields have their own rules.
     fn map(&mut self, source: &Source, collection: &Collection) -> Option<Json> {
         let own_rules = collection.format == source.format;
         let by_name = matches!(source.format, "json" | "csv") && matches!(collection.format, "json" | "csv");
         let no_rules = collection.fields.iter().all(|field| !field.told || field.own.keys().all(|word| !RULES.contains(&word.as_str())));
         let key_is_named =
             collection.fields[..collection.keys].iter().all(|field| matches!(source.format, "json" | "csv") || field.own.contains_key("path"));
-        // lists of structs are in json and xml
+        // only JSON and XML have lists of structs
         let flat = matches!(source.format, "csv" | "marc");
         let fits = !flat || collection.fields.iter().all(|field| field.members().is_empty());
         if fits && key_is_named && (own_rules || (by_name && no_rules)) && !self.chance(300) {
@@ -932,7 +932,7 @@ impl Grammar<'_> {
         Some(map.into())
     }
 
-    /// How a document gives a field.
+    /// Makes the rule of a field.
     fn rule(&mut self, field: &Field, format: &'static str, lets: &[String], bare: bool) -> Json {
         let list = field.is_list();
         let member = if self.chance(80) { "f9".to_owned() } else { field.name.clone() };
@@ -991,12 +991,12 @@ impl Grammar<'_> {
         rule
     }
 
-    /// Documents inside documents.
+    /// Embeds documents in documents.
     fn embeds(&mut self, sources: &[Source], collections: &[Collection], finished: &mut Map<String, Json>) {
         for outer in 0..sources.len() {
             for inner in 0..sources.len() {
                 let fits = |own: &Json| own.get("replaces").is_none() && own.get("asks").is_none();
-                // what is kept for tags is not in files
+                // sources of embedded documents have no files
                 let ok = inner != outer && matches!(sources[inner].format, "xml" | "json") && matches!(sources[outer].format, "xml" | "json");
                 let free = fits(&finished[&sources[inner].name]) && finished[&sources[inner].name].get("embeds").is_none();
                 let taken = finished.values().any(|own| own["embeds"].get(&sources[outer].name).is_some());
@@ -1193,7 +1193,7 @@ impl Grammar<'_> {
 
 const RULES: [&str; 12] = ["path", "first", "cases", "expr", "match", "of", "each", "join", "clean", "format", "map", "lookup"];
 
-/// Whether a link of a collection is one of a list.
+/// Whether a link uses a list.
 fn leads_to_several(collection: &Collection, link: &str) -> bool {
     let own = &collection.own["links"][link];
     let is_list = |name: &str| collection.fields.iter().any(|field| field.name == name && field.is_list());
@@ -1203,7 +1203,7 @@ fn leads_to_several(collection: &Collection, link: &str) -> bool {
     by_key || ((same || named) && own.get("overlap").is_none())
 }
 
-/// Whether a golden value is of the field's own type.
+/// Whether a golden value has the field's own type.
 fn says_itself(collection: &Collection, field: &Field) -> bool {
     field.own.get("survivorship").or(collection.own.get("survivorship")) != Some(&json!("by_contributor"))
 }
@@ -1219,7 +1219,7 @@ fn json_type(ty: &str) -> Json {
     }
 }
 
-/// The path of a member of a document, in the language of a format.
+/// Returns the path of a member, in the language of a format.
 pub fn path(format: &str, member: &str, each: bool) -> String {
     match format {
         "json" if each => format!("$.{member}[*]"),
@@ -1229,7 +1229,7 @@ pub fn path(format: &str, member: &str, each: bool) -> String {
     }
 }
 
-/// The MARC field that stands for a member.
+/// Returns the MARC field that represents a member.
 pub fn tag(member: &str) -> String {
     match member {
         "at" => "980".into(),
@@ -1240,7 +1240,7 @@ pub fn tag(member: &str) -> String {
     }
 }
 
-/// The members that a rule reads.
+/// Returns the members that a rule reads.
 fn read_members(rule: &Json, field: &str, format: &str) -> Vec<String> {
     let member = |path: &str| match format {
         "json" => path.trim_start_matches("$.").trim_end_matches("[*]").to_owned(),

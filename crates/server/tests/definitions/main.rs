@@ -1,8 +1,8 @@
-//! Random definitions from the whole language, with documents for them, on both stores: what `check` calls sound is imported in any order,
-//! queried, explained, edited, exported, served, settled and withdrawn, and both stores and an oracle agree on all of it.
+//! Random definitions from the entire language, with documents for them, on both stores: valid definitions are imported in any order, queried,
+//! explained, edited, exported, served, settled and withdrawn, and both stores and an oracle must agree on all of it.
 //!
-//! `STOOK_TEST_DEFINITIONS` is how many are run, `STOOK_TEST_SEED` where they begin, and `STOOK_TEST_FAULTS` after how many faults the test
-//! stops. What fails is made small and printed; what failed once is kept in `cases/` and always run.
+//! `STOOK_TEST_DEFINITIONS` is the number of cases, `STOOK_TEST_SEED` the first seed, and `STOOK_TEST_FAULTS` the number of faults after which the
+//! test stops. A failing case is shrunk and printed; cases that failed once are kept in `cases/` and always run.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
 
@@ -26,14 +26,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use stook_sample::random::Random;
 
-/// Cases that share a store.
+/// Number of cases that share a store.
 const TOGETHER: u64 = 16;
 
 fn variable(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// The case of a seed. Its names begin with the prefix.
+/// Makes the case of a seed. Its names begin with the prefix.
 fn case_of(seed: u64, prefix: &str) -> Case {
     let mut random = Random::of_item(seed, 1);
     let made = grammar::make(&mut random, prefix);
@@ -42,7 +42,7 @@ fn case_of(seed: u64, prefix: &str) -> Case {
     Case { definition: made.definition, deliveries, edits }
 }
 
-/// Runs the cases of seeds; the first that fails, alone if it also fails alone.
+/// Runs the cases of seeds together; on failure, returns the first that fails, run alone if it also fails alone.
 fn run_seeds(seeds: &[u64]) -> Result<(Timings, u64), Box<(Case, Fault)>> {
     let named = seeds.iter().enumerate().map(|(place, seed)| case_of(*seed, &format!("{}_", (b'a' + place as u8) as char)));
     let mut sound: Vec<Case> = Vec::new();
@@ -69,7 +69,7 @@ fn run_seeds(seeds: &[u64]) -> Result<(Timings, u64), Box<(Case, Fault)>> {
     }
 }
 
-/// What a fault is about, whatever it is called: where it panics, or the words of its sentence.
+/// Returns the kind of a fault, without names: where it panics, or the words of its message.
 fn kind(what: &str) -> String {
     match what.split_once("panicked at ") {
         Some((_, place)) => place.split_whitespace().next().unwrap_or_default().to_owned(),
@@ -77,7 +77,7 @@ fn kind(what: &str) -> String {
     }
 }
 
-/// What does not hold of a case alone.
+/// Returns the fault of a case when it runs alone.
 fn wrong(case: &Case, seed: u64) -> Option<String> {
     match is_sound(&case.definition) {
         Ok(()) if case.is_whole() => run(std::slice::from_ref(case), seed).err().map(|fault| fault.what),
@@ -94,7 +94,7 @@ fn report(case: &Case, fault: &Fault, seed: u64) -> String {
     format!("{what}\n\n{}\nas a case: {}\n", small.printed(), serde_json::to_string(&small).expect("JSON"))
 }
 
-/// Runs cases from `next` on until enough have run or failed; `ran` are those that have.
+/// Runs cases from `next` on until enough have run or failed; `ran` counts those that have run.
 struct Running {
     count: u64,
     most_faults: usize,
@@ -165,7 +165,7 @@ fn what_failed_once_does_not_fail_again() {
     }
 }
 
-/// Words that are never generated, with the reason.
+/// Keywords that are never generated, with the reason.
 const NOT_GENERATED: &[(&str, &str)] = &[
     ("catalogue.areas", "a generated definition lies beside no files; areas have tests of their own in crates/catalogue/tests/geometries.rs"),
     ("areas.file", "as areas"),

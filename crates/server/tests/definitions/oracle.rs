@@ -1,8 +1,9 @@
-//! What records must be, from the documentation alone: nothing here is shared with the engine.
+//! The expected records, computed from the documentation alone: nothing here is shared with the engine.
 //!
-//! Documents become statements ([`super::reading`]), statements records. What is not modelled is not known, and neither is what follows from it:
-//! links of overlapping intervals, coverages that do not count, lists of structs that are joined, tags, embedded documents, texts of JSON and ranges,
-//! most functions of CEL, documents of one time that say different things and are not ordered by their reception. Of those the stores and all orders must agree.
+//! Documents become contributions ([`super::reading`]), and these become records. What is not modelled is unknown, and so is everything that depends
+//! on it: links of overlapping intervals, coverages that do not count, lists of structs that are joined, tags, embedded documents, texts of JSON and
+//! ranges, most functions of CEL, and documents with the same time and different contents that are not ordered by reception. On those, the stores and
+//! all orders must only agree with each other.
 
 use super::case::{Case, Delivery, Edit};
 use super::reading::{self, MAX_KEY_BYTES, Moment, Outcome, Said, SkippedPlace, Statement, evaluate, filled, statements};
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[path = "coverage.rs"]
 mod coverage;
 
-/// A record as it must be.
+/// An expected record.
 #[derive(Debug, Clone, Default)]
 struct Record {
     /// Whether it exists, if that is known.
@@ -23,16 +24,16 @@ struct Record {
 
 type Records = BTreeMap<String, Record>;
 
-/// One contributor's newest statement, and those before it.
+/// A contributor's newest contribution, and the older ones.
 struct Voice<'s> {
     newest: &'s Statement,
     older: Vec<&'s Statement>,
 }
 
-/// Compares what is there with what must be; counts of values that were known and that were not.
+/// Compares actual with expected records. Returns the numbers of values that were known and unknown.
 ///
 /// # Errors
-/// What is there and should not, or the other way.
+/// A difference.
 pub fn compare(case: &Case, edits: &[(&Edit, &str)], seen: &Json) -> Result<(u64, u64), String> {
     let oracle = Oracle::new(case, edits);
     let expected = oracle.records();
@@ -95,25 +96,25 @@ pub fn compare(case: &Case, edits: &[(&Edit, &str)], seen: &Json) -> Result<(u64
 struct Oracle<'c> {
     definition: &'c Json,
     statements: Vec<Statement>,
-    /// Documents that were skipped, with the number of their file.
+    /// Skipped documents, with the number of their file.
     skipped: Vec<(usize, &'c Delivery, SkippedPlace)>,
-    /// Collections of which nothing is known.
+    /// Collections about which nothing is known.
     clouded: BTreeSet<String>,
-    /// Records of which nothing is known.
+    /// Records about which nothing is known.
     unknown: BTreeSet<(String, String)>,
 }
 
-/// What a whole file says of a scope.
+/// What a complete delivery contains of a scope.
 struct Whole {
-    /// When it was made.
+    /// Its as-of time.
     made: i64,
-    /// Its first time.
+    /// Its earliest time in the scope.
     first: i64,
-    /// Its keys, with the last time of each.
+    /// Its keys, each with its latest time.
     keys: BTreeMap<(String, String), i64>,
 }
 
-/// By collection its records, and whether there may be others.
+/// Records by collection, and whether there may be others.
 type Expected = BTreeMap<String, (Records, bool)>;
 
 impl<'c> Oracle<'c> {
@@ -161,7 +162,7 @@ impl<'c> Oracle<'c> {
         own
     }
 
-    /// Who comes first keeps a value that only one record may have: of records that want the same one nothing is known.
+    /// The first record keeps a unique value: nothing is known about records that want the same value.
     fn contest(&mut self) {
         let mut clouded = BTreeSet::new();
         for (name, collection) in self.definition["collections"].as_object().into_iter().flatten() {
@@ -188,7 +189,7 @@ impl<'c> Oracle<'c> {
         self.clouded.extend(clouded);
     }
 
-    /// Leaves out what newer whole files have taken the place of.
+    /// Removes contributions that newer complete deliveries retire.
     fn retire(&mut self, failed: &BTreeSet<usize>) {
         let mut files: BTreeMap<(String, String), BTreeMap<usize, Whole>> = BTreeMap::new();
         for own in self.statements.iter().filter(|own| !failed.contains(&own.file)) {
@@ -225,7 +226,7 @@ impl<'c> Oracle<'c> {
                     counts.push(file);
                 }
             }
-            // which of two files of one time is the newer one is not said
+            // of two files with the same time, it is not defined which is newer
             counted.insert((source, scope), (!tied).then_some(counts));
         }
         for own in &mut self.statements {
@@ -264,7 +265,7 @@ impl<'c> Oracle<'c> {
         expected
     }
 
-    /// A record of what is said of it, without what follows from others.
+    /// Makes a record of its contributions, without values from other records.
     fn record(&self, name: &str, statements: &[&Statement]) -> Record {
         let collection = &self.definition["collections"][name];
         let mut by_contributor: BTreeMap<&str, Vec<&Statement>> = BTreeMap::new();
@@ -275,7 +276,7 @@ impl<'c> Oracle<'c> {
         for mut said in by_contributor.into_values() {
             said.sort_by_key(|own| std::cmp::Reverse(own.moment()));
             let newest = said[0];
-            // of one time, and not the same: what wins is not said
+            // with equal times and different contents, the winner is not defined
             if said[1..].iter().any(|own| own.moment() == newest.moment() && !own.says_the_same(newest)) {
                 return Record::default();
             }
@@ -315,13 +316,13 @@ impl<'c> Oracle<'c> {
         record
     }
 
-    /// Fields that are computed from the record's own.
+    /// Computes fields that are derived from the record's own fields.
     fn derive(&self, collection: &Json, voices: &[Voice<'_>], record: &mut Record) {
         let links: Vec<&String> = collection["links"].as_object().into_iter().flat_map(Map::keys).collect();
         for (field, own) in collection["fields"].as_object().into_iter().flatten() {
             let Some(derive) = own["derive"].as_str().filter(|text| links.iter().all(|link| !text.contains(&format!("{link}.")))) else { continue };
             let value = if derive == "sources" {
-                // who is asked is known by the service
+                // a source of a service is shown by the service's name
                 let named = |source: &'_ str| self.definition["sources"][source]["asks"]["service"].as_str().unwrap_or(source).to_owned();
                 let names: BTreeSet<String> = voices.iter().filter(|voice| !voice.newest.gone).map(|voice| named(&voice.newest.source)).collect();
                 Said::Value(json!(names))
@@ -333,7 +334,7 @@ impl<'c> Oracle<'c> {
         }
     }
 
-    /// A golden value as expressions see it.
+    /// Returns a golden value for expressions.
     fn own(&self, collection: &Json, record: &Record, name: &str) -> Said {
         let field = &collection["fields"][name];
         if field.is_null() || combines(collection, field) {
@@ -343,7 +344,7 @@ impl<'c> Oracle<'c> {
     }
 
     fn links(&self, expected: &mut Expected) {
-        // what links bring into being has links, too
+        // records that links create have links, too
         while self.link_all(expected) {}
         let before = expected.clone();
         for (name, collection) in self.definition["collections"].as_object().into_iter().flatten() {
@@ -357,7 +358,7 @@ impl<'c> Oracle<'c> {
         }
     }
 
-    /// The keys that a link of equal fields leads to: those of all records that have an element of a list, else the smallest.
+    /// Returns the keys that a link by equal fields leads to: those of all records that have an element of a list, otherwise the smallest.
     fn equal(&self, expected: &Expected, collection: &Json, own: &Json, record: &Record) -> Said {
         let pair = match &own["same"] {
             Json::Array(names) if names.len() == 1 => names[0].as_str().map(|name| (name, name)),
@@ -400,7 +401,7 @@ impl<'c> Oracle<'c> {
         }
     }
 
-    /// Whether the condition of a link holds, if that is known.
+    /// Whether the condition of a link holds, if known.
     fn condition(&self, collection: &Json, own: &Json, record: &Record) -> Option<bool> {
         let Some(when) = own["when"].as_str() else { return Some(true) };
         match evaluate(when, &|name| self.own(collection, record, name)) {
@@ -409,7 +410,7 @@ impl<'c> Oracle<'c> {
         }
     }
 
-    /// Follows the links of records that were not followed before; whether records came into being by that.
+    /// Follows links that were not followed before. Returns whether records were created.
     fn link_all(&self, expected: &mut Expected) -> bool {
         let mut created: Vec<(String, Option<String>)> = Vec::new();
         for (name, collection) in self.definition["collections"].as_object().into_iter().flatten() {
@@ -440,11 +441,11 @@ impl<'c> Oracle<'c> {
         let mut is_new = false;
         for (target, key) in created {
             let collection = &self.definition["collections"][&target];
-            // the link is a contributor, too, and says the key
+            // the link is a contributor, too, and contributes the key
             let combined = collection["key"].as_str().filter(|field| combines(collection, &collection["fields"][*field]));
             let Some((records, more)) = expected.get_mut(&target) else { continue };
             match key {
-                // it may be any record
+                // the target may be any record
                 None => {
                     *more = true;
                     for record in records.values_mut() {
@@ -455,7 +456,7 @@ impl<'c> Oracle<'c> {
                     }
                 }
                 Some(key) => match records.get_mut(&key) {
-                    // nobody says anything of it: it exists, and has its key
+                    // without other contributions, the record exists and has only its key
                     None => {
                         let mut record = Record { alive: Some(true), ..Record::default() };
                         let fields = collection["fields"].as_object().into_iter().flatten();
@@ -475,7 +476,7 @@ impl<'c> Oracle<'c> {
         is_new
     }
 
-    /// The key that a link leads to.
+    /// Returns the key that a link leads to.
     fn linked(&self, collection: &Json, own: &Json, record: &Record) -> Said {
         let Some(key) = own["key"].as_str() else { return Said::Unknown };
         match self.condition(collection, own, record) {
@@ -505,13 +506,13 @@ impl<'c> Oracle<'c> {
             if scalar { self.own(collection, record, name) } else { Said::Unknown }
         });
         match filled {
-            // no record has a key of that length
+            // a key of this length is too long for a record
             Said::Value(Json::String(key)) if key.len() > MAX_KEY_BYTES => Said::Nothing,
             filled => filled,
         }
     }
 
-    /// Fields that are read through links.
+    /// Computes fields that are read through links.
     fn through(&self, expected: &mut Expected) {
         let before = expected.clone();
         for (name, collection) in self.definition["collections"].as_object().into_iter().flatten() {
@@ -538,7 +539,7 @@ impl<'c> Oracle<'c> {
         }
     }
 
-    /// What a link leads to says of a member: of several records one after the other.
+    /// Returns a member of a link's target; for several targets, the concatenated values.
     fn read(&self, expected: &Expected, target: &str, keys: Option<&Said>, member: &str) -> Said {
         let keys = match keys {
             Some(Said::Value(keys)) => keys,
@@ -600,7 +601,7 @@ impl<'c> Oracle<'c> {
         }
     }
 
-    /// The records whose link leads to a key and that meet a condition, if all of that is known.
+    /// Returns the records whose link leads to a key and that satisfy a condition, if all of that is known.
     fn children<'e>(&self, expected: &'e Expected, (child, link): (&str, &str), condition: Option<&str>, key: &str) -> Option<Vec<&'e Record>> {
         let collection = &self.definition["collections"][child];
         let (children, false) = expected.get(child)? else { return None };
@@ -610,7 +611,7 @@ impl<'c> Oracle<'c> {
                 (Some(false), _) | (Some(true), Some(Said::Nothing)) => continue,
                 (Some(true), Some(Said::Value(own))) if led_to(own).all(|own| own != key) => continue,
                 (Some(true), Some(Said::Value(_))) => {}
-                // who exists because of others says nothing of them
+                // a record that only a link created has no values
                 (Some(true), None) => continue,
                 _ => return None,
             }
@@ -660,19 +661,19 @@ impl<'c> Oracle<'c> {
     }
 }
 
-/// The keys that a link holds.
+/// Returns the keys that a link has.
 fn led_to(keys: &Json) -> impl Iterator<Item = String> + '_ {
     let several = keys.as_array().into_iter().flatten();
     several.chain(Some(keys).filter(|keys| !keys.is_array())).filter_map(|key| key.as_str().map(str::to_owned))
 }
 
-/// What a contributor says of a field, with its time and source.
+/// A contributor's value of a field, with its time and source.
 struct Heard<'s> {
     moment: Moment,
     source: &'s str,
     contributor: &'s str,
     value: Said,
-    /// Whether it may be the value of an older statement, because the newest one may be unreadable.
+    /// Whether the value may be that of an older contribution, because the newest may be unreadable.
     is_uncertain: bool,
 }
 
@@ -683,7 +684,7 @@ fn heard<'s>(field: &str, own: &Json, voices: &[Voice<'s>]) -> Vec<Heard<'s>> {
         if from.is_some_and(|names| !names.contains(&json!(voice.newest.source))) {
             continue;
         }
-        // what the newest does not give in a readable form has the value of an older one
+        // if the newest value is unreadable, an older value counts
         let readable = |own: &&Statement| own.gone || own.values.get(field) != Some(&Said::Unreadable);
         let Some(said) = std::iter::once(voice.newest).chain(voice.older.iter().copied()).find(readable).filter(|found| !found.gone) else {
             continue;
@@ -698,7 +699,7 @@ fn heard<'s>(field: &str, own: &Json, voices: &[Voice<'s>]) -> Vec<Heard<'s>> {
     all
 }
 
-/// Whether contributors say different things; nothing where that is not known.
+/// Whether contributors disagree; `None` if unknown.
 fn disagree(heard: &[Heard<'_>]) -> Option<bool> {
     if heard.len() > 1 && heard.iter().any(|own| own.value == Said::Unknown) {
         return None;
@@ -717,7 +718,7 @@ fn rule<'r>(collection: &'r Json, own: &'r Json) -> &'r Json {
     }
 }
 
-/// Whether a golden value is made of what several say, and so is of another type or order.
+/// Whether a golden value combines several contributions, and so has another type or order.
 fn combines(collection: &Json, own: &Json) -> bool {
     own.get("derive").is_none() && rule(collection, own) == "by_contributor"
 }
@@ -780,7 +781,7 @@ fn golden(collection: &Json, own: &Json, mut heard: Vec<Heard<'_>>) -> Said {
     }
 }
 
-/// A computed value, where it has the type of its field without a doubt.
+/// Returns a computed value if it certainly has the type of its field.
 fn typed(value: Said, own: &Json) -> Said {
     let ty = own.get("type").unwrap_or(own);
     match &value {

@@ -1,50 +1,49 @@
-//! What a document says, from the documentation alone: paths, types, conditions, key, time.
+//! Reads documents according to the documentation alone: paths, types, conditions, key, time.
 
 use super::case::{Delivery, Edit};
 use super::grammar::tag;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 
-/// Keys may be that long.
+/// Max bytes of a key.
 pub const MAX_KEY_BYTES: usize = 512;
 
-/// What is said of a field.
+/// A contributed value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Said {
     Nothing,
     Value(Json),
-    /// It is left out with a warning.
+    /// Unreadable: it is left out with a warning.
     Unreadable,
-    /// There is to be no value, whatever others say.
+    /// Cleared: there is no value, whatever other contributors say.
     Cleared,
     /// Not modelled.
     Unknown,
 }
 
-/// What a document says in one collection.
+/// What a document contributes to one collection.
 #[derive(Debug, Clone)]
 pub struct Statement {
     pub collection: String,
     pub source: String,
     pub contributor: String,
     pub key: String,
-    /// In seconds; nothing is before everything.
+    /// In seconds; `None` is before everything.
     pub as_of: Option<i64>,
-    /// Where documents of one time are ordered by their reception: the numbers of the file, in the order in which files were accepted, and of
-    /// the document in it.
+    /// If documents with the same time are ordered by reception: the position of the file in the order of acceptance, and of the document in it.
     pub received: Option<(usize, usize)>,
     pub gone: bool,
     pub values: BTreeMap<String, Said>,
     /// The number of its file.
     pub file: usize,
-    /// Where files take the place of others: the scope, and the time in it.
+    /// If files replace others: the scope, and the time in it.
     pub scope: Option<(String, i64)>,
     pub retired: bool,
     document: Json,
 }
 
 impl Statement {
-    /// Of two statements of one contributor the later one counts.
+    /// The order in which contributions of one contributor replace each other.
     pub fn moment(&self) -> Moment {
         (self.as_of, self.received)
     }
@@ -54,18 +53,18 @@ impl Statement {
     }
 }
 
-/// Where a document that is skipped stands among those that its file takes the place of.
+/// The position of a skipped document within what its file replaces.
 pub struct SkippedPlace {
     /// The scope, and the time in it.
     pub scope: (String, i64),
-    /// Collection and key of what it would say, as far as that can be read.
+    /// Collections and keys that it would contribute to, as far as they can be read.
     pub keys: Vec<(String, String)>,
 }
 
-/// What statements are ordered by: what is not ordered by its reception comes before what is.
+/// The order of contributions: those without a reception come first.
 pub type Moment = (Option<i64>, Option<(usize, usize)>);
 
-/// What becomes of a document.
+/// The result of reading a document.
 pub enum Outcome {
     Said(Vec<Statement>),
     Skipped(Option<SkippedPlace>),
@@ -76,7 +75,7 @@ pub enum Outcome {
 /// Values by name, for expressions.
 type Named<'n> = &'n dyn Fn(&str) -> Said;
 
-/// What the API says of a record, by all that was done to it, one after the other; nothing where that is not modelled.
+/// Returns the contribution of `api` to a record after these edits; `None` if that is not modelled.
 pub fn said_by_the_api(definition: &Json, name: &str, key: &str, edits: &[&Edit]) -> Option<Statement> {
     let collection = &definition["collections"][name];
     let reader = Reader { definition, format: "json", document: &Json::Null };
@@ -85,7 +84,7 @@ pub fn said_by_the_api(definition: &Json, name: &str, key: &str, edits: &[&Edit]
         source: "api".into(),
         contributor: "api".into(),
         key: key.to_owned(),
-        // edits are made now, documents are of January 2024
+        // edits have the current time, documents are from January 2024
         as_of: Some(super::documents::time(100)),
         received: None,
         gone: false,
@@ -110,7 +109,7 @@ pub fn said_by_the_api(definition: &Json, name: &str, key: &str, edits: &[&Edit]
         for (field, value) in edit.body.as_object().into_iter().flatten() {
             let definition = &collection["fields"][field];
             let ty = definition.get("type").unwrap_or(definition);
-            // of JSON members are merged
+            // members of JSON are merged
             let value = if ty == "json" && value.is_object() { Said::Unknown } else { reader.convert(std::slice::from_ref(value), &json!({}), ty) };
             let value = if value == Said::Unreadable { Said::Unknown } else { value };
             own.values.insert(field.clone(), value);
@@ -174,7 +173,7 @@ pub fn statements(definition: &Json, delivery: &Delivery, place: (usize, usize),
     if found.is_empty() { skipped(source, &lets, Vec::new()) } else { Outcome::Said(found) }
 }
 
-/// A document that is skipped by conditions that come before the feeds: its keys are those of the feeds that would take it.
+/// Handles a document that is skipped by conditions before the feeds: its keys are those of the feeds that would take it.
 fn skipped_before_feeds(
     reader: &Reader<'_>,
     source: &Json,
@@ -198,7 +197,7 @@ fn skipped_before_feeds(
     skipped(source, lets, keys)
 }
 
-/// One whose place cannot be read takes no part in what its file takes the place of.
+/// A document whose scope or time cannot be read does not count for what its file replaces.
 fn skipped(source: &Json, lets: &BTreeMap<String, Said>, keys: Vec<(String, String)>) -> Outcome {
     match scope_of(source, lets) {
         Ok(scope) => Outcome::Skipped(scope.map(|scope| SkippedPlace { scope, keys })),
@@ -256,7 +255,7 @@ impl Reader<'_> {
         let fields = collection["fields"].as_object();
         let told = fields.into_iter().flatten().filter(|(_, own)| own.get("derive").is_none() && own.get("rollup").is_none());
         let told: Vec<(&String, &Json)> = told.collect();
-        // computed values come after those that are read
+        // computed values follow those that are read
         for computed in [false, true] {
             for (field, own) in &told {
                 let rule = match feed.get("map") {
@@ -325,11 +324,11 @@ impl Reader<'_> {
             }
         }
         let key = self.key(collection, &values)?;
-        // of a list the first time counts, and the last is that of the delivery
+        // of a list, the first time counts; the last entry is the delivery's time
         let first = source["as_of"].as_str().or(source["as_of"][0].as_str());
         let as_of = match first.unwrap_or_default() {
             "meta.received" => Some(received),
-            // what does not say when it was true was true when it was delivered
+            // a document without a time has that of its delivery
             _ => match lets.get("at") {
                 Some(Said::Value(time)) => seconds(time),
                 Some(Said::Nothing) => Some(received),
@@ -364,7 +363,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The key of what is said.
+    /// Returns the key of a contribution.
     fn key(&self, collection: &Json, values: &BTreeMap<String, Said>) -> Result<String, Outcome> {
         let of_field = |name: &str| values.get(name).cloned().unwrap_or(Said::Nothing);
         let rule = collection["key"].as_str().unwrap_or_default();
@@ -383,7 +382,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The value of a rule.
+    /// Returns the value of a rule.
     fn value(&self, rule: &Json, ty: &Json, default: Option<String>, named: Named<'_>) -> Said {
         if rule.get("map").is_some() || rule.get("match").is_some() || ty.get(0).is_some_and(Json::is_object) {
             return Said::Unknown;
@@ -401,7 +400,7 @@ impl Reader<'_> {
                 let found = self.select(case["if"].as_str().unwrap_or_default());
                 match found {
                     None => return Said::Unknown,
-                    // whether blank text and null are found is not said
+                    // whether blank texts and null are found is not documented
                     Some(found) if found.iter().any(|one| one.is_null() || *one == "") => return Said::Unknown,
                     Some(found) if found.is_empty() => {}
                     Some(_) => return from_text(case["then"].as_str().unwrap_or_default(), ty),
@@ -426,7 +425,7 @@ impl Reader<'_> {
         Said::Nothing
     }
 
-    /// What a path finds; nothing where that is not modelled.
+    /// Returns what a path finds; `None` if that is not modelled.
     fn select(&self, path: &str) -> Option<Vec<Json>> {
         match self.format {
             "json" => {
@@ -551,7 +550,7 @@ impl Reader<'_> {
     }
 }
 
-/// What is left of a text; nothing where that is not modelled.
+/// Returns a cleaned text; `None` if that is not modelled.
 fn cleaned_by(name: &str, text: &str) -> Option<String> {
     let squashed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     Some(match name {
@@ -567,7 +566,7 @@ fn cleaned_by(name: &str, text: &str) -> Option<String> {
     })
 }
 
-/// A text without punctuation of ISBD at its end, word by word from the last one.
+/// Removes punctuation of ISBD at the end, word by word from the last one.
 fn without_isbd(text: &str) -> String {
     let text = text.trim_end();
     let last = text.split_whitespace().last().unwrap_or_default();
@@ -587,7 +586,7 @@ fn without_isbd(text: &str) -> String {
 }
 
 impl Said {
-    /// A field that is a key stands as it is.
+    /// A field that is the key is not escaped.
     fn unescaped(self) -> Said {
         match self {
             Said::Value(Json::String(text)) => Said::Value(json!(text.replace("%25", "%"))),
@@ -596,7 +595,7 @@ impl Said {
     }
 }
 
-/// Texts of elements.
+/// Returns the texts of elements.
 fn texts(value: &Json) -> Option<Vec<Json>> {
     Some(match value {
         Json::Null => Vec::new(),
@@ -663,7 +662,7 @@ fn from_json(value: &Json, ty: &Json, format: Option<&str>) -> Said {
         ("text", Json::Number(number)) if number.is_i64() => Said::Value(json!(number.to_string())),
         ("text", Json::Bool(value)) => Said::Value(json!(value.to_string())),
         ("integer" | "size", Json::Number(number)) if number.is_i64() => Said::Value(value.clone()),
-        // a number without a fraction is whole, however it is written
+        // a number without a fraction is an integer, however it is written
         ("integer" | "size", Json::Number(number)) => {
             let whole = number.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 9.0e15);
             whole.map_or(Said::Unreadable, |number| Said::Value(json!(number as i64)))
@@ -688,7 +687,7 @@ fn seconds(time: &Json) -> Option<i64> {
     Some(super::documents::time(day - 1) + number(11..13)? * 3_600 + number(14..16)? * 60 + number(17..19)?)
 }
 
-/// A template with its names filled in: of several, `%` and the first character of what follows are written as `%XX` inside of values.
+/// Fills a template: if it has several names, `%` and the first character of what follows are written as `%XX` inside values.
 pub fn filled(template: &str, named: Named<'_>) -> Said {
     let escapes = template.matches('{').count() > 1;
     let mut out = String::new();
@@ -718,7 +717,7 @@ pub fn filled(template: &str, named: Named<'_>) -> Said {
 
 // --- expressions ------------------------------------------------------------------------------------------------------------
 
-/// The value of an expression, of the few kinds that are modelled.
+/// Evaluates an expression of the few kinds that are modelled.
 pub fn evaluate(text: &str, named: Named<'_>) -> Said {
     let mut rest = text;
     let value = any_of(&mut rest, named);

@@ -1,4 +1,4 @@
-//! What callers of the API ask and change; answers without what differs from store to store.
+//! Requests to the API, and their responses without what differs between stores.
 
 use super::case::Case;
 use super::run::RUNTIME;
@@ -11,7 +11,7 @@ use tower_service::Service;
 
 type Answer = Result<(u16, Json), String>;
 
-/// A key in a path.
+/// Encodes a key for a path.
 pub fn segment(text: &str) -> String {
     text.bytes().map(|byte| if byte.is_ascii_alphanumeric() { (byte as char).to_string() } else { format!("%{byte:02X}") }).collect()
 }
@@ -36,7 +36,7 @@ fn request(place: &Place, method: &str, path: &str, body: Option<&Json>) -> Answ
     request_as(place, &place.token, method, path, body)
 }
 
-/// The answer of a declared route; where it is a ticket, because services are still being fetched from, the result that is there later.
+/// Returns the response of a declared route; if it is a ticket, the result that is available later.
 fn answered(place: &Place, token: &str, (method, path): (&str, &str), body: Option<&Json>, has_tickets: bool) -> Answer {
     let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
     let mut sent = path.to_owned();
@@ -60,7 +60,7 @@ fn request_as(place: &Place, token: &str, method: &str, path: &str, body: Option
     ask(place, request.map_err(|error| error.to_string())?)
 }
 
-/// A change of a record, by its path after the tenant.
+/// Changes a record, by its path after the tenant.
 pub fn change(place: &Place, tenant: &Tenant, method: &str, path: &str, body: &Json) -> Answer {
     request(place, method, &format!("/v1/{tenant}/{path}"), (method != "DELETE").then_some(body))
 }
@@ -70,12 +70,12 @@ fn get(place: &Place, tenant: &Tenant, path: &str) -> Result<Json, String> {
     Ok(json!([status, plain(body)]))
 }
 
-/// An answer without what each store has of its own: its clock and its counters.
+/// Removes from a response what each store has of its own: its clock and its counters.
 fn plain(answer: Json) -> Json {
     match answer {
         Json::Object(entries) => {
             let own = ["revision", "job", "seconds", "touch", "id", "created_by_job", "cached"];
-            // of documents that say the same, the one that came first is kept as the origin
+            // of documents with equal content, the first one processed is kept as the origin
             let is_own = |name: &str, value: &Json| own.contains(&name) || (matches!(name, "at" | "document") && value.is_number());
             Json::Object(entries.into_iter().filter(|(name, value)| !is_own(name, value)).map(|(name, value)| (name, plain(value))).collect())
         }
@@ -90,7 +90,7 @@ fn plain(answer: Json) -> Json {
     }
 }
 
-/// The entries of a log that people made: imports change a record once or more often, as their documents happen to come together.
+/// Keeps the entries of a change log that requests made: imports change a record once or several times, depending on how their documents are grouped.
 fn log(mut answer: Json) -> Json {
     if let Some(entries) = answer[1]["entries"].as_array_mut() {
         entries.retain(|entry| entry["caller"].as_str().is_some_and(|caller| caller != "job"));
@@ -98,7 +98,7 @@ fn log(mut answer: Json) -> Json {
     answer
 }
 
-/// What is asked of a case's records: everything, or only what may have changed with them.
+/// Queries a case's records: all of them, or only those that may have changed.
 pub fn questions(place: &Place, tenant: &Tenant, case: &Case, (seen, all): (&Json, bool)) -> Result<Vec<(String, Json)>, String> {
     let mut told = Vec::new();
     let mut ask = |path: String| -> Result<(), String> {
@@ -138,7 +138,7 @@ pub fn questions(place: &Place, tenant: &Tenant, case: &Case, (seen, all): (&Jso
     Ok(told)
 }
 
-/// Queries about a collection's records: of everything, and of values that are there.
+/// Makes queries of a collection: of all records, and of existing values.
 fn queries(name: &str, collection: &Json, records: &Json) -> Vec<String> {
     let mut queries = vec![name.to_owned()];
     let fields: Vec<(&String, &Json)> = collection["fields"].as_object().into_iter().flatten().collect();
@@ -174,7 +174,7 @@ fn queries(name: &str, collection: &Json, records: &Json) -> Vec<String> {
     queries
 }
 
-/// What callers of declared routes, look-ups and words of queries get.
+/// Calls declared routes, lookups and aliases.
 pub fn served(place: &Place, tenant: &Tenant, case: &Case, seen: &Json) -> Result<Vec<(String, Json)>, String> {
     let mut told = Vec::new();
     for (name, _) in case.definition["collections"].as_object().into_iter().flatten() {
@@ -193,7 +193,7 @@ pub fn served(place: &Place, tenant: &Tenant, case: &Case, seen: &Json) -> Resul
     if routes.is_empty() {
         return Ok(told);
     }
-    // declared routes are asked by who has a token of the tenant
+    // declared routes are called with a token of the tenant
     let (_, made) = request(place, "POST", &format!("/v1/{tenant}/tokens"), Some(&json!({ "role": "write", "name": "test" })))?;
     let token = made["token"].as_str().ok_or_else(|| format!("{}: no token is made: {made}", place.kind))?.to_owned();
     let first = |collection: &Json| seen[collection.as_str().unwrap_or_default()].as_object().and_then(|records| records.keys().next()).cloned();
@@ -226,7 +226,7 @@ pub fn served(place: &Place, tenant: &Tenant, case: &Case, seen: &Json) -> Resul
     Ok(told)
 }
 
-/// The tags that are made of a collection: one by hand, one that is a query, and one that asks documents if they are kept.
+/// Makes the tags of a collection: a manual one, a query, and, if documents are kept, an XPath.
 pub fn make_tags(place: &Place, tenant: &Tenant, case: &Case) -> Result<Vec<(String, Json)>, String> {
     let mut told = Vec::new();
     for (name, collection) in case.tagged_collections() {
@@ -244,7 +244,7 @@ pub fn make_tags(place: &Place, tenant: &Tenant, case: &Case) -> Result<Vec<(Str
     Ok(told)
 }
 
-/// Gives the first record of each collection its tag.
+/// Adds the manual tag to the first record of each collection.
 pub fn give_tags(place: &Place, tenant: &Tenant, case: &Case, seen: &Json) -> Result<Vec<(String, Json)>, String> {
     let mut told = Vec::new();
     for (name, _) in case.tagged_collections() {
@@ -256,7 +256,7 @@ pub fn give_tags(place: &Place, tenant: &Tenant, case: &Case, seen: &Json) -> Re
     Ok(told)
 }
 
-/// Which records carry which tags.
+/// Returns which records carry which tags.
 pub fn tagged(place: &Place, tenant: &Tenant, case: &Case, tags: &[&str]) -> Result<Vec<(String, Json)>, String> {
     let mut told = Vec::new();
     for (name, _) in case.tagged_collections() {
@@ -268,7 +268,7 @@ pub fn tagged(place: &Place, tenant: &Tenant, case: &Case, tags: &[&str]) -> Res
     Ok(told)
 }
 
-/// Transitions of the first record, twice: what is refused the second time is told.
+/// Applies transitions to the first record, twice: the second time they may be refused.
 pub fn transitions(place: &Place, tenant: &Tenant, case: &Case, seen: &Json) -> Result<Vec<(String, Json)>, String> {
     let mut told = Vec::new();
     for (name, collection) in case.definition["collections"].as_object().into_iter().flatten() {

@@ -1,6 +1,6 @@
-//! Runs cases on both stores, in many orders, and says what does not agree.
+//! Runs cases on both stores, in many orders, and reports what does not agree.
 //!
-//! Cases whose names differ share a store: opening one costs more than a case. Each order has a tenant of its own.
+//! Cases with different names share a store, because opening one costs more than a case. Each order has its own tenant.
 
 use super::case::{Case, Delivery, Edit};
 use super::documents;
@@ -28,19 +28,19 @@ use stook_store::queue::{JobFile, JobId, JobState, NewJob};
 use stook_store::{SettlePass, Tenant};
 use tokio::runtime::Runtime;
 
-/// Orders of a case beyond those of four files.
+/// Number of orders of a case with more than four files.
 const DRAWN: usize = 24;
-/// Orders of a case on a server, where a commit costs more.
+/// Number of orders of a case on a server, where a commit costs more.
 const ON_A_SERVER: usize = 2;
-/// How long imports may take.
+/// Max time of imports.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long it may take to settle what imports of many cases have left.
+/// Max time of settling after imports of many cases.
 const PATIENCE_OF_SETTLING: Duration = Duration::from_secs(240);
 
 pub static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime"));
 
-/// What does not hold, with the case if it is known which.
+/// What is wrong, with the case if that is known.
 #[derive(Debug, Clone)]
 pub struct Fault {
     pub case: Option<usize>,
@@ -53,29 +53,29 @@ fn fault<T>(case: usize, what: impl Into<String>) -> Found<T> {
     Err(Fault { case: Some(case), what: what.into() })
 }
 
-/// How the files of a case come in.
+/// How the files of a case are imported.
 #[derive(Debug, Clone)]
 struct Way {
     order: Vec<usize>,
     how: How,
-    /// Documents of a chunk.
+    /// Documents per chunk.
     chunk: u32,
     workers: usize,
-    /// Whether each document is a file of its own, where that means the same.
+    /// Whether each document is a file of its own, if that makes no difference.
     apart: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum How {
-    /// Written while somebody waits.
+    /// Delivered while the caller waits.
     AtOnce,
-    /// A job each, one after the other.
+    /// A job each, in sequence.
     Jobs,
-    /// A job each, all at once.
+    /// A job each, concurrently.
     Together,
 }
 
-/// The last panic of any thread, and where it was.
+/// The last panic of any thread, with its location.
 static PANIC: Mutex<Option<String>> = Mutex::new(None);
 
 fn listen() {
@@ -83,7 +83,7 @@ fn listen() {
     HOOK.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            // what a test says itself is shown
+            // panics of the test itself are shown
             if panic.location().is_some_and(|location| location.file().ends_with("definitions/main.rs")) {
                 return before(panic);
             }
@@ -98,7 +98,7 @@ fn last_panic() -> Option<String> {
     PANIC.lock().ok()?.take()
 }
 
-/// Whether a definition is sound.
+/// Whether a definition is valid.
 pub fn is_sound(definition: &Json) -> Result<(), String> {
     listen();
     let text = super::yaml::text(definition);
@@ -121,7 +121,7 @@ pub fn run(cases: &[Case], seed: u64) -> Result<Timings, Fault> {
     })
 }
 
-/// Where the time goes.
+/// Times of the parts of the test.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Timings {
     pub open: [Duration; 2],
@@ -131,7 +131,7 @@ pub struct Timings {
     pub tag: [Duration; 2],
     pub change: [Duration; 2],
     pub check: [Duration; 2],
-    /// Golden values that the oracle knew, and those that it did not.
+    /// Numbers of golden values that the oracle knew, and did not know.
     pub known: u64,
     pub unknown: u64,
 }
@@ -200,7 +200,7 @@ fn run_all(cases: &[Case], seed: u64) -> Result<Timings, Fault> {
     Ok(timings)
 }
 
-/// What there was to see, with what it is.
+/// Responses, each with its request.
 type Told = Vec<(String, Json)>;
 
 impl Place {
@@ -208,8 +208,8 @@ impl Place {
         Tenant::new(&format!("t{case}-{way}")).expect("a tenant")
     }
 
-    /// Imports of all cases in every way, then questions and changes. What is done for one case is done for all of them before the next
-    /// thing is: a commit of many costs little more than one.
+    /// Imports all cases in every way, then makes requests and changes. Each step is done for all cases before the next step, because a commit of
+    /// many costs little more than one.
     fn all(&self, cases: &[Case], seed: u64, (at, timings): (usize, &mut Timings)) -> Found<Vec<Told>> {
         let began = Instant::now();
         let ways: Vec<Vec<Way>> = cases.iter().map(|case| ways(case, seed, if at == 0 { usize::MAX } else { ON_A_SERVER })).collect();
@@ -246,7 +246,7 @@ impl Place {
         Ok(told)
     }
 
-    /// Makes tags where the second way of each case begins.
+    /// Makes tags before the second way of each case begins.
     fn tag_before(&self, cases: &[Case], ways: &[Vec<Way>]) -> Found<()> {
         for (number, case) in cases.iter().enumerate().filter(|(number, _)| ways[*number].len() > 1) {
             requests::make_tags(self, &self.tenant(number, 1), case).or_else(|wrong| fault(number, wrong))?;
@@ -254,7 +254,7 @@ impl Place {
         self.work(1)
     }
 
-    /// Makes the same tags where the first way has ended: records carry what they would if the tags had been there before.
+    /// Makes the same tags after the first way has ended: records must carry the same tags.
     fn tag(&self, cases: &[Case], ways: &[Vec<Way>], first: &[Json], told: &mut [Told]) -> Found<()> {
         let mut made = Vec::new();
         for (number, case) in cases.iter().enumerate() {
@@ -279,7 +279,7 @@ impl Place {
         Ok(())
     }
 
-    /// What a case ends in, in whatever way its files came.
+    /// Checks that every way gives the same result, and returns it.
     fn every_way(&self, number: usize, case: &Case, ways: &[Way]) -> Found<Json> {
         let first = self.see(number, &self.tenant(number, 0), case)?;
         for (way, drawn) in ways.iter().enumerate().skip(1) {
@@ -313,7 +313,7 @@ impl Place {
         let mut worked = 0;
         let mut accepted = self.accept_all(cases, ways)?;
         for step in 0..steps {
-            // files that are written while somebody waits, those of one tenant one after the other
+            // files delivered while the caller waits; those of one tenant are delivered in sequence
             let mut waiting: Vec<(usize, usize, &Json, Vec<Delivery>)> = Vec::new();
             for (number, case) in cases.iter().enumerate().filter(|(_, case)| step < case.deliveries.len()) {
                 for (way, drawn) in ways[number].iter().enumerate() {
@@ -332,7 +332,7 @@ impl Place {
                             continue;
                         }
                         for part in parts {
-                            // in the order in which they were accepted, where that was before
+                            // in the order of acceptance, if they were accepted before
                             let known = accepted.get_mut(&(number, way, place)).and_then(VecDeque::pop_front);
                             let job = known.map_or_else(|| self.accept(number, &self.tenant(number, way), source, &part), Ok)?;
                             self.cut(number, job, source, (&part, drawn.chunk))?;
@@ -368,8 +368,7 @@ impl Place {
         Ok(())
     }
 
-    /// Makes jobs of all files whose order of acceptance matters, before any of them is processed: in the order of the case, whatever comes
-    /// first then.
+    /// Creates the jobs of all files whose order of acceptance matters before any of them is processed, in the order of the case.
     fn accept_all(&self, cases: &[Case], ways: &[Vec<Way>]) -> Found<HashMap<(usize, usize, usize), VecDeque<JobId>>> {
         let mut accepted: HashMap<(usize, usize, usize), VecDeque<JobId>> = HashMap::new();
         for (number, case) in cases.iter().enumerate().filter(|(_, case)| case.orders_by_reception()) {
@@ -393,7 +392,7 @@ impl Place {
         }
         let options = work::WorkerOptions { workers, lease_seconds: 60, drain: true, settles: false, only: None };
         let (stop, began) = (AtomicBool::new(false), Instant::now());
-        // a chunk that fails is tried again, later and later
+        // a chunk that fails is retried with growing delays
         let failed = || PANIC.lock().is_ok_and(|panic| panic.is_some());
         let watch = |_| {
             if began.elapsed() > PATIENCE || failed() {
@@ -420,7 +419,7 @@ impl Place {
         mapped.submit(&*self.store).map_err(|error| wrong(error.to_string()))
     }
 
-    /// The file of a delivery, opened.
+    /// Opens the file of a delivery.
     fn open(&self, number: usize, source: &Json, delivery: &Delivery) -> Found<(JobFile, OpenedInput)> {
         let text = documents::file(source, &delivery.documents);
         let opened = stook_formats::read::open_bytes(Box::new(Cursor::new(text.clone())));
@@ -437,7 +436,7 @@ impl Place {
         Ok((file, opened))
     }
 
-    /// Makes a job of a delivery.
+    /// Creates the job of a delivery.
     fn accept(&self, number: usize, tenant: &Tenant, source: &Json, delivery: &Delivery) -> Found<JobId> {
         let (file, _) = self.open(number, source, delivery)?;
         let new = NewJob {
@@ -450,7 +449,7 @@ impl Place {
         self.store.create_job(new).or_else(|error| fault(number, format!("{}: an import: {error}", self.kind)))
     }
 
-    /// Cuts the file of a delivery into the chunks of its job.
+    /// Splits the file of a delivery into the chunks of its job.
     fn cut(&self, number: usize, job: JobId, source: &Json, (delivery, chunk): (&Delivery, u32)) -> Found<()> {
         let (file, opened) = self.open(number, source, delivery)?;
         let wrong = |error: String| Fault { case: Some(number), what: format!("{}: an import: {error}", self.kind) };
@@ -462,7 +461,7 @@ impl Place {
         cut.map_err(|error| wrong(error.to_string()))
     }
 
-    /// Everything there is of a case's collections, coverages among them.
+    /// Returns all records of a case's collections, including coverages.
     pub fn see(&self, number: usize, tenant: &Tenant, case: &Case) -> Found<Json> {
         let mut seen = json!({});
         let own = |name: &str| case.definition["collections"].get(name.split('.').next().unwrap_or_default()).is_some();
@@ -491,7 +490,7 @@ impl Place {
         Ok(seen)
     }
 
-    /// What people do.
+    /// Makes edits and checks their results.
     fn edit(&self, cases: &[Case], first: &[Json], told: &mut [Told]) -> Found<()> {
         let mut done: Vec<Vec<(&Edit, &str)>> = vec![Vec::new(); cases.len()];
         for turn in 0..cases.iter().map(|case| case.edits.len()).max().unwrap_or_default() {
@@ -539,13 +538,13 @@ impl Place {
         Ok(())
     }
 
-    /// Takes the first source of each case out of its second way: what is left is what the others said, as if it had never been there.
+    /// Withdraws the first source of each case from its second way: the result must be the same as if it had never contributed.
     fn forget(&self, cases: &[Case], ways: &[Vec<Way>]) -> Found<()> {
         let mut without: Vec<(usize, Case)> = Vec::new();
-        // documents that failed because others had a value first are not heard later
+        // documents that failed because of a unique value of other documents are not processed later
         let is_law = |(number, case): &(usize, &Case)| ways[*number].len() > 1 && !case.has_unique();
         for (number, case) in cases.iter().enumerate().filter(is_law) {
-            // what is embedded in its documents is said by other sources
+            // documents embedded in its documents belong to other sources
             let first = case.definition["sources"].as_object().and_then(|sources| sources.iter().next());
             let Some((source, _)) = first.filter(|(_, source)| source.get("embeds").is_none()) else { continue };
             let done = withdraw::withdraw(
@@ -567,7 +566,7 @@ impl Place {
         Ok(())
     }
 
-    /// The first source of each case is withdrawn, then what people said.
+    /// Withdraws the first source of each case, then the edits.
     fn withdraw(&self, cases: &[Case], told: &mut [Told]) -> Found<()> {
         for is_api in [false, true] {
             for (number, case) in cases.iter().enumerate() {
@@ -596,7 +595,7 @@ impl Place {
     }
 }
 
-/// The first record in which two views differ.
+/// Returns the first record in which two views differ.
 fn difference(one: &Json, other: &Json) -> (String, String) {
     let names: Vec<&String> = one.as_object().into_iter().flat_map(Map::keys).collect();
     for name in names {
@@ -610,17 +609,17 @@ fn difference(one: &Json, other: &Json) -> (String, String) {
     (one.to_string(), other.to_string())
 }
 
-/// The files that a delivery is sent as.
+/// Returns the files that a delivery is sent as.
 fn parts(source: &Json, delivery: &Delivery, apart: bool) -> Vec<Delivery> {
     let counts = source["let"].as_object().into_iter().flatten().any(|(_, rule)| rule["expr"].as_str().is_some_and(|text| text.contains("ordinal")));
-    // a row of a table is something else where the table has other columns
+    // a row of CSV has another meaning if the file has other columns
     if !apart || counts || source["format"] == "csv" {
         return vec![delivery.clone()];
     }
     delivery.documents.iter().map(|document| Delivery { documents: vec![document.clone()], ..delivery.clone() }).collect()
 }
 
-/// All orders of up to four files, and some of more; each is run in one of the ways in which files come.
+/// Returns all orders of up to four files, and some of more; each is imported in one of the ways.
 fn ways(case: &Case, seed: u64, most: usize) -> Vec<Way> {
     let number = case.deliveries.len();
     let mut random = Random::of_item(seed, 7);
@@ -629,30 +628,30 @@ fn ways(case: &Case, seed: u64, most: usize) -> Vec<Way> {
     if number > 4 {
         orders.extend((0..DRAWN).map(|_| shuffled(&mut random, &straight)));
     }
-    // who comes first decides who has a value that only one may have
+    // the first document gets a unique value
     let has_unique = case.has_unique();
     if has_unique {
         orders.truncate(1);
     }
-    // some of them on a server, the last one among them
+    // only some of them on a server, including the last one
     if orders.len() > most {
         let last = orders.len() - 1;
         orders = [random.below(last as u64) as usize, last].into_iter().map(|place| orders[place].clone()).collect();
     }
-    // jobs cost more where a commit is a round trip, so there the first way is all at once
+    // jobs cost more if a commit is a round trip, so the first way is concurrent there
     let first = if most == usize::MAX || has_unique { How::Jobs } else { How::Together };
     let mut ways: Vec<Way> = vec![Way { order: straight.clone(), how: first, chunk: 1_000, workers: 1, apart: false }];
     for order in orders {
         let how = *random.one(&[How::AtOnce, How::AtOnce, How::AtOnce, How::AtOnce, How::AtOnce, How::Jobs, How::Together]);
-        // what several workers do at once has no order
+        // work of several workers has no order
         let how = match how {
             How::Together if has_unique => How::Jobs,
             How::Jobs if most != usize::MAX => How::AtOnce,
             how => how,
         };
-        // what is written at once is accepted when it is written
+        // a delivery without a job is accepted when it is written
         let how = if how == How::AtOnce && case.orders_by_reception() && order != straight { How::Jobs } else { how };
-        // which of a file's documents have it depends on where chunks end
+        // which of a file's documents gets a unique value depends on the chunks
         let (chunk, apart) = if has_unique { (1_000, false) } else { (*random.one(&[1, 2, 1_000]), random.per_mille(300)) };
         ways.push(Way { order, how, chunk, workers: *random.one(&[1, 2, 3]), apart });
     }
@@ -682,12 +681,12 @@ fn permutations(number: usize) -> Vec<Vec<usize>> {
     all
 }
 
-/// Whether an answer has sums, whose last digits depend on the order in which a store adds floats (docs/definition.md says so).
+/// Whether a response has sums, whose last digits depend on the order in which a store adds floats (documented in docs/definition.md).
 fn sums_floats(what: &str) -> bool {
     what.contains("sum%28") || what.contains("avg%28")
 }
 
-/// Whether two answers differ in nothing but the last digits of floats.
+/// Whether two responses differ only in the last digits of floats.
 fn is_near(one: &Json, other: &Json) -> bool {
     match (one, other) {
         (Json::Number(one), Json::Number(other)) if one.is_f64() && other.is_f64() => {

@@ -1,20 +1,20 @@
-//! Makes a failing case small: whatever can be left out is left out, as long as the case stays sound and still fails.
+//! Shrinks a failing case: parts are left out as long as the case stays valid and still fails.
 
 use super::case::Case;
 use serde_json::{Value as Json, json};
 use std::time::{Duration, Instant};
 
-/// How long a case is made smaller.
+/// Max time of shrinking.
 const TIME: Duration = Duration::from_secs(90);
 
-/// The smallest case found for which `fails` still holds.
+/// Returns the smallest case found for which `fails` still holds.
 pub fn shrink(case: &Case, fails: &dyn Fn(&Case) -> bool) -> Case {
     let began = Instant::now();
     let mut best = case.clone();
     loop {
         let before = best.clone();
         let mut place = 0;
-        // a smaller case begins where the last one was: what came before could not be left out
+        // shrinking continues at the same position: earlier parts could not be left out
         while let Some(smaller) = smaller(&best, place) {
             if began.elapsed() > TIME {
                 return best;
@@ -31,7 +31,7 @@ pub fn shrink(case: &Case, fails: &dyn Fn(&Case) -> bool) -> Case {
     }
 }
 
-/// The case with its `place`th part left out or made simpler; nothing after the last one.
+/// Returns the case with part number `place` left out or simplified; `None` after the last part.
 fn smaller(case: &Case, place: usize) -> Option<Case> {
     let mut left = place;
     for list in 0..2 {
@@ -70,7 +70,7 @@ fn smaller(case: &Case, place: usize) -> Option<Case> {
     simpler(&mut smaller.definition, &mut left).then_some(smaller)
 }
 
-/// The case without a collection or source, and without what feeds it, comes from it or changes it.
+/// Returns the case without a collection or source, and without what feeds, reads or changes it.
 fn without(case: &Case, part: &str, name: &str) -> Case {
     let mut smaller = case.clone();
     let remove = |tree: &mut Json, name: &str| {
@@ -92,7 +92,7 @@ fn without(case: &Case, part: &str, name: &str) -> Case {
     smaller
 }
 
-/// Leaves out one member or element; larger parts first.
+/// Leaves out one member or element, larger parts first.
 fn simpler(tree: &mut Json, left: &mut usize) -> bool {
     match tree {
         Json::Object(entries) => {
@@ -104,7 +104,7 @@ fn simpler(tree: &mut Json, left: &mut usize) -> bool {
                 }
                 *left -= 1;
             }
-            // `{ type: T }` says no more than T, nor `{ path: P }` than P
+            // `{ type: T }` means the same as T, and `{ path: P }` the same as P
             if let [(word, value)] = entries.iter().collect::<Vec<_>>().as_slice()
                 && (*word == "type" || *word == "path")
             {

@@ -1,4 +1,4 @@
-//! Stores of both kinds for definitions that live as long as a test: a file in memory, a schema of the tests' server.
+//! Stores of both kinds that live as long as a test: a file in memory, and a schema of the tests' server.
 
 use axum::Router;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use stook_store::postgres::{self, PostgresStore};
 use stook_store::sqlite::{self, SqliteStore};
 use stook_testkit::postgres::TestServer;
 
-/// An opened store with everything that uses it.
+/// An open store with everything that uses it.
 pub struct Place {
     pub kind: &'static str,
     pub catalogue: Arc<Catalogue>,
@@ -23,7 +23,7 @@ pub struct Place {
     pub router: Router,
     /// A token of an admin of all tenants.
     pub token: String,
-    /// What is removed with it.
+    /// Its folder, which is removed with it.
     folder: Option<PathBuf>,
 }
 
@@ -42,7 +42,7 @@ impl Place {
         Ok(Self { kind, catalogue: catalogue.clone(), store, rules, router: router(&app), token, folder: None })
     }
 
-    /// A new store on a file.
+    /// Creates a store in a file.
     pub fn on_a_file(catalogue: &Arc<Catalogue>) -> Result<Self, String> {
         let folder = stook_testkit::memory::folder_of_process("definitions").map_err(|error| error.to_string())?.join(next().to_string());
         std::fs::create_dir_all(&folder).expect("a folder");
@@ -53,7 +53,7 @@ impl Place {
         Ok(place)
     }
 
-    /// A new schema of the server; nothing where PostgreSQL is not installed. It stays: the server goes with the process.
+    /// Creates a schema on the server; `None` if PostgreSQL is not installed. It is not removed, because the server ends with the process.
     pub fn on_a_server(catalogue: &Arc<Catalogue>) -> Option<Result<Self, String>> {
         let server = TestServer::shared()?;
         let schema = format!("definitions{}", next());

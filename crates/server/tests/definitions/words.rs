@@ -1,9 +1,9 @@
-//! Which words of the language a definition uses, found with the language's own schema.
+//! Finds the keywords that a definition uses, with the language's own schema.
 
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 
-/// Every word and every constant of the schema, as `OBJECT.word` and `OBJECT.word=constant`.
+/// Returns every keyword and constant of the schema, as `OBJECT.word` and `OBJECT.word=constant`.
 pub fn all(schema: &Json) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     every(schema, "catalogue", &mut found);
@@ -35,7 +35,7 @@ fn constants(part: &Json, place: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Adds the words that a definition uses.
+/// Adds the keywords that a definition uses.
 pub fn used(schema: &Json, definition: &Json, found: &mut BTreeSet<String>) {
     visit(schema, schema, "catalogue", definition, found);
 }
@@ -70,7 +70,7 @@ fn visit(schema: &Json, part: &Json, place: &str, value: &Json, found: &mut BTre
     }
 }
 
-/// Whether a choice of the schema is meant for a value, by its shape.
+/// Whether a value matches a choice of the schema.
 fn fits(schema: &Json, part: &Json, value: &Json) -> bool {
     if let Some(name) = part["$ref"].as_str().and_then(|reference| reference.strip_prefix("#/$defs/")) {
         return fits(schema, &schema["$defs"][name], value);

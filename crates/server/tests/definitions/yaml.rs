@@ -1,8 +1,8 @@
-//! A definition as YAML that a person can read and paste.
+//! Formats a definition as YAML that can be read and pasted.
 
 use serde_json::Value as Json;
 
-/// The text of a definition.
+/// Formats a definition.
 pub fn text(definition: &Json) -> String {
     let mut out = String::new();
     if let Json::Object(entries) = definition {
@@ -13,7 +13,7 @@ pub fn text(definition: &Json) -> String {
     out
 }
 
-/// A member; what is short stands on one line.
+/// Formats a member; short values are on one line.
 fn block(name: &str, value: &Json, depth: usize, out: &mut String) {
     let indent = "  ".repeat(depth);
     let short = flow(value);
@@ -47,11 +47,11 @@ fn flow(value: &Json) -> String {
     }
 }
 
-/// Text without quotes where YAML reads it as that text.
+/// Writes a text without quotes if YAML reads it as this text.
 fn scalar(text: &str) -> String {
     let plain = text.starts_with(|first: char| first.is_ascii_alphabetic())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'/'))
         && !["true", "false", "null"].contains(&text);
-    // what JSON quotes is quoted in YAML, too
+    // a text quoted as JSON is valid YAML, too
     if plain { text.to_owned() } else { Json::from(text).to_string() }
 }

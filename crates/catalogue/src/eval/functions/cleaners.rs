@@ -156,7 +156,7 @@ mod tests {
             let once = isbd(&text);
             prop_assert!(text.starts_with(once));
             prop_assert_eq!(isbd(once), once);
-            // nothing but punctuation and white space goes
+            // only punctuation and white space are removed
             prop_assert!(text[once.len()..].chars().all(|character| character.is_whitespace() || ",.:;/=".contains(character)));
             prop_assert!(!once.ends_with([',', ' ']));
         }

@@ -156,12 +156,12 @@ mod tests {
         }
     }
 
-    /// The last digit that makes a number of ISBN-10 or ISSN.
+    /// Returns the check digit of an ISBN-10 or ISSN.
     fn last_of_eleven(first: &str) -> char {
         "0123456789X".chars().find(|last| divides_by_eleven(&format!("{first}{last}"))).expect("one of eleven")
     }
 
-    /// A number with hyphens and blanks here and there.
+    /// Inserts hyphens and spaces into a number.
     fn written(digits: &str, breaks: &[u8]) -> String {
         let between = |place: usize| ["", "", "-", " "][usize::from(breaks[place % breaks.len()]) % 4];
         digits.chars().enumerate().map(|(place, digit)| format!("{digit}{}", if place + 1 == digits.len() { "" } else { between(place) })).collect()
@@ -176,7 +176,7 @@ mod tests {
             let found = found.expect("valid");
             prop_assert_eq!(isbn(&written(&found, &breaks)), Some(found.clone()));
             prop_assert_eq!(isbn(&format!("{} (2. ed.)", written(&found, &breaks))), Some(found.clone()));
-            // sums of the kind that defines the check digit
+            // the sum that defines the check digit
             let sum: u32 = values(&found).enumerate().map(|(place, digit)| if place % 2 == 0 { digit } else { 3 * digit }).sum();
             prop_assert_eq!(sum % 10, 0);
             let last = values(&found).next_back().expect("a digit");

@@ -170,7 +170,7 @@ mod tests {
     fn twice_is_once_for_every_character() {
         let all = ('\0'..=char::MAX).filter(|character| !character.is_ascii_control());
         let text: String = all.flat_map(|character| [character, '\n']).collect();
-        // in parts, as the whole is longer than a text may become
+        // in parts, because the entire text exceeds the max length
         for part in text.lines().collect::<Vec<_>>().chunks(10_000) {
             let part = part.join("\n");
             for name in ["lower", "upper", "strip_marks", "nfc"] {
@@ -198,11 +198,11 @@ mod tests {
         assert_eq!(long(call("replace", &[text(half), text(1), text(3)])), refused);
         assert_eq!(long(Some(super::super::add(&text(half), &text(half)))), Ok(MOST_TEXT));
         assert_eq!(long(Some(super::super::add(&text(half), &text(half + 1)))), refused);
-        // each of these becomes three bytes longer, or more
+        // each of these characters becomes at least three bytes longer
         let growing = text_to_cel(&"\u{1f52}".repeat(MOST_TEXT / 4));
         assert_eq!(long(call("upper", &[growing])), refused);
         assert_eq!(long(call("nfc", &[text_to_cel(&"\u{1d160}".repeat(MOST_TEXT / 8))])), refused);
-        // parts of a text are no longer than it is
+        // parts of a text are not longer than it
         for name in ["trim", "squash", "digits"] {
             assert_eq!(long(call(name, &[text_to_cel(&"1".repeat(2 * MOST_TEXT))])), Ok(2 * MOST_TEXT));
         }

@@ -261,7 +261,7 @@ mod tests {
     use super::*;
     use crate::eval::functions::FUNCTIONS;
 
-    /// Words of signatures that are not types: what they take is decided for each function, or by its macro.
+    /// Words of signatures that are not types: what they accept is decided for each function, or by its macro.
     const DECIDED: &[&str] =
         &["json", "table", "areas", "member", "x", "list", "number", "ordered", "[number]", "[duration]", "[ordered]", "[[any]]", "..."];
 
