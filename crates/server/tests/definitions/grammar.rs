@@ -996,7 +996,7 @@ impl Grammar<'_> {
         for outer in 0..sources.len() {
             for inner in 0..sources.len() {
                 let fits = |own: &Json| own.get("replaces").is_none() && own.get("asks").is_none();
-                // sources of embedded documents have no files
+                // sources of embedded documents have no complete deliveries and no service
                 let ok = inner != outer && matches!(sources[inner].format, "xml" | "json") && matches!(sources[outer].format, "xml" | "json");
                 let free = fits(&finished[&sources[inner].name]) && finished[&sources[inner].name].get("embeds").is_none();
                 let taken = finished.values().any(|own| own["embeds"].get(&sources[outer].name).is_some());

@@ -42,7 +42,7 @@ fn case_of(seed: u64, prefix: &str) -> Case {
     Case { definition: made.definition, deliveries, edits }
 }
 
-/// Runs the cases of seeds together; on failure, returns the first that fails, run alone if it also fails alone.
+/// Runs the cases of seeds together. On failure, returns the first case that also fails alone, otherwise the case of the fault.
 fn run_seeds(seeds: &[u64]) -> Result<(Timings, u64), Box<(Case, Fault)>> {
     let named = seeds.iter().enumerate().map(|(place, seed)| case_of(*seed, &format!("{}_", (b'a' + place as u8) as char)));
     let mut sound: Vec<Case> = Vec::new();
