@@ -70,11 +70,12 @@ pub struct Source {
     pub name: String,
     /// Its format.
     pub family: FormatFamily,
-    /// The element (XML) or member (JSON) that contains the documents; for XML after the element around it.
+    /// Where the documents are: in XML the name of their element, optionally after that of the element around them; in JSON and MARC-in-JSON the
+    /// member with their list, optionally with a path into its elements.
     pub records: Option<String>,
     /// How its documents are parsed.
     pub reading: DocumentOptions,
-    /// Matches the content of a file without documents that is correctly empty.
+    /// Matches the beginning (64 KiB) of a file or an answer that correctly contains no documents.
     pub empty: Option<Regex>,
     /// Patterns for the names of its files; empty if names do not matter.
     pub files: Vec<FilePattern>,
