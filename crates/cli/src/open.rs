@@ -37,7 +37,7 @@ pub fn notes_of_areas(catalogue: &Catalogue) -> Vec<String> {
     let note = |file: &AreaFile| match (&file.hash, file.repairs.as_slice()) {
         (None, _) => Some(format!("`{}` is not there: what expressions ask of the areas `{}` is null", file.file, file.name)),
         (Some(_), []) => None,
-        (Some(_), [first, others @ ..]) if others.is_empty() => Some(format!("`{}` was repaired: {first}", file.file)),
+        (Some(_), [first]) => Some(format!("`{}` was repaired: {first}", file.file)),
         (Some(_), [first, others @ ..]) => Some(format!("`{}` was repaired: {first}, and in {} other places", file.file, others.len())),
     };
     catalogue.area_files.iter().filter_map(note).collect()

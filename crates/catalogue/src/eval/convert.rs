@@ -146,7 +146,7 @@ fn kept_from_cel(cel: &Cel, ty: &FieldType) -> Option<Result<Value, ConvertError
         (Cel::Opaque(_), FieldType::Geometry) if !ty.is_list() => {
             let geometry = cel_to_geometry(cel)?;
             if geometry.positions() > Limits::VALUE.points {
-                return Some(Err(ConvertError::new("this geometry", &format!("a geometry of at most {} positions", Limits::VALUE.points))));
+                return Some(Err(ConvertError::new("this geometry", format!("a geometry of at most {} positions", Limits::VALUE.points))));
             }
             Ok(Value::Geometry(geometry.clone()))
         }
