@@ -59,7 +59,11 @@ impl Served {
         let mut child = place.command(&all).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("stook starts");
         let mut lines = BufReader::new(child.stderr.take().expect("piped"));
         let mut first = String::new();
-        lines.read_line(&mut first).expect("a line");
+        // notes about the definition and the store come first
+        while first.is_empty() || first.starts_with("note: ") {
+            first.clear();
+            assert!(lines.read_line(&mut first).expect("a line") > 0, "it does not serve");
+        }
         let address = first.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap_or_else(|| {
             let mut rest = String::new();
             let _ = lines.read_to_string(&mut rest);
