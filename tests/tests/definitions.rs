@@ -314,3 +314,23 @@ fn a_file_of_areas_that_is_not_there_is_said_and_what_is_asked_of_it_is_null() {
         place.run(&["check"]).exits(1).complains(&["maps/regions.geojson"]);
     }
 }
+
+/// What a mapping looks up is a part of it: the same documents are mapped again after a table has changed.
+#[test]
+fn documents_are_mapped_again_after_a_table_that_they_look_into_has_changed() {
+    let definition = "catalogue: c\nlookups: { kinds: { a: one, else: other } }\n\
+                      sources:\n  s: { format: json, as_of: changed, let: { changed: { path: $.changed, type: timestamp } }, feeds: [ { into: t, map: { k: $.k, kind: { path: $.kind, lookup: kinds } } } ] }\n\
+                      collections:\n  t:\n    key: k\n    fields: { k: text, kind: text, derived: { type: text, derive: \"lookup('kinds', k)\" } }\n";
+    for place in Place::both(definition) {
+        let documents: String =
+            (0..20).map(|number| format!("{{\"k\":\"k{number}\",\"kind\":\"a\",\"changed\":\"2024-01-01T00:00:00Z\"}}\n")).collect();
+        let file = place.file("t.ndjson", documents);
+        place.import(&[&file]);
+        place.define(&definition.replace("a: one", "a: two").replace("else: other", "else: else"));
+        place.ok(&["prepare"]);
+        place.import(&[&file]);
+        for record in place.records("t") {
+            assert_eq!((&record["kind"], &record["derived"]), (&json!("two"), &json!("else")), "{record}");
+        }
+    }
+}

@@ -158,7 +158,7 @@ fn deliveries_in_any_order_add_up_to_the_truth() {
 /// What is wrong is named and mended; what imports change meanwhile is not taken for wrong.
 #[test]
 fn a_check_names_what_is_wrong_also_beside_imports() {
-    for place in Place::both(SATELLITES) {
+    for place in with_areas() {
         import_days(&place, &["probe", "plan_s1", "plan_s2"]);
         let check = || {
             let checked = place.run(&["check", "--deep", "--json"]);
