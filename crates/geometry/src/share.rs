@@ -75,18 +75,15 @@ fn common_within(own: &[Shape], others: &[Shape], (low, high): (Point, Point), l
         let common = overlay(own, others, Rule::Intersection)?;
         return Ok(common.iter().flatten().map(|ring| measure::ring(ring.iter().map(|point| lens.coordinates(*point)))).sum());
     }
+    let (x, y) = ((low.x + high.x).div_euclid(2), (low.y + high.y).div_euclid(2));
+    let (axis, halves) = if width >= height {
+        (Axis::X, [(low, Point { x, ..high }), (Point { x, ..low }, high)])
+    } else {
+        (Axis::Y, [(low, Point { y, ..high }), (Point { y, ..low }, high)])
+    };
     let mut common = 0.0;
-    for half in [false, true] {
-        let (mut from, mut to) = (low, high);
-        let middle = if width >= height { (low.x + high.x).div_euclid(2) } else { (low.y + high.y).div_euclid(2) };
-        let end = if half { &mut from } else { &mut to };
-        let (axis, range) = if width >= height {
-            end.x = middle;
-            (Axis::X, from.x..=to.x)
-        } else {
-            end.y = middle;
-            (Axis::Y, from.y..=to.y)
-        };
+    for (from, to) in halves {
+        let range = if axis == Axis::X { from.x..=to.x } else { from.y..=to.y };
         let inside = |shapes: &[Shape]| -> Vec<Shape> {
             let rings = |shape: &Shape| shape.iter().map(|ring| clipped(ring, axis, range.clone())).filter(|ring| ring.len() >= 3).collect::<Shape>();
             shapes.iter().map(rings).filter(|shape| !shape.is_empty()).collect()

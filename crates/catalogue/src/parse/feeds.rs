@@ -96,11 +96,11 @@ impl DefinitionParser<'_> {
         let fields = collection_node.get("fields").map(|fields| canonical(fields, &not_mapping)).unwrap_or_default();
         let key = &context.collections[collection].key_text;
         let mut text = format!("{}\n{fields}\n{key}", of_source(source));
-        // records are mapped again after a table has changed, also where a derived field looks something up in it
+        // documents are mapped again after a table has changed that the mapping or a derived field names
         let all_fields = collection_node.get("fields").map(|fields| canonical(fields, &[])).unwrap_or_default();
-        if ["lookup", "keys(", "match", "areas_met", "named_area"].iter().any(|word| text.contains(word) || all_fields.contains(word)) {
-            text.push_str(context.tables_text);
-        }
+        let named = context.table_texts.iter().filter(|(name, _)| text.contains(name) || all_fields.contains(name));
+        let tables: String = named.map(|(name, table)| format!("\n{name} {table}")).collect();
+        text.push_str(&tables);
         let mut generation = [0; 16];
         generation.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
         Some(Feed { collection, when, contributor, map, generation })

@@ -36,7 +36,7 @@ use rules::SourceContext;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 pub use tables::MAX_AREA_FILE;
-use yaml::Node;
+use yaml::{Node, NodeKind};
 
 /// Parses, checks and compiles a definition that needs no other files.
 ///
@@ -107,9 +107,12 @@ impl DefinitionParser<'_> {
         let area_files = self.areas(root.get("areas"), &mut tables);
         self.tables = tables.clone();
         let patterns = self.patterns(root.get("patterns"));
-        let areas: String = area_files.iter().filter_map(|file| Some(format!("\nareas {} {}", file.name, file.hash.as_ref()?))).collect();
-        let text_of = |word: &str| root.get(word).map(|node| canonical(node, &[])).unwrap_or_default();
-        let tables_text = text_of("lookups") + &text_of("patterns") + &areas;
+        let mut table_texts = Vec::new();
+        for section in ["lookups", "patterns"] {
+            let Some(Node { kind: NodeKind::Map(entries), .. }) = root.get(section) else { continue };
+            table_texts.extend(entries.iter().filter_map(|(name, table)| Some((name.text()?, canonical(table, &[])))));
+        }
+        table_texts.extend(area_files.iter().filter_map(|file| Some((file.name.as_str(), file.hash.clone()?))));
         let service_nodes = self.named(root.get("services"), "services");
         let service_names: Vec<&str> = service_nodes.iter().map(|entry| entry.name).collect();
         let services: Vec<Service> = service_nodes.iter().filter_map(|entry| self.service(entry.name, entry.node)).collect();
@@ -136,7 +139,7 @@ impl DefinitionParser<'_> {
                 collection_nodes: &collection_nodes,
                 tables: &tables,
                 patterns: &patterns,
-                tables_text: &tables_text,
+                table_texts: &table_texts,
                 source_names: &source_names,
                 service_names: &service_names,
             };
@@ -177,6 +180,7 @@ impl DefinitionParser<'_> {
         // earlier versions treated links of lists differently: this makes stores be prepared again for those
         let lists = if links.iter().any(|link| link.many) { "\nlinks of lists" } else { "" };
         // so does another file of areas
+        let areas: String = area_files.iter().filter_map(|file| Some(format!("\nareas {} {}", file.name, file.hash.as_ref()?))).collect();
         let hash = blake3::hash((canonical(root, &[]) + lists + &areas).as_bytes()).to_hex().to_string();
         let settling = settling_text(root, &collection_nodes, &links, &collections);
         let settling = if settling.is_empty() { settling } else { settling + &areas };

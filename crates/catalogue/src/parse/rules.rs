@@ -18,8 +18,8 @@ pub(super) struct SourceContext<'a> {
     pub(super) collection_nodes: &'a IdVec<CollectionId, NamedNode<'a>>,
     pub(super) tables: &'a ConstantTables,
     pub(super) patterns: &'a [PatternSet],
-    /// Constant tables, patterns and files of areas as text: what mappings look up.
-    pub(super) tables_text: &'a str,
+    /// Names and contents of constant tables, patterns and files of areas, as text.
+    pub(super) table_texts: &'a [(&'a str, String)],
     pub(super) source_names: &'a [&'a str],
     pub(super) service_names: &'a [&'a str],
 }

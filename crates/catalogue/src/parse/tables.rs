@@ -9,7 +9,7 @@ use crate::parse::keywords;
 use regex::RegexBuilder;
 use stook_geometry::{Limits, NamedAreas};
 
-/// A file of areas may be as large as the tiles of the whole Earth.
+/// Limits of a file of areas, which may contain tiles of the entire Earth.
 const AREA_FILE: Limits = Limits { bytes: MAX_AREA_FILE, ..Limits::AREA };
 /// Bytes of a file of areas at most.
 pub const MAX_AREA_FILE: usize = 64 << 20;
@@ -71,32 +71,27 @@ impl DefinitionParser<'_> {
                 self.problem(file_node, "a file of areas lies beside the definition, or in a folder there: write its path from there");
                 continue;
             }
-            let read = match (self.read_file)(file) {
-                Ok(text) => Some(text),
+            let mut found = AreaFile { name: name.to_owned(), file: file.to_owned(), hash: None, repairs: Vec::new() };
+            let areas = match (self.read_file)(file) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
                 Err(error) => {
                     self.problem(file_node, format!("`{file}` cannot be read: {error}"));
                     continue;
                 }
+                Ok(text) => match NamedAreas::read(&text, property, &AREA_FILE) {
+                    Ok((areas, warnings)) => {
+                        found.hash = Some(blake3::hash(format!("{property}\n{text}").as_bytes()).to_hex().to_string());
+                        found.repairs = warnings.iter().map(ToString::to_string).collect();
+                        Some(areas)
+                    }
+                    Err(error) => {
+                        self.problem(file_node, format!("`{file}`: {error}"));
+                        continue;
+                    }
+                },
             };
-            let Some(text) = read else {
-                tables.insert_areas(name, None);
-                files.push(AreaFile { name: name.to_owned(), file: file.to_owned(), hash: None, repairs: Vec::new() });
-                continue;
-            };
-            match NamedAreas::read(&text, property, &AREA_FILE) {
-                Ok((areas, warnings)) => {
-                    let hash = Some(blake3::hash(format!("{property}\n{text}").as_bytes()).to_hex().to_string());
-                    files.push(AreaFile {
-                        name: name.to_owned(),
-                        file: file.to_owned(),
-                        hash,
-                        repairs: warnings.iter().map(ToString::to_string).collect(),
-                    });
-                    tables.insert_areas(name, Some(areas));
-                }
-                Err(error) => self.problem(file_node, format!("`{file}`: {error}")),
-            }
+            tables.insert_areas(name, areas);
+            files.push(found);
         }
         files
     }

@@ -87,10 +87,10 @@ pub fn streamed(media: &'static str, write: impl FnOnce(&mut dyn Write) -> Resul
     response
 }
 
-/// Reasons that a refused export gives at once; `report=true` gives all.
+/// The reasons in the answer to a refused export; `report=true` lists all.
 const MOST_REASONS: usize = 20;
 
-/// A whole collection, as it is read: `?format=ndjson|csv|marc|marcxml`. An export as MARC that would have to change or leave out records is
+/// Streams a complete collection: `?format=ndjson|csv|marc|marcxml`. An export as MARC that would have to change or leave out records is
 /// refused before anything is sent, unless `lossy=true`; `report=true` lists those records instead.
 pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
     let collection = ctx.collection();
@@ -103,7 +103,8 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
     };
     let (lossy, report) = (ctx.params.flag("lossy")?, ctx.params.flag("report")?);
     ctx.params.end()?;
-    if matches!(format, ExportFormat::Marc | ExportFormat::MarcXml) && !ctx.definition(collection).keep_raw {
+    let is_marc = matches!(format, ExportFormat::Marc | ExportFormat::MarcXml);
+    if is_marc && !ctx.definition(collection).keep_raw {
         return Err(Problem::bad("the collection keeps no documents; it needs `raw: keep`"));
     }
     ctx.reaches_store();
@@ -122,9 +123,8 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
             Ok(sent.map_err(failed)?)
         }));
     }
-    let is_marc = matches!(format, ExportFormat::Marc | ExportFormat::MarcXml);
     if is_marc && !lossy {
-        // known before anything is sent: a transfer that fails at its end may lose what was sent before
+        // checked before anything is sent, because the end of a failed transfer may overtake what was sent before it
         let look = export.clone();
         let (exported, reasons) = reading(move || {
             let mut reasons = Vec::new();
@@ -142,7 +142,7 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
     }
     Ok(streamed(media, move |out| {
         let exported = export(out, &mut |_| {})?;
-        // somebody may have changed records since they were looked at
+        // records may have changed since they were checked
         if lossy || is_lossless(&exported) { Ok(()) } else { Err(EngineError::Wrong(losses(&exported))) }
     }))
 }
@@ -156,7 +156,7 @@ fn losses(exported: &ExportReport) -> String {
     format!("in this format {changed} records are changed and {left_out} left out; `lossy=true` accepts that, `report=true` lists them")
 }
 
-/// Writes what a peer is sent. One that is slow makes the writer wait.
+/// Writes to a response. A slow peer blocks the writer.
 struct BodyWriter(tokio::sync::mpsc::Sender<Result<Bytes, std::io::Error>>);
 
 impl Write for BodyWriter {

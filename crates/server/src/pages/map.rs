@@ -22,8 +22,9 @@ pub(super) struct Place {
     pub geometry: Json,
 }
 
-/// Draws a map of the readable geometries; empty if there are none. `id` distinguishes the maps of a page.
-pub(super) fn map(id: &str, label: &str, places: &[Place]) -> Markup {
+/// Draws a map of the readable geometries; empty if there are none. `column` is the name of their field.
+pub(super) fn map(column: &str, places: &[Place]) -> Markup {
+    let id = format!("map-{column}");
     let read = |place: &Place| match from_json(&place.geometry, &FieldType::Geometry, None) {
         Ok(Value::Geometry(geometry)) => Some(geometry),
         _ => None,
@@ -34,7 +35,7 @@ pub(super) fn map(id: &str, label: &str, places: &[Place]) -> Markup {
     let digits = if view.height() < 2.0 { 4 } else { 3 };
     let (size, line) = (view.height() * 0.045, view.step());
     html! {
-        svg.map viewBox=(view.shown()) role="group" aria-label=(label) {
+        svg.map viewBox=(view.shown()) role="group" aria-label={ "Map of " (column) } {
             g.grid aria-hidden="true" {
                 @for meridian in multiples(view.west, view.east, line) {
                     line x1=(view.x(meridian)) x2=(view.x(meridian)) y1=(-view.north) y2=(-view.south) {}
@@ -157,7 +158,7 @@ mod tests {
     fn drawn(places: &[Json]) -> String {
         let places: Vec<Place> =
             places.iter().map(|geometry| Place { label: "one".into(), href: Some("/x?a=1&b=2".into()), geometry: geometry.clone() }).collect();
-        map("m", "Map", &places).into_string()
+        map("m", &places).into_string()
     }
 
     #[test]
@@ -171,7 +172,7 @@ mod tests {
     #[test]
     fn a_map_goes_on_behind_the_antimeridian_where_that_is_shorter() {
         let map = drawn(&[square(177.0, 10.0), square(-179.0, 10.0)]);
-        assert!(map.contains("<use href=\"#m\" x=\"360\"") && map.contains(">180°<") && map.contains(">179°W<"), "{map}");
+        assert!(map.contains("<use href=\"#map-m\" x=\"360\"") && map.contains(">180°<") && map.contains(">179°W<"), "{map}");
         assert_eq!(around(vec![(177.0, 179.0), (-179.0, -177.0)]), (177.0, 183.0));
         assert_eq!(around(vec![(-10.0, 0.0), (5.0, 20.0)]), (-10.0, 20.0));
     }

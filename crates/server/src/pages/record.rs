@@ -164,7 +164,7 @@ fn fields(visit: &PageContext, own: &Json, explained: &Json) -> Markup {
 fn maps(own: &Json, explained: &Json) -> Markup {
     let shown = |name: &str, field: &Json| {
         let place = Place { label: name.to_owned(), href: None, geometry: field["value"].clone() };
-        map(&format!("map-{name}"), &format!("Map of {name}"), &[place])
+        map(name, &[place])
     };
     html! {
         @for (name, field) in members(&explained["fields"]).filter(|(name, field)| own["fields"][name.as_str()] == "geometry" && !field["value"].is_null()) {

@@ -226,7 +226,7 @@ fn maps(visit: &PageContext, overview: &Json, answer: &Json, rows: &[Json]) -> M
     html! {
         @for name in items(&answer["columns"]).iter().filter_map(Json::as_str).filter(is_geometry) {
             @let places: Vec<Place> = rows.iter().filter(|row| !row[name].is_null()).map(|row| place(row, name)).collect();
-            @if !places.is_empty() { (map(&format!("map-{name}"), &format!("Map of {name}"), &places)) }
+            @if !places.is_empty() { (map(name, &places)) }
         }
     }
 }

@@ -3,8 +3,9 @@
 use super::checker::{TypeChecker, TypeError, TypeResult};
 use super::{Type, TypeKind};
 use crate::eval::functions::FunctionSpec;
-use crate::eval::tables::TableValue;
+use crate::eval::tables::{ConstantTable, TableValue};
 use cel::common::ast::{Expr, IdedExpr, LiteralValue};
+use stook_geometry::NamedAreas;
 
 impl TypeChecker<'_> {
     pub fn function(&self, at: &IdedExpr, function: &FunctionSpec, args: &[&IdedExpr], types: &[Type]) -> TypeResult {
@@ -23,9 +24,7 @@ impl TypeChecker<'_> {
                 {
                     return Err(TypeError::new(args[1], format!("keys of a table are texts, this is {kind}")));
                 }
-                let Some(table) = self.table(args[0])? else {
-                    return Ok(Type::from(TypeKind::Text).or(&Type::list(TypeKind::Text.into())).or_null());
-                };
+                let table = self.table(args[0])?;
                 let kind = |entry: &TableValue| match entry {
                     TableValue::Text(_) => Type::from(TypeKind::Text),
                     TableValue::List(_) => Type::list(TypeKind::Text.into()),
@@ -37,9 +36,12 @@ impl TypeChecker<'_> {
                 Ok(or_null(all.fold(Type::default(), |all: Type, entry| all.or(&kind(entry))), table.default.is_none()))
             }
             ("areas_met" | "named_area", [_, _]) => {
-                self.areas(args[0])?;
-                if function.name == "named_area" {
-                    self.is_area(args[0], args[1])?;
+                let areas = self.areas(args[0])?;
+                if let ("named_area", Some(areas), Expr::Literal(LiteralValue::String(name))) = (function.name, areas, &args[1].expr)
+                    && areas.named(name.inner()).is_none()
+                {
+                    let wrong = TypeError::new(args[1], format!("there is no area `{}` in this file", name.inner()));
+                    return Err(wrong.meant(name.inner(), areas.iter().map(|(name, _)| name)));
                 }
                 self.signature(at, function, args, types)
             }
@@ -96,42 +98,14 @@ impl TypeChecker<'_> {
         }
     }
 
-    /// Returns the table that a constant names.
-    fn table(&self, name: &IdedExpr) -> Result<Option<&crate::eval::tables::ConstantTable>, TypeError> {
-        match &name.expr {
-            Expr::Literal(LiteralValue::String(text)) => match self.tables.get(text.inner()) {
-                Some(table) => Ok(Some(table)),
-                None => {
-                    let wrong = TypeError::new(name, format!("there is no table `{}` under `lookups`", text.inner()));
-                    Err(wrong.meant(text.inner(), self.tables.names()))
-                }
-            },
-            _ => Err(TypeError::new(name, "the name of a table is written as a constant text")),
-        }
+    /// Returns the constant table that a constant names.
+    fn table(&self, name: &IdedExpr) -> Result<&ConstantTable, TypeError> {
+        named_by_constant(name, ("table", "lookups"), |name| self.tables.get(name), self.tables.names())
     }
 
-    /// Checks that the set of named areas that a constant names exists.
-    fn areas(&self, name: &IdedExpr) -> Result<(), TypeError> {
-        let Expr::Literal(LiteralValue::String(text)) = &name.expr else {
-            return Err(TypeError::new(name, "the name of a file of areas is written as a constant text"));
-        };
-        if self.tables.areas(text.inner()).is_some() {
-            return Ok(());
-        }
-        let wrong = TypeError::new(name, format!("there is no file `{}` under `areas`", text.inner()));
-        Err(wrong.meant(text.inner(), self.tables.names_of_areas()))
-    }
-
-    /// Whether a file of areas that is there has the area that a constant names.
-    fn is_area(&self, file: &IdedExpr, name: &IdedExpr) -> Result<(), TypeError> {
-        let (Expr::Literal(LiteralValue::String(file)), Expr::Literal(LiteralValue::String(area))) = (&file.expr, &name.expr) else { return Ok(()) };
-        match self.tables.areas(file.inner()).flatten() {
-            Some(areas) if areas.named(area.inner()).is_none() => {
-                let wrong = TypeError::new(name, format!("the areas `{}` have none with the name `{}`", file.inner(), area.inner()));
-                Err(wrong.meant(area.inner(), areas.iter().map(|(name, _)| name)))
-            }
-            _ => Ok(()),
-        }
+    /// Returns the named areas that a constant names; nothing inside if their file does not exist.
+    fn areas(&self, name: &IdedExpr) -> Result<Option<&NamedAreas>, TypeError> {
+        named_by_constant(name, ("file", "areas"), |name| self.tables.areas(name), self.tables.names_of_areas())
     }
 
     /// What the elements of an argument are, if not null.
@@ -199,6 +173,22 @@ impl TypeChecker<'_> {
         let absent = !function.null_counts && types.iter().any(Type::may_be_null);
         Ok(if absent { found.or_null() } else { found })
     }
+}
+
+/// Returns what a constant text names, a `kind` under a `section` of the definition.
+fn named_by_constant<'t, T>(
+    name: &IdedExpr,
+    (kind, section): (&str, &str),
+    find: impl Fn(&str) -> Option<T>,
+    known: impl Iterator<Item = &'t str>,
+) -> Result<T, TypeError> {
+    let Expr::Literal(LiteralValue::String(text)) = &name.expr else {
+        return Err(TypeError::new(name, format!("the name of a {kind} is written as a constant text")));
+    };
+    find(text.inner()).ok_or_else(|| {
+        let wrong = TypeError::new(name, format!("there is no {kind} `{}` under `{section}`", text.inner()));
+        wrong.meant(text.inner(), known)
+    })
 }
 
 /// A signature of a function.
