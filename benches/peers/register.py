@@ -26,7 +26,7 @@ from werkzeug.exceptions import HTTPException
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_OID, "business")
 NAMES = ("runame1", "runame2", "runame3")
 STYLES = ("tradstyle1", "tradstyle2", "tradstyle3")
-OWN = ("id", "sampleUnitRef", "sampleUnitType", "sampleSummaryId")
+REFERENCE_FIELDS = ("id", "sampleUnitRef", "sampleUnitType", "sampleSummaryId")
 REQUIRED = ("sampleUnitRef", "sampleUnitType", "sampleSummaryId", *NAMES)
 NOT_ACTIVE = "Business with reference does not have any active attributes."
 
@@ -165,7 +165,7 @@ def version_of(body):
     """The columns of an attributes row from a flat body."""
     return {
         "sample_summary_id": body["sampleSummaryId"],
-        "attributes": {key: value for key, value in body.items() if key not in OWN},
+        "attributes": {key: value for key, value in body.items() if key not in REFERENCE_FIELDS},
         "name": joined(body, NAMES),
         "trading_as": joined(body, STYLES),
     }
@@ -214,8 +214,8 @@ def make():
             return None
         given = request.authorization
         if given is not None and given.type == "basic":
-            same_user = hmac.compare_digest((given.username or "").encode(), user)
-            if hmac.compare_digest((given.password or "").encode(), password) and same_user:
+            is_same_user = hmac.compare_digest((given.username or "").encode(), user)
+            if hmac.compare_digest((given.password or "").encode(), password) and is_same_user:
                 return None
         return Response("Unauthorized Access", 401, {"WWW-Authenticate": 'Basic realm="register"'}, mimetype="text/plain")
 
@@ -246,9 +246,9 @@ def make():
             rows = session.execute(BY_IDS, {"ids": ids}).unique().all()
         if any(version is None for _, version in rows):
             abort(400, NOT_ACTIVE)
-        return jsonify([summary(one.party_uuid, one.business_ref, version, one.associations) for one, version in rows])
+        return jsonify([summary(business.party_uuid, business.business_ref, version, business.associations) for business, version in rows])
 
-    def one_or_refuse(query, values, unknown):
+    def business_or_refuse(query, values, unknown):
         with Session(reading) as session:
             row = session.execute(query, values).unique().first()
         if row is None:
@@ -259,13 +259,13 @@ def make():
 
     @app.get("/businesses/id/<text>")
     def business_by_id(text):
-        one, version = one_or_refuse(BY_ID, {"id": parsed(text)}, "Business with party id does not exist")
-        return jsonify(summary(one.party_uuid, one.business_ref, version, one.associations))
+        business, version = business_or_refuse(BY_ID, {"id": parsed(text)}, "Business with party id does not exist")
+        return jsonify(summary(business.party_uuid, business.business_ref, version, business.associations))
 
     @app.get("/businesses/ref/<ref>")
     def business_by_ref(ref):
-        one, version = one_or_refuse(BY_REF, {"ref": ref}, "Business with reference does not exist.")
-        return jsonify(party(one.party_uuid, one.business_ref, version, one.associations))
+        business, version = business_or_refuse(BY_REF, {"ref": ref}, "Business with reference does not exist.")
+        return jsonify(party(business.party_uuid, business.business_ref, version, business.associations))
 
     @app.post("/businesses")
     def add_business():
@@ -359,8 +359,15 @@ def load(url, folder):
             cursor,
             "respondent (party_uuid, status, email_address, first_name, last_name, telephone)",
             (
-                (one["id"], one.get("status") or "ACTIVE", one["emailAddress"], one.get("firstName"), one.get("lastName"), one.get("telephone"))
-                for one in batch
+                (
+                    respondent["id"],
+                    respondent.get("status") or "ACTIVE",
+                    respondent["emailAddress"],
+                    respondent.get("firstName"),
+                    respondent.get("lastName"),
+                    respondent.get("telephone"),
+                )
+                for respondent in batch
             ),
         )
 
@@ -369,7 +376,7 @@ def load(url, folder):
     if (folder / "enrolments.csv").exists():
         with (folder / "enrolments.csv").open(encoding="utf-8", newline="") as file:
             for batch in batches(csv.DictReader(file)):
-                copy(cursor, "enrolling", ((one["business_id"], one["respondent_id"], one["survey_id"], one["status"]) for one in batch))
+                copy(cursor, "enrolling", ((row["business_id"], row["respondent_id"], row["survey_id"], row["status"]) for row in batch))
     cursor.execute(
         "INSERT INTO business_respondent (business_id, respondent_id)"
         " SELECT DISTINCT business_id, id FROM enrolling JOIN respondent USING (party_uuid)"

@@ -22,7 +22,7 @@ pub const LARGE: (&str, u64) = ("5M", 555_556);
 /// Clients of the sweep.
 const CLIENTS: [&str; 4] = ["1", "10", "100", "500"];
 /// Random places in a result are below this.
-const MOST_PLACE: u64 = 1_000;
+const MAX_RESULT_INDEX: u64 = 1_000;
 /// What each request asks for, of so many.
 const PATHS: u64 = 5_000;
 
@@ -87,7 +87,7 @@ pub fn known_block(data: &Datasets, random: &mut Random) -> String {
 pub fn run(setting: &Setting, figures: &mut Figures, large: bool) -> Result<()> {
     let folder = tempfile::Builder::new().prefix("stook-bench").tempdir().map_err(|error| error.to_string())?;
     let bench = Bench { setting, folder: folder.path().to_owned(), server: None };
-    cold(&bench, figures)?;
+    cold_query(&bench, figures)?;
     for program in ["wrk", "taskset"] {
         if Command::new(program).arg("-V").output().is_err() {
             figures.note(&format!("skipped: {program} is not installed (Debian: apt install wrk util-linux), no warm figures"));
@@ -95,16 +95,16 @@ pub fn run(setting: &Setting, figures: &mut Figures, large: bool) -> Result<()> 
         }
     }
     vocabulary(&bench, figures)?;
-    let hello = Running::start(&setting.own, &["hello", "400"], None)?;
+    let hello = Running::start(&setting.bench_program, &["hello", "400"], None)?;
     let mut first: Option<f64> = None;
     for (name, records) in SIZES.into_iter().chain(large.then_some(LARGE)) {
-        let fixed = warm(&bench, figures, &hello, name, records)?;
+        let fixed = warm_queries(&bench, figures, &hello, name, records)?;
         match first {
             None => first = Some(fixed),
             Some(first) => {
-                let mut own = Samples::default();
-                own.push(fixed / first);
-                figures.at_most(&format!("one record, {name} blocks beside {}, p99 at 500 clients", SIZES[0].0), &own, "x", 1.3);
+                let mut growth = Samples::default();
+                growth.push(fixed / first);
+                figures.at_most(&format!("one record, {name} blocks beside {}, p99 at 500 clients", SIZES[0].0), &growth, "x", 1.3);
             }
         }
     }
@@ -112,11 +112,11 @@ pub fn run(setting: &Setting, figures: &mut Figures, large: bool) -> Result<()> 
 }
 
 /// Everything that both services know, by one question.
-fn cold(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
+fn cold_query(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     let services = Services::start(bench.setting, OF_REPORT)?;
     let catalogue = services.catalogue(bench.setting, &bench.folder)?;
     let store = bench.path("cold.sqlite");
-    let (mut seconds, mut memory, mut beside) = <(Samples, Samples, Samples)>::default();
+    let (mut seconds, mut memory, mut reference) = <(Samples, Samples, Samples)>::default();
     for _ in 0..ROUNDS {
         remove_store(Path::new(&store));
         let ran = bench.stook(&catalogue, &store, &["query", "block | count(key)", "--format", "csv"])?;
@@ -126,13 +126,13 @@ fn cold(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
         }
         seconds.push(ran.seconds);
         memory.push(ran.memory);
-        beside.push(241.8 / ran.seconds);
+        reference.push(241.8 / ran.seconds);
     }
     figures.judged_at_most(
         "cold block query of both services, file",
         &seconds,
         "s",
-        &format!("report 241.8 s, {:.0}x", beside.median()),
+        &format!("report 241.8 s, {:.0}x", reference.median()),
         &seconds,
         20.0,
     );
@@ -141,7 +141,7 @@ fn cold(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
 }
 
 /// Queries of what is here; returns the 99th percentile of those for one record at 500 clients, in ms.
-fn warm(bench: &Bench<'_>, figures: &mut Figures, hello: &Running, name: &str, records: u64) -> Result<f64> {
+fn warm_queries(bench: &Bench<'_>, figures: &mut Figures, hello: &Running, name: &str, records: u64) -> Result<f64> {
     let data = Datasets { records, seed: SEED };
     let store = bench.path(&format!("{name}.sqlite"));
     let services = Services::start(bench.setting, records)?;
@@ -150,11 +150,11 @@ fn warm(bench: &Bench<'_>, figures: &mut Figures, hello: &Running, name: &str, r
     // as many places as there are clients: who is turned away is not measured here
     let served = bench.serve(&catalogue, &store, &["--workers", "0", "--most", "512", "--wait", "2000"])?;
     let mut random = Random::new(SEED);
-    let path = |query: &str, index: u64| format!("/v1/main/query?limit=1&idx={index}&q={}", encoded(query));
-    let one = known_block(&data, &mut random);
+    let path = |query: &str, index: u64| format!("/v1/main/query?limit=1&idx={index}&q={}", url_encoded(query));
+    let one_block = known_block(&data, &mut random);
     let letter = |random: &mut Random| char::from(b'A' + random.below(26) as u8);
     let kinds = [
-        ("one record by its key", vec![path(&format!("block name={one}"), 0)]),
+        ("one record by its key", vec![path(&format!("block name={one_block}"), 0)]),
         ("a pattern", vec![path("block name=/QCD*", 0)]),
         ("random patterns", (0..PATHS).map(|_| path(&format!("block name=/{}*", letter(&mut random)), 0)).collect()),
         (
@@ -163,57 +163,57 @@ fn warm(bench: &Bench<'_>, figures: &mut Figures, hello: &Running, name: &str, r
                 .map(|_| {
                     let dataset = data.dataset(random.below(records)).name;
                     let length = random.between(2, 4) as usize;
-                    path(&format!("block name={}*", &dataset[..length]), random.below(MOST_PLACE))
+                    path(&format!("block name={}*", &dataset[..length]), random.below(MAX_RESULT_INDEX))
                 })
                 .collect(),
         ),
     ];
-    let mut fixed = Samples::default();
-    for (place, (kind, paths)) in kinds.iter().enumerate() {
+    let mut by_key_tails = Samples::default();
+    for (kind_number, (kind, paths)) in kinds.iter().enumerate() {
         let lines = bench.lines("paths.txt", paths.iter().cloned())?;
         let mut shown = Vec::new();
-        let mut beside = Samples::default();
+        let mut bare_tails = Samples::default();
         let mut tails = Samples::default();
         for clients in CLIENTS {
             let rounds = if clients == "500" { ROUNDS } else { 1 };
-            let mut own = Samples::default();
+            let mut tail_samples = Samples::default();
             for _ in 0..rounds {
                 let (_, tail) = bench.closed_loop(&served, &lines, clients)?;
-                own.push(tail);
+                tail_samples.push(tail);
                 if clients == "500" {
-                    let (_, least) = bench.closed_loop(hello, &lines, clients)?;
+                    let (_, bare_tail) = bench.closed_loop(hello, &lines, clients)?;
                     tails.push(tail);
-                    beside.push(least);
+                    bare_tails.push(bare_tail);
                 }
             }
-            shown.push(format!("{clients}: {:.2}", own.median()));
+            shown.push(format!("{clients}: {:.2}", tail_samples.median()));
         }
         figures.note(&format!("  {name} blocks, {kind}, p99 in ms by clients: {}", shown.join(", ")));
-        if place == 0 {
-            fixed = tails.clone();
+        if kind_number == 0 {
+            by_key_tails = tails.clone();
             figures.judged_at_most(
                 &format!("{name}: {kind}, p99 at 500 clients"),
                 &tails,
                 "ms",
-                &format!("bare axum hello, same core {:.1}", beside.median()),
-                &tails.over(&beside),
+                &format!("bare axum hello, same core {:.1}", bare_tails.median()),
+                &tails.divided_by(&bare_tails),
                 3.0,
             );
         } else {
-            let bar = if place == 3 { 2.5 } else { 1.5 };
+            let bar = if kind_number == 3 { 2.5 } else { 1.5 };
             figures.judged_at_most(
                 &format!("{name}: {kind}, p99 at 500 clients"),
                 &tails,
                 "ms",
-                &format!("by key {:.1}", fixed.median()),
-                &tails.over(&fixed),
+                &format!("by key {:.1}", by_key_tails.median()),
+                &tails.divided_by(&by_key_tails),
                 bar,
             );
         }
     }
     service_time(bench, figures, &served, &store, (name, &data), &mut random)?;
     free_text(bench, figures, &served, name, &data, &mut random)?;
-    Ok(fixed.median())
+    Ok(by_key_tails.median())
 }
 
 /// How long the server has a record's request in hand, by its own count, beside reading the same rows from the file and nothing else.
@@ -226,36 +226,36 @@ fn service_time(
     random: &mut Random,
 ) -> Result<()> {
     let keys: Vec<String> = (0..PATHS).map(|_| known_block(data, random)).collect();
-    let lines = bench.lines("paths.txt", keys.iter().map(|key| format!("/v1/main/block?key={}", encoded(key))))?;
+    let lines = bench.lines("paths.txt", keys.iter().map(|key| format!("/v1/main/block?key={}", url_encoded(key))))?;
     let (mut service, mut raw) = (Samples::default(), Samples::default());
     for _ in 0..ROUNDS {
-        let before = served_so_far(served)?;
+        let before = record_requests_served(served)?;
         bench.closed_loop(served, &lines, "10")?;
-        let (seconds, requests) = served_so_far(served)?;
+        let (seconds, requests) = record_requests_served(served)?;
         service.push((seconds - before.0) / (requests - before.1) * 1e6);
         raw.push(read_rows(store, &keys).map_err(|error| error.to_string())?);
     }
-    let beside = format!("raw SQLite reads, 1 thread {:.1}", raw.median());
-    figures.judged_at_most(&format!("{name}: service time of a record, 10 clients"), &service, "us", &beside, &service.over(&raw), 2.0);
+    let reference = format!("raw SQLite reads, 1 thread {:.1}", raw.median());
+    figures.judged_at_most(&format!("{name}: service time of a record, 10 clients"), &service, "us", &reference, &service.divided_by(&raw), 2.0);
     Ok(())
 }
 
 /// Seconds and requests for records by key that a server has counted.
-fn served_so_far(served: &Running) -> Result<(f64, f64)> {
+fn record_requests_served(served: &Running) -> Result<(f64, f64)> {
     let text = served.metrics()?;
-    let of = |what: &str| {
-        let own =
-            text.lines().filter(|line| line.starts_with(&format!("stook_request_duration_seconds_{what}{{")) && line.contains("/{tenant}/block\""));
-        own.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
+    let sum_of = |suffix: &str| {
+        let metric_lines =
+            text.lines().filter(|line| line.starts_with(&format!("stook_request_duration_seconds_{suffix}{{")) && line.contains("/{tenant}/block\""));
+        metric_lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
     };
-    Ok((of("sum"), of("count")))
+    Ok((sum_of("sum"), sum_of("count")))
 }
 
 /// Microseconds that a row takes to read with all its columns, by its key.
 fn read_rows(store: &str, keys: &[String]) -> rusqlite::Result<f64> {
-    let own = rusqlite::Connection::open_with_flags(store, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    stook_store::sqlite::teach(&own)?;
-    let mut read = own.prepare("SELECT * FROM r_block WHERE tenant = 1 AND packed(key) = packed(?)")?;
+    let connection = rusqlite::Connection::open_with_flags(store, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    stook_store::sqlite::register_functions(&connection)?;
+    let mut read = connection.prepare("SELECT * FROM r_block WHERE tenant = 1 AND packed(key) = packed(?)")?;
     let columns = read.column_count();
     let mut pass = || -> rusqlite::Result<Vec<Vec<Value>>> {
         let row = |row: &rusqlite::Row<'_>| (0..columns).map(|index| row.get(index)).collect();
@@ -280,17 +280,17 @@ fn free_text(bench: &Bench<'_>, figures: &mut Figures, served: &Running, name: &
             _ => format!("{} {}", parts[2], dataset.release),
         }
     };
-    let paths = (0..PATHS).map(|_| format!("/v1/main/suggest?text={}", encoded(&text(random))));
+    let paths = (0..PATHS).map(|_| format!("/v1/main/suggest?text={}", url_encoded(&text(random))));
     let lines = bench.lines("paths.txt", paths.collect::<Vec<_>>().into_iter())?;
     // what is there is learnt with the first
     bench.closed_loop(served, &lines, "1")?;
-    let (mut one, mut twenty) = (Samples::default(), Samples::default());
+    let (mut one_client, mut twenty_clients) = (Samples::default(), Samples::default());
     for _ in 0..ROUNDS {
-        one.push(bench.closed_loop(served, &lines, "1")?.1);
-        twenty.push(bench.closed_loop(served, &lines, "20")?.1);
+        one_client.push(bench.closed_loop(served, &lines, "1")?.1);
+        twenty_clients.push(bench.closed_loop(served, &lines, "20")?.1);
     }
-    figures.at_most(&format!("{name}: free text, p99 at 1 client"), &one, "ms", 50.0);
-    figures.at_most(&format!("{name}: free text, p99 at 20 clients"), &twenty, "ms", 100.0);
+    figures.at_most(&format!("{name}: free text, p99 at 1 client"), &one_client, "ms", 50.0);
+    figures.at_most(&format!("{name}: free text, p99 at 20 clients"), &twenty_clients, "ms", 100.0);
     Ok(())
 }
 
@@ -298,14 +298,14 @@ fn free_text(bench: &Bench<'_>, figures: &mut Figures, served: &Running, name: &
 const VALUES: u64 = 500_000;
 
 /// A word that can be spoken, another one for each number below a million.
-fn spoken(number: u64) -> String {
-    let mut rest = number * 7_919 % 1_000_003 + 1_000_003;
+fn pronounceable_word(number: u64) -> String {
+    let mut remaining = number * 7_919 % 1_000_003 + 1_000_003;
     let mut word = String::new();
-    while rest > 0 {
-        word.push(char::from(b"bdfgklmnprstvz"[(rest % 14) as usize]));
-        rest /= 14;
-        word.push(char::from(b"aeiou"[(rest % 5) as usize]));
-        rest /= 5;
+    while remaining > 0 {
+        word.push(char::from(b"bdfgklmnprstvz"[(remaining % 14) as usize]));
+        remaining /= 14;
+        word.push(char::from(b"aeiou"[(remaining % 5) as usize]));
+        remaining /= 5;
     }
     word
 }
@@ -318,21 +318,21 @@ fn vocabulary(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     let definition = "catalogue: words\nsources:\n  s: { format: json, into: thing, as_of: meta.received }\ncollections:\n  thing:\n    key: id\n    \
                       fields: { id: text, name: { type: text, index: [equal, prefix] } }\n";
     std::fs::write(format!("{folder}/catalogue.yaml"), definition).map_err(failed)?;
-    let lines = (0..VALUES).map(|number| format!("{{\"id\":\"{number}\",\"name\":\"{}\"}}", spoken(number)));
+    let lines = (0..VALUES).map(|number| format!("{{\"id\":\"{number}\",\"name\":\"{}\"}}", pronounceable_word(number)));
     let (values, store) = (bench.lines("values.ndjson", lines)?, bench.path("vocabulary.sqlite"));
     bench.stook(&folder, &store, &["import", &values, "--source", "s"])?;
     let served = bench.serve(&folder, &store, &["--workers", "0"])?;
     let mut random = Random::new(1);
     // one letter of it is another
     let misspelt = |word: &str, random: &mut Random| {
-        let place = 1 + random.below(word.len() as u64 - 1) as usize;
-        format!("{}x{}", &word[..place], &word[place + 1..])
+        let letter_index = 1 + random.below(word.len() as u64 - 1) as usize;
+        format!("{}x{}", &word[..letter_index], &word[letter_index + 1..])
     };
     let text = |random: &mut Random| {
-        let words = [0, 1].map(|_| spoken(random.below(VALUES)));
+        let words = [0, 1].map(|_| pronounceable_word(random.below(VALUES)));
         words.map(|word| misspelt(&word, random)).join(" ")
     };
-    let texts: Vec<String> = (0..PATHS).map(|_| format!("/v1/main/suggest?text={}", encoded(&text(&mut random)))).collect();
+    let texts: Vec<String> = (0..PATHS).map(|_| format!("/v1/main/suggest?text={}", url_encoded(&text(&mut random)))).collect();
     let paths = bench.lines("paths.txt", texts.into_iter())?;
     let ready = bench.lines("ready.txt", std::iter::once("/v1/main/query?q=thing&limit=1".to_owned()))?;
     bench.closed_loop(&served, &ready, "1")?;
@@ -352,15 +352,15 @@ fn vocabulary(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     }
     let mut memory = Samples::default();
     memory.push(served.memory() - before);
-    let mut one = Samples::default();
+    let mut one_client = Samples::default();
     for _ in 0..ROUNDS {
-        one.push(bench.closed_loop(&served, &paths, "1")?.1);
+        one_client.push(bench.closed_loop(&served, &paths, "1")?.1);
     }
     figures.at_most("500 000 different values: memory of what is known of them", &memory, "MB", 100.0);
-    figures.at_most("500 000 different values: two misspelt words, p99 at 1 client", &one, "ms", 50.0);
+    figures.at_most("500 000 different values: two misspelt words, p99 at 1 client", &one_client, "ms", 50.0);
     Ok(())
 }
 
-fn encoded(query: &str) -> String {
+fn url_encoded(query: &str) -> String {
     query.bytes().map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }

@@ -35,8 +35,8 @@ impl Samples {
     }
 
     /// Each of these divided by the one of the same round.
-    pub fn over(&self, other: &Samples) -> Samples {
-        Samples(self.0.iter().zip(&other.0).map(|(own, other)| own / other).collect())
+    pub fn divided_by(&self, denominator: &Samples) -> Samples {
+        Samples(self.0.iter().zip(&denominator.0).map(|(numerator, denominator)| numerator / denominator).collect())
     }
 }
 
@@ -44,23 +44,23 @@ impl Samples {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Bar {
     /// At least this.
-    Least(f64),
+    AtLeast(f64),
     /// At most this.
-    Most(f64),
+    AtMost(f64),
 }
 
 impl Bar {
     fn is_reached(self, value: f64) -> bool {
         match self {
-            Bar::Least(bar) => value >= bar,
-            Bar::Most(bar) => value <= bar,
+            Bar::AtLeast(bar) => value >= bar,
+            Bar::AtMost(bar) => value <= bar,
         }
     }
 
     fn show(self) -> String {
         match self {
-            Bar::Least(bar) => format!(">= {}", show(bar)),
-            Bar::Most(bar) => format!("<= {}", show(bar)),
+            Bar::AtLeast(bar) => format!(">= {}", show(bar)),
+            Bar::AtMost(bar) => format!("<= {}", show(bar)),
         }
     }
 }
@@ -78,10 +78,10 @@ pub enum Verdict {
 
 impl Verdict {
     /// On a figure judged as `judged`, which may be off by `off` either way, if that is known.
-    pub fn on(judged: f64, off: Option<f64>, bar: Bar) -> Self {
+    pub fn on(judged: f64, uncertainty: Option<f64>, bar: Bar) -> Self {
         let worst = match bar {
-            Bar::Least(_) => judged - off.unwrap_or(0.0),
-            Bar::Most(_) => judged + off.unwrap_or(0.0),
+            Bar::AtLeast(_) => judged - uncertainty.unwrap_or(0.0),
+            Bar::AtMost(_) => judged + uncertainty.unwrap_or(0.0),
         };
         match (bar.is_reached(judged), bar.is_reached(worst)) {
             (false, _) => Verdict::Short,
@@ -102,17 +102,17 @@ impl Verdict {
 /// Prints figures, keeps their lines, and remembers whether one is short.
 #[derive(Debug, Default)]
 pub struct Figures {
-    short: bool,
-    headed: bool,
+    has_short: bool,
+    has_header: bool,
     lines: Vec<String>,
 }
 
 /// The columns of a line.
 struct Line<'l> {
-    what: &'l str,
+    title: &'l str,
     value: String,
     unit: &'l str,
-    beside: &'l str,
+    reference: &'l str,
     judged: String,
     spread: String,
     bar: String,
@@ -121,8 +121,8 @@ struct Line<'l> {
 
 impl Line<'_> {
     fn show(&self) -> String {
-        let Self { what, value, unit, beside, judged, spread, bar, verdict } = self;
-        format!("{what:<62} {value:>10} {unit:<10} {beside:<58} {judged:>9} {spread:>7} {bar:>9} {verdict}").trim_end().to_owned()
+        let Self { title, value, unit, reference, judged, spread, bar, verdict } = self;
+        format!("{title:<62} {value:>10} {unit:<10} {reference:<58} {judged:>9} {spread:>7} {bar:>9} {verdict}").trim_end().to_owned()
     }
 }
 
@@ -130,59 +130,72 @@ impl Figures {
     /// Prints a figure: what was measured, its unit, what it stands beside (which peer, with how many threads, how durable), and the ratio
     /// that must reach the bar.
     #[expect(clippy::too_many_arguments, reason = "a figure is given as the columns of its line")]
-    pub fn ratio(&mut self, what: &str, own: &Samples, unit: &str, beside: &str, other: &Samples, bar: f64) {
-        let ratio = own.over(other);
-        self.judged(what, own, unit, &peer(beside, other), &ratio, Bar::Least(bar));
+    pub fn ratio(&mut self, title: &str, samples: &Samples, unit: &str, reference: &str, peer_samples: &Samples, bar: f64) {
+        let ratio = samples.divided_by(peer_samples);
+        self.judged(title, samples, unit, &peer(reference, peer_samples), &ratio, Bar::AtLeast(bar));
     }
 
     /// Prints a figure and its ratio to a peer's, without a bar.
-    pub fn compared(&mut self, what: &str, own: &Samples, unit: &str, beside: &str, other: &Samples) {
-        let ratio = own.over(other);
+    pub fn ratio_without_bar(&mut self, title: &str, samples: &Samples, unit: &str, reference: &str, peer_samples: &Samples) {
+        let ratio = samples.divided_by(peer_samples);
         let (judged, spread) = (show(ratio.median()), shown_spread(ratio.spread()));
-        let (value, beside) = (show(own.median()), peer(beside, other));
-        self.print(&Line { what, value, unit, beside: &beside, judged, spread, bar: String::new(), verdict: "" });
+        let (value, reference) = (show(samples.median()), peer(reference, peer_samples));
+        self.print(&Line { title, value, unit, reference: &reference, judged, spread, bar: String::new(), verdict: "" });
     }
 
     /// Prints a figure that must reach a bar by itself.
-    pub fn at_least(&mut self, what: &str, own: &Samples, unit: &str, bar: f64) {
-        self.judged(what, own, unit, "", own, Bar::Least(bar));
+    pub fn at_least(&mut self, title: &str, samples: &Samples, unit: &str, bar: f64) {
+        self.judged(title, samples, unit, "", samples, Bar::AtLeast(bar));
     }
 
     /// Prints a figure that must not exceed a bar.
-    pub fn at_most(&mut self, what: &str, own: &Samples, unit: &str, bar: f64) {
-        self.judged(what, own, unit, "", own, Bar::Most(bar));
+    pub fn at_most(&mut self, title: &str, samples: &Samples, unit: &str, bar: f64) {
+        self.judged(title, samples, unit, "", samples, Bar::AtMost(bar));
     }
 
     /// Prints a figure that is judged as another number than it shows, beside a peer or limit, and must not exceed a bar.
     #[expect(clippy::too_many_arguments, reason = "a figure is given as the columns of its line")]
-    pub fn judged_at_most(&mut self, what: &str, own: &Samples, unit: &str, beside: &str, judged: &Samples, bar: f64) {
-        self.judged(what, own, unit, beside, judged, Bar::Most(bar));
+    pub fn judged_at_most(&mut self, title: &str, samples: &Samples, unit: &str, reference: &str, judged: &Samples, bar: f64) {
+        self.judged(title, samples, unit, reference, judged, Bar::AtMost(bar));
     }
 
     /// Prints a figure that stands beside a peer's, and how far their medians are apart in units of what is allowed: `part` of the
     /// peer's, or `about`, whichever is more. The spread is what nine of ten other draws of the same rounds would say.
-    pub fn apart(&mut self, what: &str, own: &Samples, unit: &str, peer_of: (&str, &Samples), (part, about): (f64, f64)) {
-        let (name, other) = peer_of;
-        let distance = |own: &Samples, other: &Samples| (own.median() - other.median()).abs() / about.max(other.median() * part);
+    pub fn distance_from_peer(
+        &mut self,
+        title: &str,
+        samples: &Samples,
+        unit: &str,
+        (peer_name, peer_samples): (&str, &Samples),
+        (part, about): (f64, f64),
+    ) {
+        let distance =
+            |samples: &Samples, peer_samples: &Samples| (samples.median() - peer_samples.median()).abs() / about.max(peer_samples.median() * part);
         let mut random = Random::new(1);
-        let mut drawn: Vec<f64> = (0..1_000).map(|_| distance(&own.drawn(&mut random), &other.drawn(&mut random))).collect();
+        let mut drawn: Vec<f64> = (0..1_000).map(|_| distance(&samples.drawn(&mut random), &peer_samples.drawn(&mut random))).collect();
         drawn.sort_by(f64::total_cmp);
-        let off = own.spread().map(|_| (drawn[949] - drawn[50]) / 2.0);
-        self.line((what, own, unit), &peer(name, other), distance(own, other), (off, off), Bar::Most(1.0));
+        let uncertainty = samples.spread().map(|_| (drawn[949] - drawn[50]) / 2.0);
+        self.line(
+            (title, samples, unit),
+            &peer(peer_name, peer_samples),
+            distance(samples, peer_samples),
+            (uncertainty, uncertainty),
+            Bar::AtMost(1.0),
+        );
     }
 
     /// Prints a figure without a bar.
-    pub fn shown(&mut self, what: &str, own: &Samples, unit: &str) {
-        let (value, spread) = (show(own.median()), shown_spread(own.spread()));
-        self.print(&Line { what, value, unit, beside: "", judged: String::new(), spread, bar: String::new(), verdict: "" });
+    pub fn without_bar(&mut self, title: &str, samples: &Samples, unit: &str) {
+        let (value, spread) = (show(samples.median()), shown_spread(samples.spread()));
+        self.print(&Line { title, value, unit, reference: "", judged: String::new(), spread, bar: String::new(), verdict: "" });
     }
 
     /// Prints how often something happened that must not.
-    pub fn count(&mut self, what: &str, times: u64) {
-        self.short |= times > 0;
+    pub fn forbidden_event(&mut self, title: &str, times: u64) {
+        self.has_short |= times > 0;
         let verdict = if times == 0 { Verdict::Ok } else { Verdict::Short }.word();
         let (value, judged) = (times.to_string(), times.to_string());
-        self.print(&Line { what, value, unit: "", beside: "", judged, spread: String::new(), bar: "<= 0".into(), verdict });
+        self.print(&Line { title, value, unit: "", reference: "", judged, spread: String::new(), bar: "<= 0".into(), verdict });
     }
 
     /// Prints a line that is no figure: what was left out, and why, or what belongs to the figure after it.
@@ -192,43 +205,50 @@ impl Figures {
     }
 
     #[expect(clippy::too_many_arguments, reason = "a figure is given as the columns of its line")]
-    fn judged(&mut self, what: &str, own: &Samples, unit: &str, beside: &str, judged: &Samples, bar: Bar) {
+    fn judged(&mut self, title: &str, samples: &Samples, unit: &str, reference: &str, judged: &Samples, bar: Bar) {
         let spread = judged.spread();
-        let off = spread.map(|spread| spread * judged.median().abs());
-        self.line((what, own, unit), beside, judged.median(), (spread, off), bar);
+        let uncertainty = spread.map(|spread| spread * judged.median().abs());
+        self.line((title, samples, unit), reference, judged.median(), (spread, uncertainty), bar);
     }
 
-    fn line(&mut self, (what, own, unit): (&str, &Samples, &str), beside: &str, judged: f64, (spread, off): (Option<f64>, Option<f64>), bar: Bar) {
-        let verdict = Verdict::on(judged, off, bar);
-        self.short |= verdict == Verdict::Short;
-        let (value, judged, spread) = (show(own.median()), show(judged), shown_spread(spread));
-        self.print(&Line { what, value, unit, beside, judged, spread, bar: bar.show(), verdict: verdict.word() });
+    fn line(
+        &mut self,
+        (title, samples, unit): (&str, &Samples, &str),
+        reference: &str,
+        judged: f64,
+        (spread, uncertainty): (Option<f64>, Option<f64>),
+        bar: Bar,
+    ) {
+        let verdict = Verdict::on(judged, uncertainty, bar);
+        self.has_short |= verdict == Verdict::Short;
+        let (value, judged, spread) = (show(samples.median()), show(judged), shown_spread(spread));
+        self.print(&Line { title, value, unit, reference, judged, spread, bar: bar.show(), verdict: verdict.word() });
     }
 
     fn print(&mut self, line: &Line<'_>) {
-        if !self.headed {
-            self.headed = true;
+        if !self.has_header {
+            self.has_header = true;
             let name = |name: &str| name.to_owned();
             let (value, judged, spread, bar) = (name("value"), name("judged"), name("spread"), name("bar"));
-            self.note(&Line { what: "what", value, unit: "unit", beside: "peer or limit", judged, spread, bar, verdict: "" }.show());
+            self.note(&Line { title: "what", value, unit: "unit", reference: "peer or limit", judged, spread, bar, verdict: "" }.show());
         }
         self.note(&line.show());
     }
 
     /// The lines of a group, which ends; the next one begins with a head of its own.
     pub fn end_group(&mut self) -> Vec<String> {
-        self.headed = false;
+        self.has_header = false;
         std::mem::take(&mut self.lines)
     }
 
     /// Whether some figure is below its bar.
     pub fn is_short(&self) -> bool {
-        self.short
+        self.has_short
     }
 }
 
-fn peer(name: &str, other: &Samples) -> String {
-    format!("{name} {}", show(other.median()))
+fn peer(name: &str, peer_samples: &Samples) -> String {
+    format!("{name} {}", show(peer_samples.median()))
 }
 
 /// One run says nothing of its spread.
@@ -256,35 +276,35 @@ mod tests {
 
     #[test]
     fn a_figure_below_its_bar_is_short_however_noisy_it_is() {
-        for off in [None, Some(0.0), Some(0.01), Some(5.0)] {
-            assert_eq!(Verdict::on(0.99, off, Bar::Least(1.0)), Verdict::Short, "{off:?}");
-            assert_eq!(Verdict::on(1.01, off, Bar::Most(1.0)), Verdict::Short, "{off:?}");
+        for uncertainty in [None, Some(0.0), Some(0.01), Some(5.0)] {
+            assert_eq!(Verdict::on(0.99, uncertainty, Bar::AtLeast(1.0)), Verdict::Short, "{uncertainty:?}");
+            assert_eq!(Verdict::on(1.01, uncertainty, Bar::AtMost(1.0)), Verdict::Short, "{uncertainty:?}");
         }
     }
 
     #[test]
     fn a_figure_above_its_bar_is_noisy_if_its_spread_reaches_below_it() {
-        for (judged, off, bar, verdict) in [
-            (1.2, Some(0.1), Bar::Least(1.0), Verdict::Ok),
-            (1.2, Some(0.2), Bar::Least(1.0), Verdict::Ok),
-            (1.2, Some(0.21), Bar::Least(1.0), Verdict::Noisy),
-            (0.8, Some(0.1), Bar::Most(1.0), Verdict::Ok),
-            (0.8, Some(0.21), Bar::Most(1.0), Verdict::Noisy),
-            (1.0, Some(0.0), Bar::Least(1.0), Verdict::Ok),
-            (1.0, Some(0.001), Bar::Least(1.0), Verdict::Noisy),
+        for (judged, uncertainty, bar, verdict) in [
+            (1.2, Some(0.1), Bar::AtLeast(1.0), Verdict::Ok),
+            (1.2, Some(0.2), Bar::AtLeast(1.0), Verdict::Ok),
+            (1.2, Some(0.21), Bar::AtLeast(1.0), Verdict::Noisy),
+            (0.8, Some(0.1), Bar::AtMost(1.0), Verdict::Ok),
+            (0.8, Some(0.21), Bar::AtMost(1.0), Verdict::Noisy),
+            (1.0, Some(0.0), Bar::AtLeast(1.0), Verdict::Ok),
+            (1.0, Some(0.001), Bar::AtLeast(1.0), Verdict::Noisy),
             // one run: nothing is known of its spread, and nothing is said of it
-            (1.0, None, Bar::Least(1.0), Verdict::Ok),
-            (1.0, None, Bar::Most(1.0), Verdict::Ok),
+            (1.0, None, Bar::AtLeast(1.0), Verdict::Ok),
+            (1.0, None, Bar::AtMost(1.0), Verdict::Ok),
         ] {
-            assert_eq!(Verdict::on(judged, off, bar), verdict, "{judged} {off:?} {bar:?}");
+            assert_eq!(Verdict::on(judged, uncertainty, bar), verdict, "{judged} {uncertainty:?} {bar:?}");
         }
     }
 
     #[test]
-    fn what_was_not_measured_reaches_no_bar() {
-        assert_eq!(Verdict::on(f64::NAN, None, Bar::Least(1.0)), Verdict::Short);
-        assert_eq!(Verdict::on(f64::NAN, None, Bar::Most(1.0)), Verdict::Short);
-        assert_eq!(Verdict::on(2.0, Some(f64::NAN), Bar::Least(1.0)), Verdict::Noisy);
+    fn a_figure_that_was_not_measured_reaches_no_bar() {
+        assert_eq!(Verdict::on(f64::NAN, None, Bar::AtLeast(1.0)), Verdict::Short);
+        assert_eq!(Verdict::on(f64::NAN, None, Bar::AtMost(1.0)), Verdict::Short);
+        assert_eq!(Verdict::on(2.0, Some(f64::NAN), Bar::AtLeast(1.0)), Verdict::Noisy);
     }
 
     #[test]
@@ -315,17 +335,17 @@ mod tests {
     #[test]
     fn a_figure_without_a_bar_is_not_judged() {
         let mut figures = Figures::default();
-        figures.compared("beside", &samples(&[1.0, 1.0]), "x", "a peer", &samples(&[4.0, 4.0]));
+        figures.ratio_without_bar("beside", &samples(&[1.0, 1.0]), "x", "a peer", &samples(&[4.0, 4.0]));
         let lines = figures.end_group();
         assert!(!figures.is_short() && lines[1].contains("a peer 4.00") && lines[1].trim_end().ends_with("0.0%"), "{}", lines[1]);
     }
 
     #[test]
-    fn what_happened_that_must_not_is_short() {
+    fn a_forbidden_event_is_short() {
         let mut figures = Figures::default();
-        figures.count("lost", 0);
+        figures.forbidden_event("lost", 0);
         assert!(!figures.is_short());
-        figures.count("lost", 1);
+        figures.forbidden_event("lost", 1);
         assert!(figures.is_short());
     }
 }

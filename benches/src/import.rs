@@ -9,7 +9,7 @@ const ROUNDS: usize = 5;
 const RECORDS: u64 = 50_000;
 /// Records of the file that is only read: a file of 50 000 is over before a process has started.
 const LONG: u64 = 300_000;
-const MANY: u64 = 1_000_000;
+const LARGE_FILE_RECORDS: u64 = 1_000_000;
 /// How peers sync what they write, by SQLite's names: each commit, or only when they close the file.
 const SYNCS: [&str; 2] = ["FULL", "NORMAL"];
 
@@ -60,11 +60,12 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
         for (rate, sync) in rows.iter_mut().zip(SYNCS) {
             bench.remove("raw.sqlite");
             let words = ["raw-rows", &bench.path("own.sqlite"), &bench.path("raw.sqlite"), sync];
-            *rate = reported_rate(&execute(&setting.own, &words)?.output)?;
+            *rate = reported_rate(&execute(&setting.bench_program, &words)?.output)?;
         }
-        let fields = execute(&setting.own, &["visit-marc", &bench.path("long.mrc")])?.seconds;
-        let found =
-            reported_rate(&execute(&setting.own, &["look-ups", &bench.path("own.sqlite"), &format!("{}/catalogue.yaml", bench.catalogue)])?.output)?;
+        let fields = execute(&setting.bench_program, &["visit-marc", &bench.path("long.mrc")])?.seconds;
+        let found = reported_rate(
+            &execute(&setting.bench_program, &["look-ups", &bench.path("own.sqlite"), &format!("{}/catalogue.yaml", bench.catalogue)])?.output,
+        )?;
         let mut scripted = [0.0; 2];
         if let Some(python) = &setting.python {
             let path = setting.root.join("benches/peers/pymarc_sqlite.py").display().to_string();
@@ -86,12 +87,12 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
         look_up.push(found);
         dumped.into_iter().for_each(|seconds| yaz.push(LONG as f64 / seconds));
     }
-    let what = "import 50 000 authorities, empty store, synced at the end";
-    figures.ratio(what, &create, "records/s", "bare SQLite loop, 1 thread, each 20 000 synced", &raw[0], 0.4);
-    figures.compared("the same, equal durability", &create, "records/s", "bare SQLite loop, 1 thread, synced at the end", &raw[1]);
+    let title = "import 50 000 authorities, empty store, synced at the end";
+    figures.ratio(title, &create, "records/s", "bare SQLite loop, 1 thread, each 20 000 synced", &raw[0], 0.4);
+    figures.ratio_without_bar("the same, equal durability", &create, "records/s", "bare SQLite loop, 1 thread, synced at the end", &raw[1]);
     if setting.python.is_some() {
-        figures.ratio(what, &create, "records/s", "pymarc + sqlite3, 1 thread, each 1 000 synced", &script[0], 6.0);
-        figures.compared("the same, equal durability", &create, "records/s", "pymarc + sqlite3, 1 thread, synced at the end", &script[1]);
+        figures.ratio(title, &create, "records/s", "pymarc + sqlite3, 1 thread, each 1 000 synced", &script[0], 6.0);
+        figures.ratio_without_bar("the same, equal durability", &create, "records/s", "pymarc + sqlite3, 1 thread, synced at the end", &script[1]);
     } else {
         figures.note("skipped: no Python with pymarc (STOOK_TEST_PYTHON), no figure beside the plain script");
     }
@@ -102,21 +103,21 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
         figures.note("skipped: yaz-marcdump is not installed, no figure for reading alone");
     }
     figures.at_least("look-up by key, warm, in process, one core", &look_up, "look-ups/s", 100_000.0);
-    many(&bench, figures, &create)
+    import_large_file(&bench, figures, &create)
 }
 
 /// A million records: the rate must not fall far below that of 50 000, and memory must not grow with the file.
-fn many(bench: &Bench<'_>, figures: &mut Figures, small: &Samples) -> Result<()> {
+fn import_large_file(bench: &Bench<'_>, figures: &mut Figures, small: &Samples) -> Result<()> {
     for (keys, bar) in [("ascending", 0.5), ("random", 0.25)] {
-        bench.sample("many.mrc", MANY, keys)?;
-        let (mut rate, mut memory, mut beside) = (Samples::default(), Samples::default(), Samples::default());
+        bench.sample("many.mrc", LARGE_FILE_RECORDS, keys)?;
+        let (mut rate, mut memory, mut reference) = (Samples::default(), Samples::default(), Samples::default());
         // one run of this length says as much as several short ones
         bench.remove("many.sqlite");
-        let (created, ran) = bench.import("many.mrc", "many.sqlite", "create_on_no_match", MANY)?;
+        let (created, ran) = bench.import("many.mrc", "many.sqlite", "create_on_no_match", LARGE_FILE_RECORDS)?;
         rate.push(created);
         memory.push(ran.memory);
-        beside.push(small.median());
-        figures.ratio(&format!("import 1 000 000 authorities, {keys} keys"), &rate, "records/s", "50 000 records, same durability", &beside, bar);
+        reference.push(small.median());
+        figures.ratio(&format!("import 1 000 000 authorities, {keys} keys"), &rate, "records/s", "50 000 records, same durability", &reference, bar);
         figures.at_most(&format!("peak memory of that, {keys} keys"), &memory, "MB", 256.0);
         bench.remove("many.sqlite");
     }

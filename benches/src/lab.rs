@@ -6,7 +6,7 @@
 use crate::Setting;
 use crate::figures::{Figures, Samples};
 use crate::process::Result;
-use crate::serve::{ASKING, Running};
+use crate::serve::{CLIENT_CORE, Running};
 use serde_json::Value as Json;
 use std::process::Command;
 use stook_report::run::{Durations, RequestSet, Run};
@@ -22,8 +22,8 @@ const ROUNDS_AT_WORK: usize = 9;
 /// Differences below this are below what a virtual machine's timers tell apart, in microseconds.
 const ABOUT: f64 = 100.0;
 
-fn alone(program: &str, arguments: &[&str]) -> Result<String> {
-    let ran = Command::new("taskset").args(["-c", ASKING, program]).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
+fn output_on_one_core(program: &str, arguments: &[&str]) -> Result<String> {
+    let ran = Command::new("taskset").args(["-c", CLIENT_CORE, program]).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
     if !ran.status.success() {
         return Err(format!("{program}: {}", String::from_utf8_lossy(&ran.stderr)));
     }
@@ -37,95 +37,103 @@ fn set(text: &str) -> Result<RequestSet> {
 }
 
 /// Microseconds that this share did not exceed.
-fn at(times: &Durations, share: f64) -> f64 {
-    times.at(share).unwrap_or(0.0) * 1e6
+fn quantile(times: &Durations, share: f64) -> f64 {
+    times.quantile(share).unwrap_or(0.0) * 1e6
 }
 
 /// Requests a second that `wrk` makes of a server.
-fn most_of_wrk(url: &str) -> Result<f64> {
-    let shown = alone("wrk", &["-t1", &format!("-c{CLIENTS}"), "-d3s", url])?;
+fn wrk_rate(url: &str) -> Result<f64> {
+    let shown = output_on_one_core("wrk", &["-t1", &format!("-c{CLIENTS}"), "-d3s", url])?;
     shown.lines().find_map(|line| line.strip_prefix("Requests/sec:")?.trim().parse::<f64>().ok()).ok_or(shown)
 }
 
 pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
     let stook = setting.stook.display().to_string();
-    let server = Running::start(&setting.own, &["hello", "120"], None)?;
+    let server = Running::start(&setting.bench_program, &["hello", "120"], None)?;
     let url = format!("http://{}/x", server.address());
     if Command::new("wrk").arg("-v").output().is_err() {
         figures.note("skipped: wrk is not installed (Debian: apt install wrk)");
         return Ok(());
     }
-    let (mut own, mut peer) = <(Samples, Samples)>::default();
+    let (mut stook_samples, mut peer_samples) = <(Samples, Samples)>::default();
     for _ in 0..ROUNDS {
-        peer.push(most_of_wrk(&url)?);
-        let set = set(&alone(&stook, &["lab", "sweep", &url, "--clients", CLIENTS, "--for", "3s", "--json", "--no-limits"])?)?;
-        own.push(set.requests as f64 / set.seconds);
+        peer_samples.push(wrk_rate(&url)?);
+        let set = set(&output_on_one_core(&stook, &["lab", "sweep", &url, "--clients", CLIENTS, "--for", "3s", "--json", "--no-limits"])?)?;
+        stook_samples.push(set.requests as f64 / set.seconds);
     }
-    figures.ratio("sustained rate, 64 clients, one core each", &own, "1/s", "wrk, 1 thread", &peer, 0.7);
+    figures.ratio("sustained rate, 64 clients, one core each", &stook_samples, "1/s", "wrk, 1 thread", &peer_samples, 0.7);
     let oha = std::env::var("STOOK_PEER_OHA").unwrap_or_else(|_| "oha".into());
     if Command::new(&oha).arg("--version").output().is_err() {
         figures.note("skipped: oha is not installed (cargo install oha --locked; STOOK_PEER_OHA says where it is)");
         return Ok(());
     }
     // a server that works is what is measured; beside a bare one the generators measure themselves
-    let working = Running::start(&setting.own, &["hello", "120", WORK], None)?;
+    let working = Running::start(&setting.bench_program, &["hello", "120", WORK], None)?;
     let at_work = format!("http://{}/x", working.address());
-    figures.note(&format!("a server that works {WORK} us sustains {:.0} requests a second of wrk's", most_of_wrk(&at_work)?));
-    beside_oha(figures, (&stook, &oha), &at_work, ("half of what a server at work sustains", HALF, ROUNDS_AT_WORK), true)?;
-    at_once(figures, (&stook, &oha), server.address())?;
-    beside_oha(figures, (&stook, &oha), &url, ("a bare server, 5 000/s", 5_000.0, ROUNDS), false)?;
-    beside_oha(figures, (&stook, &oha), &url, ("a bare server, half of wrk's rate", (peer.median() / 2.0).floor(), ROUNDS), false)
+    figures.note(&format!("a server that works {WORK} us sustains {:.0} requests a second of wrk's", wrk_rate(&at_work)?));
+    compare_with_oha(figures, (&stook, &oha), &at_work, ("half of what a server at work sustains", HALF, ROUNDS_AT_WORK), true)?;
+    measure_at_once(figures, (&stook, &oha), server.address())?;
+    compare_with_oha(figures, (&stook, &oha), &url, ("a bare server, 5 000/s", 5_000.0, ROUNDS), false)?;
+    compare_with_oha(figures, (&stook, &oha), &url, ("a bare server, half of wrk's rate", (peer_samples.median() / 2.0).floor(), ROUNDS), false)
 }
 
 /// Which share of 5 000 evenly planned requests a second reaches a bare server at once after another one.
-fn at_once(figures: &mut Figures, (stook, oha): (&str, &str), address: &str) -> Result<()> {
+fn measure_at_once(figures: &mut Figures, (stook, oha): (&str, &str), address: &str) -> Result<()> {
     let url = format!("http://{address}/x");
     let share = || -> Result<f64> {
-        let text = alone("curl", &["-s", &format!("http://{address}/-/at-once")])?;
+        let text = output_on_one_core("curl", &["-s", &format!("http://{address}/-/at-once")])?;
         text.trim().parse().map_err(|_| format!("no share: {text}"))
     };
-    let (mut own, mut peer) = <(Samples, Samples)>::default();
+    let (mut stook_samples, mut peer_samples) = <(Samples, Samples)>::default();
     for _ in 0..ROUNDS {
         share()?;
-        alone(oha, &["-q", "5000", "--latency-correction", "-z", "2s", "-c", CLIENTS, "--no-tui", "--output-format", "json", &url])?;
-        peer.push(share()? * 100.0);
-        alone(stook, &["lab", "load", &url, "--rate", "5000", "--for", "2s", "--connections", CLIENTS])?;
-        own.push(share()? * 100.0);
+        output_on_one_core(oha, &["-q", "5000", "--latency-correction", "-z", "2s", "-c", CLIENTS, "--no-tui", "--output-format", "json", &url])?;
+        peer_samples.push(share()? * 100.0);
+        output_on_one_core(stook, &["lab", "load", &url, "--rate", "5000", "--for", "2s", "--connections", CLIENTS])?;
+        stook_samples.push(share()? * 100.0);
     }
-    figures.shown(&format!("5 000/s: requests within 50 us of the one before (oha {:.0} %)", peer.median()), &own, "%");
+    figures.without_bar(&format!("5 000/s: requests within 50 us of the one before (oha {:.0} %)", peer_samples.median()), &stook_samples, "%");
     Ok(())
 }
 
 /// The same load by both generators, and, where it is the same, how far their times are apart.
-fn beside_oha(figures: &mut Figures, (stook, oha): (&str, &str), url: &str, (what, rate, rounds): (&str, f64, usize), is_same: bool) -> Result<()> {
+fn compare_with_oha(
+    figures: &mut Figures,
+    (stook, oha): (&str, &str),
+    url: &str,
+    (title, rate, rounds): (&str, f64, usize),
+    is_comparable: bool,
+) -> Result<()> {
     let rate = format!("{rate}");
-    let mut seen: [(Samples, Samples); 3] = Default::default();
+    let mut percentiles: [(Samples, Samples); 3] = Default::default();
     let mut late = Samples::default();
     for round in 0..rounds {
         let arguments = ["-q", &rate, "--latency-correction", "-z", "4s", "-c", CLIENTS, "--no-tui", "--output-format", "json", url];
-        let other = || -> Result<Json> { serde_json::from_str(&alone(oha, &arguments)?).map_err(|error| error.to_string()) };
-        let own = || set(&alone(stook, &["lab", "load", url, "--rate", &rate, "--for", "4s", "--connections", CLIENTS, "--json", "--no-limits"])?);
-        // now one goes first, now the other
-        let (other, set) = if round % 2 == 0 {
-            let other = other()?;
-            (other, own()?)
-        } else {
-            let set = own()?;
-            (other()?, set)
+        let oha_run = || -> Result<Json> { serde_json::from_str(&output_on_one_core(oha, &arguments)?).map_err(|error| error.to_string()) };
+        let stook_set = || {
+            set(&output_on_one_core(stook, &["lab", "load", url, "--rate", &rate, "--for", "4s", "--connections", CLIENTS, "--json", "--no-limits"])?)
         };
-        late.push(at(&set.late, 0.99));
-        for ((own, peer), (name, share)) in seen.iter_mut().zip([("p50", 0.5), ("p90", 0.9), ("p99", 0.99)]) {
-            own.push(at(&set.latency, share));
-            peer.push(other["latencyPercentiles"][name].as_f64().unwrap_or(0.0) * 1e6);
-        }
-    }
-    for ((own, peer), name) in seen.iter().zip(["p50", "p90", "p99"]) {
-        if is_same {
-            figures.apart(&format!("{what}, {name}"), own, "us", ("oha", peer), (0.1, ABOUT));
+        // now one goes first, now the other
+        let (oha_run, set) = if round % 2 == 0 {
+            let oha_run = oha_run()?;
+            (oha_run, stook_set()?)
         } else {
-            figures.shown(&format!("{what}, {name} (oha {:.0})", peer.median()), own, "us");
+            let set = stook_set()?;
+            (oha_run()?, set)
+        };
+        late.push(quantile(&set.late, 0.99));
+        for ((stook_samples, peer_samples), (name, share)) in percentiles.iter_mut().zip([("p50", 0.5), ("p90", 0.9), ("p99", 0.99)]) {
+            stook_samples.push(quantile(&set.latency, share));
+            peer_samples.push(oha_run["latencyPercentiles"][name].as_f64().unwrap_or(0.0) * 1e6);
         }
     }
-    figures.shown(&format!("{what}, the generator's own delay, p99"), &late, "us");
+    for ((stook_samples, peer_samples), name) in percentiles.iter().zip(["p50", "p90", "p99"]) {
+        if is_comparable {
+            figures.distance_from_peer(&format!("{title}, {name}"), stook_samples, "us", ("oha", peer_samples), (0.1, ABOUT));
+        } else {
+            figures.without_bar(&format!("{title}, {name} (oha {:.0})", peer_samples.median()), stook_samples, "us");
+        }
+    }
+    figures.without_bar(&format!("{title}, the generator's own delay, p99"), &late, "us");
     Ok(())
 }

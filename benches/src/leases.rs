@@ -78,16 +78,16 @@ fn add(store: &dyn Store, waiting: u32) -> Result<()> {
 
 /// Leases and completes chunks one by one for some seconds. With `keep`, about as many wait all the time: they are added while the
 /// clock stands.
-pub fn run(store: &str, seconds: f64, keep: u32) -> ExitCode {
+pub fn run(store: &str, seconds: f64, min_waiting: u32) -> ExitCode {
     let work = || -> Result<serde_json::Value> {
         let store = open(store)?;
         let failed = |error: StoreError| error.to_string();
         let tenant = Tenant::new(DEFAULT_TENANT).map_err(failed)?;
-        let (mut done, mut spent, mut left) = (0_u64, 0.0, 0);
-        while spent < seconds {
-            if keep > 0 && left < keep / 2 {
-                add(&*store, keep - left)?;
-                left = keep;
+        let (mut done, mut seconds_leasing, mut waiting) = (0_u64, 0.0, 0);
+        while seconds_leasing < seconds {
+            if min_waiting > 0 && waiting < min_waiting / 2 {
+                add(&*store, min_waiting - waiting)?;
+                waiting = min_waiting;
             }
             let began = Instant::now();
             for lease in store.lease(None, 1, 60).map_err(failed)? {
@@ -95,11 +95,11 @@ pub fn run(store: &str, seconds: f64, keep: u32) -> ExitCode {
                 let unit = Nothing { tenant: tenant.clone(), fence, journal: ChunkJournal::default() };
                 store.submit(Box::new(unit), stook_store::Priority::Bulk).wait().map_err(failed)?;
                 done += 1;
-                left = left.saturating_sub(1);
+                waiting = waiting.saturating_sub(1);
             }
-            spent += began.elapsed().as_secs_f64();
+            seconds_leasing += began.elapsed().as_secs_f64();
         }
-        Ok(json!({"records": done, "seconds": spent}))
+        Ok(json!({"records": done, "seconds": seconds_leasing}))
     };
     limits::finish(work().map_err(Into::into))
 }

@@ -47,7 +47,7 @@ pub fn raw_rows(source: &str, target: &str, synchronous: &str) -> ExitCode {
         }
         let started = Instant::now();
         let mut to = Connection::open(target)?;
-        stook_store::sqlite::teach(&to)?;
+        stook_store::sqlite::register_functions(&to)?;
         let settings = "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL; PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 4000;";
         to.execute_batch(&format!("{settings} PRAGMA synchronous = {synchronous};"))?;
         for sql in &schema {

@@ -44,17 +44,17 @@ struct Arrivals(AtomicU64, AtomicU64, AtomicU64);
 const AT_ONCE: Duration = Duration::from_micros(50);
 
 impl Arrivals {
-    fn one(&self, at: Duration) {
+    fn note_arrival(&self, at: Duration) {
         let now = at.as_nanos() as u64;
-        let near = now.saturating_sub(self.2.swap(now, Ordering::Relaxed)) < AT_ONCE.as_nanos() as u64;
+        let is_at_once = now.saturating_sub(self.2.swap(now, Ordering::Relaxed)) < AT_ONCE.as_nanos() as u64;
         self.0.fetch_add(1, Ordering::Relaxed);
-        self.1.fetch_add(near.into(), Ordering::Relaxed);
+        self.1.fetch_add(is_at_once.into(), Ordering::Relaxed);
     }
 
     /// The share that came at once, since this was last asked.
     fn share(&self) -> String {
-        let (all, near) = (self.0.swap(0, Ordering::Relaxed), self.1.swap(0, Ordering::Relaxed));
-        format!("{:.4}", near as f64 / all.max(1) as f64)
+        let (all, at_once) = (self.0.swap(0, Ordering::Relaxed), self.1.swap(0, Ordering::Relaxed));
+        format!("{:.4}", at_once as f64 / all.max(1) as f64)
     }
 }
 
@@ -67,7 +67,7 @@ pub fn hello(bytes: usize, work: u64) -> ExitCode {
         let seen = arrivals.clone();
         let answer = move || async move {
             let began = Instant::now();
-            arrivals.one(began - started);
+            arrivals.note_arrival(began - started);
             while began.elapsed() < Duration::from_micros(work) {
                 std::hint::spin_loop();
             }
@@ -113,8 +113,8 @@ pub fn open_loop(plan: &str) -> ExitCode {
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
                 let (free, idle, open) = (free.clone(), idle.clone(), open.clone());
                 waiting.push(runtime.spawn(async move {
-                    let kept = idle.lock().await.try_recv().ok();
-                    let connection = match kept {
+                    let idle_connection = idle.lock().await.try_recv().ok();
+                    let connection = match idle_connection {
                         Some(connection) => Some(connection),
                         None if open.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < CONNECTIONS => HttpConnection::open(address).await.ok(),
                         None => idle.lock().await.recv().await,

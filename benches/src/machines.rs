@@ -21,7 +21,7 @@ use stook_catalogue::xpath::XPath;
 use stook_engine::pick::{self, PickCall, PickGroups};
 use stook_engine::transition::{self, TransitionArguments, TransitionRequest, TransitionResult};
 use stook_formats::tree::XmlTree;
-use stook_formats::xpath::holds;
+use stook_formats::xpath::is_true;
 use stook_store::postgres::{PostgresOptions as ServerOptions, PostgresStore};
 use stook_store::sqlite::{SqliteOptions, SqliteStore};
 use stook_store::{Store, Tenant};
@@ -31,8 +31,9 @@ const ROUNDS: usize = 3;
 const MACHINES: u64 = 10_000;
 const MANY_MACHINES: u64 = 100_000;
 /// The definition that is evaluated.
-const ONE: &str = "//node[@class='display']/vendor[contains(., 'NVIDIA')]";
-const THREE: [&str; 3] = [ONE, "//node[@class='processor']/vendor = 'Intel Corp.'", "//node[@id='firmware']/capabilities/capability/@id = 'uefi'"];
+const ONE_DEFINITION: &str = "//node[@class='display']/vendor[contains(., 'NVIDIA')]";
+const THREE_DEFINITIONS: [&str; 3] =
+    [ONE_DEFINITION, "//node[@class='processor']/vendor = 'Intel Corp.'", "//node[@id='firmware']/capabilities/capability/@id = 'uefi'"];
 /// Definitions of one record.
 const DEFINITIONS: usize = 200;
 const CALLERS: usize = 64;
@@ -76,8 +77,8 @@ impl Bench<'_> {
         Ok(json["seconds"].as_f64().zip(json["documents"].as_f64()).map(|(seconds, documents)| seconds / documents * 1e6))
     }
 
-    fn own(&self, words: &[&str]) -> Result<Json> {
-        let ran = execute(&self.setting.own, words)?;
+    fn run_bench_program(&self, words: &[&str]) -> Result<Json> {
+        let ran = execute(&self.setting.bench_program, words)?;
         serde_json::from_str(ran.output.trim()).map_err(|error| format!("{}: {error}", ran.output))
     }
 }
@@ -113,8 +114,11 @@ fn drop_caches() -> bool {
 /// Definitions for all machines.
 fn definitions(bench: &Bench<'_>, server: Option<&TestServer>, sample: &str, store: &str, figures: &mut Figures) -> Result<()> {
     let three = bench.path("three.ndjson");
-    let lines: String =
-        THREE.iter().enumerate().map(|(place, xpath)| json!({ "name": format!("t{place}"), "xpath": xpath }).to_string() + "\n").collect();
+    let lines: String = THREE_DEFINITIONS
+        .iter()
+        .enumerate()
+        .map(|(number, xpath)| json!({ "name": format!("t{number}"), "xpath": xpath }).to_string() + "\n")
+        .collect();
     std::fs::write(&three, lines).map_err(|error| error.to_string())?;
     let (mut cpu, mut wall, mut cold, mut second, mut all) = <(Samples, Samples, Samples, Samples, Samples)>::default();
     let (mut lxml, mut parsed, mut xpath_exists) = <(Samples, Samples, Samples)>::default();
@@ -122,41 +126,48 @@ fn definitions(bench: &Bench<'_>, server: Option<&TestServer>, sample: &str, sto
     for round in 0..ROUNDS {
         let name = format!("one{round}");
         let is_cold = drop_caches();
-        let (_, ran) = bench.measured(store, &["tag", "create", &format!("cold{round}"), "--xpath", ONE])?;
+        let (_, ran) = bench.measured(store, &["tag", "create", &format!("cold{round}"), "--xpath", ONE_DEFINITION])?;
         if is_cold {
             cold.push(ran.seconds);
         }
-        let (seconds, ran) = bench.measured(store, &["tag", "create", &name, "--xpath", ONE])?;
+        let (seconds, ran) = bench.measured(store, &["tag", "create", &name, "--xpath", ONE_DEFINITION])?;
         cpu.push(each(seconds));
         wall.push(ran.seconds);
-        let (seconds, _) = bench.measured(store, &["tag", "create", &format!("second{round}"), "--xpath", THREE[1]])?;
+        let (seconds, _) = bench.measured(store, &["tag", "create", &format!("second{round}"), "--xpath", THREE_DEFINITIONS[1]])?;
         second.push(each(seconds));
         let (_, ran) = bench.measured(store, &["tag", "create", "--file", &three])?;
         all.push(ran.seconds);
         for tag in [format!("cold{round}"), name, format!("second{round}"), "t0".into(), "t1".into(), "t2".into()] {
             bench.stook(store, &["tag", "delete", &tag])?;
         }
-        let own = bench.own(&["parse-and-evaluate", &format!("{sample}/machines.ndjson"), ONE])?;
-        parsed.push(own["microseconds"].as_f64().unwrap_or(f64::NAN));
-        bench.lxml("one", sample, ONE)?.into_iter().for_each(|own| lxml.push(own));
+        let measured = bench.run_bench_program(&["parse-and-evaluate", &format!("{sample}/machines.ndjson"), ONE_DEFINITION])?;
+        parsed.push(measured["microseconds"].as_f64().unwrap_or(f64::NAN));
+        bench.lxml("one", sample, ONE_DEFINITION)?.into_iter().for_each(|measured| lxml.push(measured));
         if let Some(server) = server {
             xpath_exists.push(in_database(bench, server, sample, round == 0)?);
         }
     }
     if bench.setting.python.is_some() {
-        let beside = |other: &Samples| format!("lxml loop, 1 thread {:.0}", other.median());
-        let what = "one definition, 10 000 machines: CPU each, warm";
-        figures.judged_at_most(what, &cpu, "us", &beside(&lxml), &cpu.over(&lxml), 0.5);
-        figures.judged_at_most("the same, parsed instead of kept trees, in process", &parsed, "us", &beside(&lxml), &parsed.over(&lxml), 0.5);
-        figures.judged_at_most("a second definition: CPU each", &second, "us", &beside(&lxml), &second.over(&lxml), 0.2);
+        let reference = |peer_samples: &Samples| format!("lxml loop, 1 thread {:.0}", peer_samples.median());
+        let title = "one definition, 10 000 machines: CPU each, warm";
+        figures.judged_at_most(title, &cpu, "us", &reference(&lxml), &cpu.divided_by(&lxml), 0.5);
+        figures.judged_at_most(
+            "the same, parsed instead of kept trees, in process",
+            &parsed,
+            "us",
+            &reference(&lxml),
+            &parsed.divided_by(&lxml),
+            0.5,
+        );
+        figures.judged_at_most("a second definition: CPU each", &second, "us", &reference(&lxml), &second.divided_by(&lxml), 0.2);
     }
     if server.is_some() {
-        let beside = format!("xpath in PostgreSQL, 1 session {:.1}", xpath_exists.median());
-        figures.judged_at_most("one definition, committed: wall, warm", &wall, "s", &beside, &wall.over(&xpath_exists), 0.125);
+        let reference = format!("xpath in PostgreSQL, 1 session {:.1}", xpath_exists.median());
+        figures.judged_at_most("one definition, committed: wall, warm", &wall, "s", &reference, &wall.divided_by(&xpath_exists), 0.125);
     }
-    figures.shown("the same with a cold page cache", &cold, "s");
-    let beside = format!("one {:.2}", wall.median());
-    figures.judged_at_most("three definitions at once: wall", &all, "s", &beside, &all.over(&wall), 1.5);
+    figures.without_bar("the same with a cold page cache", &cold, "s");
+    let reference = format!("one {:.2}", wall.median());
+    figures.judged_at_most("three definitions at once: wall", &all, "s", &reference, &all.divided_by(&wall), 1.5);
     Ok(())
 }
 
@@ -182,7 +193,7 @@ fn in_database(bench: &Bench<'_>, server: &TestServer, sample: &str, loads: bool
             execute(&psql, &["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", &url, "-c", part])?;
         }
     }
-    let quoted = ONE.replace('\'', "''");
+    let quoted = ONE_DEFINITION.replace('\'', "''");
     let sql =
         format!("SET max_parallel_workers_per_gather = 0; SELECT count(*) FROM documents WHERE (xpath('boolean({quoted})', d))[1]::text = 'true'");
     let words = ["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", &url, "-c", &sql];
@@ -216,15 +227,15 @@ fn mix() -> Vec<String> {
 fn one_machine(bench: &Bench<'_>, sample: &str, figures: &mut Figures) -> Result<()> {
     let file = bench.path("definitions");
     std::fs::write(&file, mix().join("\n") + "\n").map_err(|error| error.to_string())?;
-    let (mut own, mut lxml) = <(Samples, Samples)>::default();
+    let (mut stook_samples, mut lxml) = <(Samples, Samples)>::default();
     for _ in 0..ROUNDS {
-        let json = bench.own(&["evaluate", &format!("{sample}/machines.ndjson"), &file])?;
-        own.push(json["microseconds"].as_f64().unwrap_or(f64::NAN));
-        bench.lxml("many", sample, &file)?.into_iter().for_each(|other| lxml.push(other));
+        let json = bench.run_bench_program(&["evaluate", &format!("{sample}/machines.ndjson"), &file])?;
+        stook_samples.push(json["microseconds"].as_f64().unwrap_or(f64::NAN));
+        bench.lxml("many", sample, &file)?.into_iter().for_each(|time| lxml.push(time));
     }
     if bench.setting.python.is_some() {
-        let beside = format!("libxml2 by lxml, 1 thread {:.0}", lxml.median());
-        figures.judged_at_most("one machine, 200 definitions, evaluated", &own, "us", &beside, &own.over(&lxml), 0.4);
+        let reference = format!("libxml2 by lxml, 1 thread {:.0}", lxml.median());
+        figures.judged_at_most("one machine, 200 definitions, evaluated", &stook_samples, "us", &reference, &stook_samples.divided_by(&lxml), 0.4);
     }
     Ok(())
 }
@@ -249,18 +260,18 @@ fn many_machines(bench: &Bench<'_>, few: &str, figures: &mut Figures) -> Result<
     execute(&bench.setting.stook, &["sample", "machines", "--records", &MANY_MACHINES.to_string(), "-o", &sample])?;
     bench.import(&store, &sample)?;
     let _ = std::fs::remove_dir_all(&sample);
-    let (mut own, mut small, mut memory) = <(Samples, Samples, Samples)>::default();
+    let (mut large, mut small, mut memory) = <(Samples, Samples, Samples)>::default();
     for round in 0..ROUNDS {
         let name = format!("one{round}");
-        let ran = bench.stook(&store, &["tag", "create", &name, "--xpath", ONE])?;
-        own.push(ran.seconds);
+        let ran = bench.stook(&store, &["tag", "create", &name, "--xpath", ONE_DEFINITION])?;
+        large.push(ran.seconds);
         memory.push(ran.memory);
-        small.push(bench.stook(few, &["tag", "create", &name, "--xpath", ONE])?.seconds);
+        small.push(bench.stook(few, &["tag", "create", &name, "--xpath", ONE_DEFINITION])?.seconds);
         bench.stook(few, &["tag", "delete", &name])?;
     }
     bench.remove(&store);
-    let beside = format!("10 000 machines {:.2}", small.median());
-    figures.judged_at_most("one definition, 100 000 machines: wall", &own, "s", &beside, &own.over(&small), 12.0);
+    let reference = format!("10 000 machines {:.2}", small.median());
+    figures.judged_at_most("one definition, 100 000 machines: wall", &large, "s", &reference, &large.divided_by(&small), 12.0);
     figures.at_most("peak memory of that", &memory, "MB", 512.0);
     Ok(())
 }
@@ -269,18 +280,18 @@ fn many_machines(bench: &Bench<'_>, few: &str, figures: &mut Figures) -> Result<
 fn acquire(bench: &Bench<'_>, server: Option<&TestServer>, sample: &str, figures: &mut Figures) -> Result<()> {
     let tag = ["tag", "create", "vmx-or-svm", "--xpath", "//capability/@id = 'vmx' or //capability/@id = 'svm'"];
     let store = bench.path("acquire.sqlite");
-    let mut own = Samples::default();
+    let mut rates = Samples::default();
     bench.import(&store, sample)?;
     bench.stook(&store, &tag)?;
     let catalogue = format!("{}/catalogue.yaml", bench.catalogue);
     let mut doubles = 0;
     let mut grant = |store: &str, rates: &mut Samples, transitions: u64| -> Result<()> {
-        let json = bench.own(&["acquire", store, &catalogue, &transitions.to_string()])?;
+        let json = bench.run_bench_program(&["acquire", store, &catalogue, &transitions.to_string()])?;
         doubles += json["doubles"].as_u64().unwrap_or(1);
         rates.push(json["rate"].as_f64().unwrap_or(f64::NAN));
         Ok(())
     };
-    grant(&store, &mut own, TRANSITIONS)?;
+    grant(&store, &mut rates, TRANSITIONS)?;
     bench.remove(&store);
     let mut on_server = (Samples::default(), Samples::default());
     if let Some(server) = server {
@@ -301,11 +312,11 @@ fn acquire(bench: &Bench<'_>, server: Option<&TestServer>, sample: &str, figures
             on_server.1.push(2.0 * rate.ok_or_else(|| format!("pgbench does not say how fast it was:\n{output}"))?);
         }
     }
-    figures.at_least("acquire and release by tag, 64 callers, file", &own, "per s", 2_000.0);
+    figures.at_least("acquire and release by tag, 64 callers, file", &rates, "per s", 2_000.0);
     if server.is_some() {
         figures.ratio("the same, PostgreSQL", &on_server.0, "per s", "pgbench update, 64 clients, 2 threads, durable", &on_server.1, 0.4);
     }
-    figures.count("machines granted twice", doubles);
+    figures.forbidden_event("machines granted twice", doubles);
     Ok(())
 }
 
@@ -326,7 +337,7 @@ pub fn parse_and_evaluate(file: &str, definition: &str) -> ExitCode {
         let started = Instant::now();
         let mut matched = 0;
         for document in &documents {
-            matched += u64::from(XmlTree::parse(document.as_bytes()).is_ok_and(|tree| holds(&xpath, &tree, 1_000_000) == Ok(true)));
+            matched += u64::from(XmlTree::parse(document.as_bytes()).is_ok_and(|tree| is_true(&xpath, &tree, 1_000_000) == Ok(true)));
         }
         let microseconds = started.elapsed().as_secs_f64() * 1e6 / documents.len() as f64;
         Ok(json!({ "microseconds": microseconds, "matched": matched }))
@@ -343,7 +354,7 @@ pub fn evaluate(file: &str, definitions: &str) -> ExitCode {
         let started = Instant::now();
         let mut matched = 0;
         for tree in &trees {
-            matched += xpaths.iter().filter(|xpath| holds(xpath, tree, 1_000_000) == Ok(true)).count();
+            matched += xpaths.iter().filter(|xpath| is_true(xpath, tree, 1_000_000) == Ok(true)).count();
         }
         let microseconds = started.elapsed().as_secs_f64() * 1e6 / trees.len() as f64;
         Ok(json!({ "microseconds": microseconds, "matched": matched }))
@@ -361,56 +372,57 @@ pub fn acquire_and_release(store: &str, catalogue: &str, transitions: u64) -> Ex
             false => Box::new(SqliteStore::open(Path::new(store), catalogue.clone(), SqliteOptions::default())?),
         };
         let tenant = Tenant::new("main")?;
-        let place = |name: &str| catalogue.collections[CollectionId::from(0)].transitions.iter().position(|own| own.name == name).unwrap_or(0);
-        let ask = |name: &str| {
+        let transition_index =
+            |name: &str| catalogue.collections[CollectionId::from(0)].transitions.iter().position(|transition| transition.name == name).unwrap_or(0);
+        let transition_request = |name: &str| {
             let (tenant, args, caller) = (tenant.clone(), TransitionArguments::default(), "bench".to_owned());
             Arc::new(TransitionRequest {
                 tenant,
                 collection: CollectionId::from(0),
-                transition: place(name),
+                transition: transition_index(name),
                 args,
                 caller,
                 role: "admin",
                 call: None,
             })
         };
-        let (acquire, release) = (ask("acquire"), ask("release"));
+        let (acquire, release) = (transition_request("acquire"), transition_request("release"));
         let resolved = stook_query::resolve("machine status=Ready tag=vmx-or-svm", &catalogue, &*store, &tenant, store.clock())?;
         let plan = resolved.map_err(|problem| problem.message)?.plan;
-        let (done, doubles) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (transitions_done, granted_twice) = (AtomicU64::new(0), AtomicU64::new(0));
         let picks = PickGroups::default();
-        let held: Mutex<HashSet<String>> = Mutex::default();
-        let held = || held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held_keys: Mutex<HashSet<String>> = Mutex::default();
+        let held_keys = || held_keys.lock().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
         std::thread::scope(|scope| {
             for caller in 0..CALLERS as u64 {
-                let (picks, catalogue, store, plan, acquire, release, done, doubles, held) =
-                    (&picks, &catalogue, &*store, &plan, &acquire, &release, &done, &doubles, &held);
+                let (picks, catalogue, store, plan, acquire, release, transitions_done, granted_twice, held_keys) =
+                    (&picks, &catalogue, &*store, &plan, &acquire, &release, &transitions_done, &granted_twice, &held_keys);
                 scope.spawn(move || -> std::result::Result<(), String> {
                     let evaluator = Evaluator::new(catalogue.tables.clone());
                     let mut turn = caller.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                    while done.load(Ordering::Relaxed) < transitions {
+                    while transitions_done.load(Ordering::Relaxed) < transitions {
                         turn = turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                        let granted = pick::pick(picks, &PickCall { catalogue, store, evaluator: &evaluator, ask: acquire, plan, turn: turn >> 33 });
+                        let granted = pick::pick(picks, &PickCall { catalogue, store, evaluator: &evaluator, request: acquire, plan, turn: turn >> 33 });
                         let Ok(Some(TransitionResult::Done(record))) = granted else { continue };
                         let key = record["key"].as_str().unwrap_or_default().to_owned();
-                        doubles.fetch_add(u64::from(!held().insert(key.clone())), Ordering::Relaxed);
+                        granted_twice.fetch_add(u64::from(!held_keys().insert(key.clone())), Ordering::Relaxed);
                         // a twentieth is kept
-                        if done.fetch_add(1, Ordering::Relaxed) % 40 != 0 {
-                            held().remove(&key);
+                        if transitions_done.fetch_add(1, Ordering::Relaxed) % 40 != 0 {
+                            held_keys().remove(&key);
                             let key = Key::new(key).map_err(|error| error.to_string())?;
                             let ended = transition::run(catalogue, store, &evaluator, release, &key).map_err(|error| error.to_string())?;
                             if !matches!(ended, TransitionResult::Done(_)) {
                                 return Err(format!("{} was not released", key.as_str()));
                             }
-                            done.fetch_add(1, Ordering::Relaxed);
+                            transitions_done.fetch_add(1, Ordering::Relaxed);
                         }
                     }
                     Ok(())
                 });
             }
         });
-        let rate = done.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64();
-        Ok(json!({ "rate": rate, "doubles": doubles.load(Ordering::Relaxed) }))
+        let rate = transitions_done.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64();
+        Ok(json!({ "rate": rate, "doubles": granted_twice.load(Ordering::Relaxed) }))
     })())
 }

@@ -33,7 +33,7 @@ pub struct Setting {
     /// The `stook` program.
     pub stook: PathBuf,
     /// This program, for limits that run as processes.
-    pub own: PathBuf,
+    pub bench_program: PathBuf,
     /// The repository.
     pub root: PathBuf,
     /// Python with the peers' packages.
@@ -43,9 +43,9 @@ pub struct Setting {
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let written = words.iter().position(|word| *word == "--write").and_then(|place| {
-        let file = words.get(place + 1).copied();
-        words.drain(place..(place + 2).min(words.len()));
+    let write_to = words.iter().position(|word| *word == "--write").and_then(|index| {
+        let file = words.get(index + 1).copied();
+        words.drain(index..(index + 2).min(words.len()));
         file.map(PathBuf::from)
     });
     match words.as_slice() {
@@ -61,10 +61,10 @@ fn main() -> ExitCode {
         ["open-loop", plan] => return load::open_loop(plan),
         _ => {}
     }
-    let Ok(own) = std::env::current_exe() else { return ExitCode::FAILURE };
+    let Ok(bench_program) = std::env::current_exe() else { return ExitCode::FAILURE };
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let python = std::env::var_os("STOOK_TEST_PYTHON").map(PathBuf::from).filter(|path| path.exists());
-    let setting = Setting { stook: own.with_file_name("stook"), own, root, python };
+    let setting = Setting { stook: bench_program.with_file_name("stook"), bench_program, root, python };
     if let ["seeds", out, parts @ ..] = words.as_slice() {
         return match seeds::run(&setting, out, parts) {
             Ok(()) => ExitCode::SUCCESS,
@@ -99,11 +99,11 @@ fn main() -> ExitCode {
             )),
         };
         let lines = figures.end_group();
-        let kept = result.and_then(|()| match &written {
-            Some(file) => report::write(file, &setting.root, group, &run.said(group), &lines),
+        let finished = result.and_then(|()| match &write_to {
+            Some(file) => report::write(file, &setting.root, group, &run.description(group), &lines),
             None => Ok(()),
         });
-        if let Err(error) = kept {
+        if let Err(error) = finished {
             eprintln!("stook-bench: {error}");
             return ExitCode::FAILURE;
         }

@@ -128,7 +128,7 @@ fn sweep(setting: &Setting, folder: &Path, url: &str) -> Result<Run> {
 
 /// Milliseconds that 95 of 100 requests did not exceed.
 fn tail(setting: &Setting, folder: &Path, url: &str) -> Result<f64> {
-    Ok(sweep(setting, folder, url)?.sets[0].latency.at(0.95).unwrap_or(f64::NAN) * 1e3)
+    Ok(sweep(setting, folder, url)?.sets[0].latency.quantile(0.95).unwrap_or(f64::NAN) * 1e3)
 }
 
 /// Bytes of an answer.

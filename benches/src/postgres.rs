@@ -43,7 +43,7 @@ impl Bench<'_> {
     }
 
     /// A new store, and how to get rid of it.
-    fn fresh(&self, name: &str, on_server: bool) -> Result<String> {
+    fn empty_store(&self, name: &str, on_server: bool) -> Result<String> {
         if on_server {
             self.psql(&format!("DROP SCHEMA IF EXISTS {name} CASCADE"))?;
             let url = format!("{}?schema={name}", self.server.url("postgres"));
@@ -64,7 +64,7 @@ impl Bench<'_> {
         Ok(execute(&self.server.program("psql"), &["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", &url, "-f", script])?.seconds)
     }
 
-    fn processor(&self) -> f64 {
+    fn processor_seconds(&self) -> f64 {
         self.server.processor_seconds().unwrap_or(f64::NAN)
     }
 }
@@ -83,18 +83,18 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
 fn one_file(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     let (records, file, rows, script) = (RECORDS.to_string(), bench.path("names.mrc"), bench.path("rows"), bench.path("raw.sql"));
     execute(&bench.setting.stook, &["sample", "authorities", "--records", &records, "-o", &file])?;
-    let (mut create, mut again, mut raw, mut file_rate) = (Samples::default(), Samples::default(), Samples::default(), Samples::default());
+    let (mut create, mut unchanged_rates, mut raw, mut file_rate) = (Samples::default(), Samples::default(), Samples::default(), Samples::default());
     let (mut own_processor, mut raw_processor) = (Samples::default(), Samples::default());
     let workers = WORKERS.to_string();
     for round in 0..=ROUNDS {
-        let url = bench.fresh("own", true)?;
+        let url = bench.empty_store("own", true)?;
         let import = ["import", &file, "--workers", &workers];
-        let before = bench.processor();
+        let before = bench.processor_seconds();
         let created = RECORDS as f64 / bench.stook(&url, &import)?.seconds;
-        let own = bench.processor() - before;
+        let stook_seconds = bench.processor_seconds() - before;
         let unchanged = RECORDS as f64 / bench.stook(&url, &import)?.seconds;
-        let embedded = bench.fresh("own", false)?;
-        let beside = RECORDS as f64 / bench.stook(&embedded, &import)?.seconds;
+        let embedded = bench.empty_store("own", false)?;
+        let reference = RECORDS as f64 / bench.stook(&embedded, &import)?.seconds;
         // the rows as they are stored, in the order of their keys, into a table with the same columns and indexes
         bench.psql(&format!("\\copy (SELECT * FROM own.r_authority ORDER BY tenant, key) TO '{rows}' (FORMAT binary)"))?;
         let indexes = bench.psql("SELECT replace(indexdef, 'own.', 'raw.') || ';' FROM pg_indexes WHERE schemaname = 'own' AND tablename = 'r_authority' AND indexname NOT LIKE '%_pkey'")?;
@@ -112,19 +112,19 @@ fn one_file(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
             set.trim()
         );
         std::fs::write(&script, text).map_err(|error| error.to_string())?;
-        let before = bench.processor();
+        let before = bench.processor_seconds();
         let limit = RECORDS as f64 / bench.psql_script(&script)?;
-        let other = bench.processor() - before;
+        let raw_seconds = bench.processor_seconds() - before;
         if round == 0 {
             continue;
         }
         create.push(created);
-        again.push(unchanged);
+        unchanged_rates.push(unchanged);
         raw.push(limit);
-        file_rate.push(beside);
+        file_rate.push(reference);
         // seconds for the file as milliseconds for a thousand of its records
-        own_processor.push(own * 1e6 / RECORDS as f64);
-        raw_processor.push(other * 1e6 / RECORDS as f64);
+        own_processor.push(stook_seconds * 1e6 / RECORDS as f64);
+        raw_processor.push(raw_seconds * 1e6 / RECORDS as f64);
     }
     figures.ratio(
         "PostgreSQL: import 50 000 authorities, 2 workers",
@@ -134,10 +134,24 @@ fn one_file(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
         &raw,
         0.4,
     );
-    let beside = format!("the same by psql {:.1}", raw_processor.median());
-    figures.judged_at_most("PostgreSQL: server CPU per 1 000 records", &own_processor, "ms", &beside, &own_processor.over(&raw_processor), 1.5);
-    figures.ratio("PostgreSQL: the same file again, all unchanged", &again, "records/s", "create, same workers and durability", &create, 2.0);
-    figures.shown("SQLite: import 50 000 authorities, 2 workers", &file_rate, "records/s");
+    let reference = format!("the same by psql {:.1}", raw_processor.median());
+    figures.judged_at_most(
+        "PostgreSQL: server CPU per 1 000 records",
+        &own_processor,
+        "ms",
+        &reference,
+        &own_processor.divided_by(&raw_processor),
+        1.5,
+    );
+    figures.ratio(
+        "PostgreSQL: the same file again, all unchanged",
+        &unchanged_rates,
+        "records/s",
+        "create, same workers and durability",
+        &create,
+        2.0,
+    );
+    figures.without_bar("SQLite: import 50 000 authorities, 2 workers", &file_rate, "records/s");
     Ok(())
 }
 
@@ -150,7 +164,7 @@ struct Ran {
 }
 
 /// Detached imports of some files, then workers until nothing is left.
-fn serve(bench: &Bench<'_>, store: &str, jobs: &[(String, u64, String)]) -> Result<Ran> {
+fn run_jobs(bench: &Bench<'_>, store: &str, jobs: &[(String, u64, String)]) -> Result<Ran> {
     for (tenant, _, file) in jobs {
         bench.stook(store, &["import", file, "--tenant", tenant, "--detach"])?;
     }
@@ -184,8 +198,8 @@ fn serve(bench: &Bench<'_>, store: &str, jobs: &[(String, u64, String)]) -> Resu
 /// Three tenants at once, the largest files first and the smallest first, on both stores.
 fn tenants(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     let mut files = Vec::new();
-    for (place, tenant) in TENANTS.iter().enumerate() {
-        let mut first = 1 + place as u64 * 1_000_000;
+    for (tenant_number, tenant) in TENANTS.iter().enumerate() {
+        let mut first = 1 + tenant_number as u64 * 1_000_000;
         for size in SIZES {
             let file = bench.path(&format!("{tenant}-{size}.mrc"));
             let (records, from) = (size.to_string(), first.to_string());
@@ -200,15 +214,16 @@ fn tenants(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
         jobs
     };
     for (name, on_server) in [("PostgreSQL", true), ("SQLite", false)] {
-        let (mut together, mut alone, mut late, mut apart, mut smallest) = <(Samples, Samples, Samples, Samples, Samples)>::default();
+        let (mut three_tenants, mut single_tenant, mut lateness, mut tenant_spread, mut smallest) =
+            <(Samples, Samples, Samples, Samples, Samples)>::default();
         let (mut inversions, mut failed, mut worst) = (0, 0, String::new());
         for round in 0..=ROUNDS {
-            let largest_first = serve(bench, &bench.fresh("tenants", on_server)?, &order(true))?;
+            let largest_first = run_jobs(bench, &bench.empty_store("tenants", on_server)?, &order(true))?;
             // the same files, all of one tenant
-            let one: Vec<_> = order(true).into_iter().map(|(_, size, file)| ("one".to_owned(), size, file)).collect();
-            let single = serve(bench, &bench.fresh("tenants", on_server)?, &one)?;
-            let smallest_first = serve(bench, &bench.fresh("tenants", on_server)?, &order(false))?;
-            inversions += inverted(&smallest_first);
+            let one_tenant: Vec<_> = order(true).into_iter().map(|(_, size, file)| ("one".to_owned(), size, file)).collect();
+            let single = run_jobs(bench, &bench.empty_store("tenants", on_server)?, &one_tenant)?;
+            let smallest_first = run_jobs(bench, &bench.empty_store("tenants", on_server)?, &order(false))?;
+            inversions += inversions_of(&smallest_first);
             failed += largest_first.failed + smallest_first.failed;
             if round == 0 {
                 continue;
@@ -217,35 +232,35 @@ fn tenants(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
             let ratio = |key: &(String, u64)| largest_first.ends[key] / ideal[key];
             let latest = ideal.keys().max_by(|a, b| ratio(a).total_cmp(&ratio(b))).ok_or("no job")?;
             worst = format!("{} of {}: {:.2} s, ideal {:.2} s", latest.1, latest.0, largest_first.ends[latest], ideal[latest]);
-            late.push(ratio(latest));
+            lateness.push(ratio(latest));
             let last = |tenant: &str| largest_first.ends.iter().filter(|((of, _), _)| of == tenant).map(|(_, end)| *end).fold(0.0, f64::max);
             let lasts = TENANTS.map(last);
-            apart.push(lasts.iter().copied().fold(0.0, f64::max) / lasts.iter().copied().fold(f64::MAX, f64::min));
-            together.push(largest_first.rate);
-            alone.push(single.rate);
+            tenant_spread.push(lasts.iter().copied().fold(0.0, f64::max) / lasts.iter().copied().fold(f64::MAX, f64::min));
+            three_tenants.push(largest_first.rate);
+            single_tenant.push(single.rate);
             smallest.push(smallest_first.rate);
         }
         figures.ratio(
             &format!("{name}: three tenants, 15 files, largest first"),
-            &together,
+            &three_tenants,
             "records/s",
             "one tenant, same files and workers",
-            &alone,
+            &single_tenant,
             0.95,
         );
-        figures.judged_at_most(&format!("{name}: latest job beside the simulated policy + a chunk"), &late, "times", &worst, &late, 1.25);
-        figures.at_most(&format!("{name}: last tenant beside the first to end"), &apart, "times", 1.05);
-        figures.shown(&format!("{name}: the same, smallest first"), &smallest, "records/s");
-        figures.count(&format!("{name}: larger jobs that ended before smaller ones"), inversions);
-        figures.count(&format!("{name}: failed documents"), failed);
+        figures.judged_at_most(&format!("{name}: latest job beside the simulated policy + a chunk"), &lateness, "times", &worst, &lateness, 1.25);
+        figures.at_most(&format!("{name}: last tenant beside the first to end"), &tenant_spread, "times", 1.05);
+        figures.without_bar(&format!("{name}: the same, smallest first"), &smallest, "records/s");
+        figures.forbidden_event(&format!("{name}: larger jobs that ended before smaller ones"), inversions);
+        figures.forbidden_event(&format!("{name}: failed documents"), failed);
     }
     Ok(())
 }
 
 /// Pairs of jobs of one tenant of which the larger ended first.
-fn inverted(ran: &Ran) -> u64 {
+fn inversions_of(ran: &Ran) -> u64 {
     let pairs = |((tenant, size), end): (&(String, u64), &f64)| {
-        ran.ends.iter().filter(|((other, larger), sooner)| other == tenant && larger > size && *sooner < end).count() as u64
+        ran.ends.iter().filter(|((other_tenant, larger), other_end)| other_tenant == tenant && larger > size && *other_end < end).count() as u64
     };
     ran.ends.iter().map(pairs).sum()
 }
@@ -254,31 +269,31 @@ fn inverted(ran: &Ran) -> u64 {
 /// `seconds`. What is promised is fair within a chunk for each other worker, so much is added.
 fn simulate(jobs: &[(String, u64, String)], seconds: f64) -> Result<BTreeMap<(String, u64), f64>> {
     let tenant = |name: &str| TENANTS.iter().position(|tenant| *tenant == name).unwrap_or(0) as i64;
-    let owners = (0..3).map(|tenant| TenantLoad { tenant, share: TenantShare::default(), charged: 0, running: 0 }).collect();
-    let mut line = Backlog { owners, ready: Vec::new() };
+    let tenants = (0..3).map(|tenant| TenantLoad { tenant, share: TenantShare::default(), charged: 0, running: 0 }).collect();
+    let mut backlog = Backlog { tenants, ready: Vec::new() };
     let mut waiting: Vec<u64> = Vec::new();
     let mut bytes = Vec::new();
     for (number, (name, size, file)) in jobs.iter().enumerate() {
         let length = std::fs::metadata(file).map_err(|error| error.to_string())?.len();
-        let own = JobFile { path: file.clone(), size: length, modified: 0, syntax: None, compressed: false, part: None, retires_all: false };
-        line.ready.push(LeasableJob { job: number as u64, tenant: tenant(name), due: due(number as i64, &[own]) });
+        let job_file = JobFile { path: file.clone(), size: length, modified: 0, syntax: None, compressed: false, part: None, retires_all: false };
+        backlog.ready.push(LeasableJob { job: number as u64, tenant: tenant(name), due: due(number as i64, &[job_file]) });
         waiting.push(size / CHUNK);
         bytes.push((length / (size / CHUNK)) as i64);
     }
     let rounds = waiting.iter().sum::<u64>().div_ceil(WORKERS as u64) as f64;
-    let each = seconds / rounds;
+    let round_seconds = seconds / rounds;
     let mut ends = BTreeMap::new();
-    let mut now = (WORKERS - 1) as f64 * each;
-    while line.next().is_some() {
-        now += each;
+    let mut time = (WORKERS - 1) as f64 * round_seconds;
+    while backlog.next().is_some() {
+        time += round_seconds;
         for _ in 0..WORKERS {
-            let Some(choice) = line.next() else { break };
+            let Some(choice) = backlog.next() else { break };
             let number = choice.job as usize;
             waiting[number] -= 1;
-            line.took(&choice, 1, charge(CHUNK as i64, bytes[number], choice.share));
+            backlog.note_leased(&choice, 1, charge(CHUNK as i64, bytes[number], choice.share));
             if waiting[number] == 0 {
-                line.had_none(&choice);
-                ends.insert((jobs[number].0.clone(), jobs[number].1), now);
+                backlog.note_nothing_leasable(&choice);
+                ends.insert((jobs[number].0.clone(), jobs[number].1), time);
             }
         }
     }
@@ -288,45 +303,54 @@ fn simulate(jobs: &[(String, u64, String)], seconds: f64) -> Result<BTreeMap<(St
 /// Leasing and completing chunks, one after the other, beside pgbench with the same statements.
 fn queue(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     for (name, on_server) in [("PostgreSQL", true), ("SQLite", false)] {
-        let (many, few) = (bench.fresh_queue("many", on_server)?, bench.fresh_queue("few", on_server)?);
-        leases::fill(&many, MANY_CHUNKS)?;
-        leases::fill(&few, 0)?;
-        let (mut own, mut small, mut peer) = <(Samples, Samples, Samples)>::default();
+        let (large, small) = (bench.empty_queue("many", on_server)?, bench.empty_queue("few", on_server)?);
+        leases::fill(&large, MANY_CHUNKS)?;
+        leases::fill(&small, 0)?;
+        let (mut large_queue, mut small_queue, mut peer) = <(Samples, Samples, Samples)>::default();
         for round in 0..=ROUNDS {
             let seconds = if round == 0 { "1".to_owned() } else { LEASING.to_string() };
-            let rate = |store: &str, keep: u32| reported_rate(&execute(&bench.setting.own, &["leases", store, &seconds, &keep.to_string()])?.output);
-            let with_many = rate(&many, 0)?;
-            let with_few = rate(&few, FEW_CHUNKS)?;
+            let rate = |store: &str, keep: u32| {
+                reported_rate(&execute(&bench.setting.bench_program, &["leases", store, &seconds, &keep.to_string()])?.output)
+            };
+            let with_many = rate(&large, 0)?;
+            let with_few = rate(&small, FEW_CHUNKS)?;
             let pgbench = if on_server { Some(bench.pgbench("many", &seconds)?) } else { None };
             if round > 0 {
-                own.push(with_many);
-                small.push(with_few);
+                large_queue.push(with_many);
+                small_queue.push(with_few);
                 pgbench.into_iter().for_each(|rate| peer.push(rate));
             }
         }
         if on_server {
             figures.ratio(
                 &format!("{name}: leases + completions, 1 000 000 waiting"),
-                &own,
+                &large_queue,
                 "chunks/s",
                 "pgbench, 1 client, same statements and durability",
                 &peer,
                 0.5,
             );
         } else {
-            figures.shown(&format!("{name}: leases + completions, 1 000 000 waiting"), &own, "chunks/s");
+            figures.without_bar(&format!("{name}: leases + completions, 1 000 000 waiting"), &large_queue, "chunks/s");
         }
-        let beside = format!("1 000 waiting {:.0}", small.median());
-        figures.judged_at_most(&format!("{name}: cost beside 1 000 waiting"), &own, "chunks/s", &beside, &small.over(&own), 1.3);
+        let reference = format!("1 000 waiting {:.0}", small_queue.median());
+        figures.judged_at_most(
+            &format!("{name}: cost beside 1 000 waiting"),
+            &large_queue,
+            "chunks/s",
+            &reference,
+            &small_queue.divided_by(&large_queue),
+            1.3,
+        );
     }
     Ok(())
 }
 
 impl Bench<'_> {
     /// A store for a queue alone.
-    fn fresh_queue(&self, name: &str, on_server: bool) -> Result<String> {
+    fn empty_queue(&self, name: &str, on_server: bool) -> Result<String> {
         if !on_server {
-            return self.fresh(name, false);
+            return self.empty_store(name, false);
         }
         self.psql(&format!("DROP SCHEMA IF EXISTS {name} CASCADE"))?;
         Ok(format!("{}?schema={name}", self.server.url("postgres")))

@@ -19,7 +19,7 @@ pub struct Ran {
 
 /// Runs a program to its end.
 pub fn execute(program: &Path, arguments: &[&str]) -> Result<Ran> {
-    let failed = |why: String| format!("{} {}: {why}", program.display(), arguments.join(" "));
+    let failed = |reason: String| format!("{} {}: {reason}", program.display(), arguments.join(" "));
     let started = Instant::now();
     let child =
         Command::new(program).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|error| failed(error.to_string()))?;
@@ -45,8 +45,8 @@ pub fn execute(program: &Path, arguments: &[&str]) -> Result<Ran> {
 
 /// Runs `stook` on a catalogue and its store.
 pub fn stook(program: &Path, catalogue: &str, store: &str, words: &[&str]) -> Result<Ran> {
-    let all: Vec<&str> = ["-C", catalogue, "--store", store].into_iter().chain(words.iter().copied()).collect();
-    execute(program, &all)
+    let command_line: Vec<&str> = ["-C", catalogue, "--store", store].into_iter().chain(words.iter().copied()).collect();
+    execute(program, &command_line)
 }
 
 /// Removes a store on a file, if there is one.
@@ -70,7 +70,7 @@ pub fn reported_rate(output: &str) -> Result<f64> {
 pub fn children_cpu() -> f64 {
     // fields of a process after its name: state, parent, .. user, system, children's user, children's system, in hundredths
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
-    let field = |place: usize| behind.split_whitespace().nth(place).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
+    let after_name = stat.rsplit_once(')').map_or("", |(_, after_name)| after_name);
+    let field = |index: usize| after_name.split_whitespace().nth(index).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
     (field(13) + field(14)) / 100.0
 }

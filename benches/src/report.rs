@@ -28,21 +28,21 @@ const HEAD: &str = "# Figures\n\n\
 
 /// A run of a whole group.
 pub struct Run {
-    began: Instant,
+    started: Instant,
     /// When and where, in words.
-    said: String,
+    description: String,
 }
 
 impl Run {
     /// It begins now.
     pub fn begin(root: &Path) -> Self {
         let date = output(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]));
-        Self { began: Instant::now(), said: format!("{date}, {}, {}", machine(), commit(root)) }
+        Self { started: Instant::now(), description: format!("{date}, {}, {}", machine(), commit(root)) }
     }
 
     /// The sentence that says which run it was.
-    pub fn said(&self, group: &str) -> String {
-        format!("Run of `stook-bench {group}`: {}, {}.", self.said, minutes(self.began.elapsed()))
+    pub fn description(&self, group: &str) -> String {
+        format!("Run of `stook-bench {group}`: {}, {}.", self.description, minutes(self.started.elapsed()))
     }
 }
 
@@ -82,17 +82,17 @@ fn machine() -> String {
 pub fn with_section(old: &str, group: &str, section: &str) -> String {
     let mut text = HEAD.to_owned();
     for (name, _) in SECTIONS {
-        let own = if name == group { Some(section.to_owned()) } else { section_of(old, name) };
-        if let Some(own) = own {
-            text.push_str(&format!("\n{}\n{}\n{}\n", begin(name), own.trim_matches('\n'), end(name)));
+        let section_text = if name == group { Some(section.to_owned()) } else { section_of(old, name) };
+        if let Some(section_text) = section_text {
+            text.push_str(&format!("\n{}\n{}\n{}\n", begin(name), section_text.trim_matches('\n'), end(name)));
         }
     }
     text
 }
 
 /// A group's section: its heading, what is measured, which run it was, and its lines.
-pub fn section(heading: &str, prose: &str, said: &str, lines: &[String]) -> String {
-    format!("## {heading}\n\n{}\n\n{said}\n\n```\n{}\n```", prose.trim(), lines.join("\n"))
+pub fn section(heading: &str, prose: &str, description: &str, lines: &[String]) -> String {
+    format!("## {heading}\n\n{}\n\n{description}\n\n```\n{}\n```", prose.trim(), lines.join("\n"))
 }
 
 fn begin(group: &str) -> String {
@@ -112,7 +112,7 @@ fn section_of(text: &str, group: &str) -> Option<String> {
 ///
 /// # Errors
 /// When the file cannot be read or written, or there is no such group.
-pub fn write(file: &Path, root: &Path, group: &str, said: &str, lines: &[String]) -> Result<()> {
+pub fn write(file: &Path, root: &Path, group: &str, description: &str, lines: &[String]) -> Result<()> {
     let failed = |error: std::io::Error| format!("{}: {error}", file.display());
     let (_, heading) =
         SECTIONS.iter().find(|(name, _)| *name == group).ok_or_else(|| format!("`{group}` is part of a group: only whole runs are written"))?;
@@ -122,7 +122,7 @@ pub fn write(file: &Path, root: &Path, group: &str, said: &str, lines: &[String]
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         read => read.map_err(failed)?,
     };
-    std::fs::write(file, with_section(&old, group, &section(heading, &prose, said, lines))).map_err(failed)
+    std::fs::write(file, with_section(&old, group, &section(heading, &prose, description, lines))).map_err(failed)
 }
 
 #[cfg(test)]
@@ -135,8 +135,8 @@ mod tests {
         let both = with_section(&first, "import", &section("Imports", "What else.", "Run two.", &["line two".into(), "line three".into()]));
         assert!(both.find("line two") < both.find("line one"), "sections have an order: {both}");
         let again = with_section(&both, "serve", &section("The HTTP API", "What.", "Run three.", &["line four".into()]));
-        for kept in ["# Figures", "Run two.", "line two\nline three", "Run three.", "line four"] {
-            assert_eq!(again.matches(kept).count(), 1, "{kept} in {again}");
+        for unchanged in ["# Figures", "Run two.", "line two\nline three", "Run three.", "line four"] {
+            assert_eq!(again.matches(unchanged).count(), 1, "{unchanged} in {again}");
         }
         assert!(!again.contains("Run one.") && !again.contains("line one"), "{again}");
         assert_eq!(with_section(&again, "serve", &section_of(&again, "serve").unwrap()), again, "it is stable");
@@ -147,11 +147,11 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let text = std::fs::read_to_string(root.join("docs/figures.md")).unwrap();
         for (group, heading) in SECTIONS {
-            let own = section_of(&text, group).unwrap_or_else(|| panic!("there is no section of {group}"));
-            assert!(own.starts_with(&format!("\n## {heading}\n")), "{own}");
+            let section = section_of(&text, group).unwrap_or_else(|| panic!("there is no section of {group}"));
+            assert!(section.starts_with(&format!("\n## {heading}\n")), "{section}");
             let prose = std::fs::read_to_string(root.join("benches/figures").join(format!("{group}.md"))).unwrap();
-            assert!(own.contains(prose.trim()), "what is measured by {group} is not said as in benches/figures");
-            assert_eq!(with_section(&text, group, &own), text, "something beside the sections was changed by hand");
+            assert!(section.contains(prose.trim()), "what is measured by {group} is not said as in benches/figures");
+            assert_eq!(with_section(&text, group, &section), text, "something beside the sections was changed by hand");
         }
     }
 

@@ -57,19 +57,19 @@ struct Bench<'s> {
 
 /// Where records are kept: a name for figures, and the bars of issue's table.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum StoreKind {
     File,
     Server,
 }
 
-impl Place {
+impl StoreKind {
     fn name(self) -> &'static str {
-        if self == Place::File { "file" } else { "PostgreSQL" }
+        if self == StoreKind::File { "file" } else { "PostgreSQL" }
     }
 
     /// One of two bars.
     fn bar(self, file: f64, server: f64) -> f64 {
-        if self == Place::File { file } else { server }
+        if self == StoreKind::File { file } else { server }
     }
 }
 
@@ -83,8 +83,8 @@ impl Bench<'_> {
     }
 
     /// A new store for a catalogue.
-    fn fresh(&self, catalogue: &str, place: Place) -> Result<String> {
-        let Some(server) = self.server.as_ref().filter(|_| place == Place::Server) else {
+    fn empty_store(&self, catalogue: &str, store_kind: StoreKind) -> Result<String> {
+        let Some(server) = self.server.as_ref().filter(|_| store_kind == StoreKind::Server) else {
             remove_store(&self.path("own.sqlite"));
             return Ok(self.path("own.sqlite").display().to_string());
         };
@@ -164,37 +164,37 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
         satellites: setting.root.join("examples/sentinel").display().to_string(),
         plain: plain.display().to_string(),
     };
-    let places: &[Place] = if bench.server.is_some() { &[Place::File, Place::Server] } else { &[Place::File] };
-    for place in places {
-        deliveries(&bench, *place, figures)?;
-        completeness(&bench, *place, figures)?;
-        containers(&bench, *place, figures)?;
-        history(&bench, *place, figures)?;
+    let store_kinds: &[StoreKind] = if bench.server.is_some() { &[StoreKind::File, StoreKind::Server] } else { &[StoreKind::File] };
+    for store_kind in store_kinds {
+        deliveries(&bench, *store_kind, figures)?;
+        completeness(&bench, *store_kind, figures)?;
+        containers(&bench, *store_kind, figures)?;
+        history(&bench, *store_kind, figures)?;
     }
     Ok(())
 }
 
 /// Deliveries of several days behind their plan, until everything is settled.
-fn deliveries(bench: &Bench<'_>, place: Place, figures: &mut Figures) -> Result<()> {
+fn deliveries(bench: &Bench<'_>, store_kind: StoreKind, figures: &mut Figures) -> Result<()> {
     let documents = bench.sample(DAYS, 1, "days")?;
     let (mut rate, mut plain) = (Samples::default(), Samples::default());
     for _ in 0..ROUNDS {
-        let store = bench.fresh(&bench.satellites, place)?;
+        let store = bench.empty_store(&bench.satellites, store_kind)?;
         bench.plans(&store, "days")?;
         rate.push(documents / bench.deliveries(&bench.satellites, &store, "days")?);
-        let store = bench.fresh(&bench.plain, place)?;
+        let store = bench.empty_store(&bench.plain, store_kind)?;
         plain.push(documents / bench.deliveries(&bench.plain, &store, "days")?);
     }
-    let name = place.name();
-    figures.at_least(&format!("{name}: deliveries, settled (report: 186)"), &rate, "docs/s", place.bar(12_000.0, 4_000.0));
+    let name = store_kind.name();
+    figures.at_least(&format!("{name}: deliveries, settled (report: 186)"), &rate, "docs/s", store_kind.bar(12_000.0, 4_000.0));
     figures.ratio(&format!("{name}: deliveries, settled"), &rate, "docs/s", "plain import, same workers and durability", &plain, 0.25);
     Ok(())
 }
 
 /// Another plan of the same datatakes: every value of their completeness is another.
-fn completeness(bench: &Bench<'_>, place: Place, figures: &mut Figures) -> Result<()> {
+fn completeness(bench: &Bench<'_>, store_kind: StoreKind, figures: &mut Figures) -> Result<()> {
     bench.sample(PLANNED, 1, "planned")?;
-    let store = bench.fresh(&bench.satellites, place)?;
+    let store = bench.empty_store(&bench.satellites, store_kind)?;
     bench.plans(&store, "planned")?;
     bench.import(&bench.satellites, &store, "prip", &bench.files("planned", "prip")?)?;
     let rows = bench.count(&store, "datatake.completeness_s1")? + bench.count(&store, "datatake.completeness_s2")?;
@@ -216,8 +216,8 @@ fn completeness(bench: &Bench<'_>, place: Place, figures: &mut Figures) -> Resul
         }
         rate.push(rows / seconds);
     }
-    let bar = place.bar(5_000.0, 2_000.0);
-    figures.at_least(&format!("{}: completeness, {rows:.0} values again (0.1)", place.name()), &rate, "values/s", bar);
+    let bar = store_kind.bar(5_000.0, 2_000.0);
+    figures.at_least(&format!("{}: completeness, {rows:.0} values again (0.1)", store_kind.name()), &rate, "values/s", bar);
     Ok(())
 }
 
@@ -242,7 +242,7 @@ fn longer(plan: &str) -> String {
 }
 
 /// Products and the containers they are in, in both orders.
-fn containers(bench: &Bench<'_>, place: Place, figures: &mut Figures) -> Result<()> {
+fn containers(bench: &Bench<'_>, store_kind: StoreKind, figures: &mut Figures) -> Result<()> {
     let time = |number: usize| format!("202401{:02}T{:02}{:02}{:02}", 1 + number / 86_400, number / 3_600 % 24, number / 60 % 60, number % 60);
     let document = |name: &str, number: usize| {
         format!(
@@ -267,50 +267,50 @@ fn containers(bench: &Bench<'_>, place: Place, figures: &mut Figures) -> Result<
     let products = [file("PRIP_S2A_ATOS_20240201T000000_20240202T000000_1000_P000000.json", &products)?];
     let wholes = [file("DD_DHUS_20240201T000000_20240202T000000_1000_P000000.json", &wholes)?];
     let links = 2.0 * CONTAINERS as f64;
-    let (mut before, mut behind) = (Samples::default(), Samples::default());
+    let (mut container_first, mut container_last) = (Samples::default(), Samples::default());
     for _ in 0..ROUNDS {
-        let store = bench.fresh(&bench.satellites, place)?;
+        let store = bench.empty_store(&bench.satellites, store_kind)?;
         bench.import(&bench.satellites, &store, "prip", &products)?;
-        behind.push(links / bench.import(&bench.satellites, &store, "dd", &wholes)?);
+        container_last.push(links / bench.import(&bench.satellites, &store, "dd", &wholes)?);
         let linked = bench.count(&store, "product in_container=S2A_*")?;
         if linked < links {
             return Err(format!("{linked} products are linked, not {links}"));
         }
-        let store = bench.fresh(&bench.satellites, place)?;
+        let store = bench.empty_store(&bench.satellites, store_kind)?;
         bench.import(&bench.satellites, &store, "dd", &wholes)?;
-        before.push(links / bench.import(&bench.satellites, &store, "prip", &products)?);
+        container_first.push(links / bench.import(&bench.satellites, &store, "prip", &products)?);
     }
-    let bar = place.bar(8_000.0, 3_000.0);
-    figures.at_least(&format!("{}: container behind its products (9.9)", place.name()), &behind, "links/s", bar);
-    figures.at_least(&format!("{}: products behind their container", place.name()), &before, "links/s", bar);
+    let bar = store_kind.bar(8_000.0, 3_000.0);
+    figures.at_least(&format!("{}: container behind its products (9.9)", store_kind.name()), &container_last, "links/s", bar);
+    figures.at_least(&format!("{}: products behind their container", store_kind.name()), &container_first, "links/s", bar);
     Ok(())
 }
 
 /// A day's deliveries with little and with much before it.
-fn history(bench: &Bench<'_>, place: Place, figures: &mut Figures) -> Result<()> {
-    let (mut cost, mut beside) = (Samples::default(), Samples::default());
+fn history(bench: &Bench<'_>, store_kind: StoreKind, figures: &mut Figures) -> Result<()> {
+    let (mut cost, mut reference) = (Samples::default(), Samples::default());
     let day = bench.sample(1, 100, "day")?;
     bench.sample(HISTORY[1], 1, "long")?;
     bench.sample(HISTORY[0], 1, "short")?;
     for _ in 0..HISTORY_ROUNDS {
         let mut seconds = [0.0; 2];
-        for (place_of, folder) in ["short", "long"].into_iter().enumerate() {
-            let store = bench.fresh(&bench.satellites, place)?;
+        for (history_index, folder) in ["short", "long"].into_iter().enumerate() {
+            let store = bench.empty_store(&bench.satellites, store_kind)?;
             bench.plans(&store, folder)?;
             bench.import(&bench.satellites, &store, "prip", &bench.files(folder, "prip")?)?;
             bench.plans(&store, "day")?;
-            seconds[place_of] = bench.deliveries(&bench.satellites, &store, "day")?;
+            seconds[history_index] = bench.deliveries(&bench.satellites, &store, "day")?;
         }
-        beside.push(seconds[0] * 1e6 / day);
+        reference.push(seconds[0] * 1e6 / day);
         cost.push(seconds[1] * 1e6 / day);
     }
-    let short = format!("{} days before {:.0}", HISTORY[0], beside.median());
+    let short = format!("{} days before {:.0}", HISTORY[0], reference.median());
     figures.judged_at_most(
-        &format!("{}: cost beside {} days of history", place.name(), HISTORY[1]),
+        &format!("{}: cost beside {} days of history", store_kind.name(), HISTORY[1]),
         &cost,
         "µs/doc",
         &short,
-        &cost.over(&beside),
+        &cost.divided_by(&reference),
         1.3,
     );
     Ok(())

@@ -24,8 +24,8 @@ pub const REGISTER: [(&str, &str); 4] =
     [("samples.ndjson", "sample"), ("links.ndjson", "links"), ("respondents.ndjson", "respondents"), ("enrolments.csv", "enrolments")];
 /// Seconds of one run under load.
 const SECONDS: u64 = 3;
-pub const SERVED: &str = "0";
-pub const ASKING: &str = "1";
+pub const SERVER_CORE: &str = "0";
+pub const CLIENT_CORE: &str = "1";
 
 /// A folder to work in, and perhaps a server.
 pub struct Bench<'s> {
@@ -91,7 +91,7 @@ impl Running {
     pub fn start(program: &Path, arguments: &[&str], token: Option<String>) -> Result<Self> {
         let failed = |error: std::io::Error| format!("{}: {error}", program.display());
         let mut command = Command::new("taskset");
-        command.args(["-c", SERVED]).arg(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.args(["-c", SERVER_CORE]).arg(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
         let mut lines = BufReader::new(child.stderr.take().ok_or("no standard error")?);
         let mut first = String::new();
@@ -113,13 +113,13 @@ impl Running {
 }
 
 /// Processor time of a process and all below it, in seconds.
-fn processor(pid: u32) -> f64 {
+fn processor_seconds(pid: u32) -> f64 {
     let fields = |id: &str| {
         let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
         let rest: Vec<String> = text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect();
         Some(rest)
     };
-    let mut wanted = vec![pid.to_string()];
+    let mut pending = vec![pid.to_string()];
     let mut ticks = 0.0;
     let all: Vec<String> = std::fs::read_dir("/proc")
         .into_iter()
@@ -127,10 +127,10 @@ fn processor(pid: u32) -> f64 {
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
         .collect();
-    while let Some(id) = wanted.pop() {
-        let Some(own) = fields(&id) else { continue };
-        ticks += own[11..13].iter().filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>();
-        wanted.extend(all.iter().filter(|other| fields(other).is_some_and(|other| other[1] == id)).cloned());
+    while let Some(id) = pending.pop() {
+        let Some(stat_fields) = fields(&id) else { continue };
+        ticks += stat_fields[11..13].iter().filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>();
+        pending.extend(all.iter().filter(|child| fields(child).is_some_and(|child| child[1] == id)).cloned());
     }
     ticks / 100.0
 }
@@ -146,20 +146,20 @@ struct Seen(BTreeMap<String, Vec<u64>>);
 impl Seen {
     fn percentile(&self, status: &str, share: f64) -> f64 {
         let times = self.0.get(status).map(Vec::as_slice).unwrap_or_default();
-        let place = ((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1));
-        times.get(place).map_or(f64::NAN, |time| *time as f64 / 1_000.0)
+        let index = ((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1));
+        times.get(index).map_or(f64::NAN, |time| *time as f64 / 1_000.0)
     }
 
     fn count(&self, status: &str) -> u64 {
         self.0.get(status).map_or(0, |times| times.len() as u64)
     }
 
-    fn others(&self, statuses: &[&str]) -> u64 {
+    fn count_except(&self, statuses: &[&str]) -> u64 {
         self.0.iter().filter(|(status, _)| !statuses.contains(&status.as_str())).map(|(_, times)| times.len() as u64).sum()
     }
 }
 
-fn one(value: f64) -> Samples {
+fn single_sample(value: f64) -> Samples {
     let mut samples = Samples::default();
     samples.push(value);
     samples
@@ -197,14 +197,14 @@ impl Bench<'_> {
         let made: Json = serde_json::from_str(&made).map_err(|error| format!("{made}: {error}"))?;
         let token = format!("Bearer {}", made["token"].as_str().unwrap_or_default());
         let folder = self.setting.root.join("examples").join(catalogue).display().to_string();
-        let mut all = vec!["-C", folder.as_str(), "--store", store, "serve", "--listen", "127.0.0.1:0"];
-        all.extend_from_slice(words);
-        Running::start(&self.setting.stook, &all, Some(token))
+        let mut command_line = vec!["-C", folder.as_str(), "--store", store, "serve", "--listen", "127.0.0.1:0"];
+        command_line.extend_from_slice(words);
+        Running::start(&self.setting.stook, &command_line, Some(token))
     }
 
     /// Closed loop on random paths of a file; requests a second, and processor time of the served side per request in µs.
     fn wrk(&self, running: &Running, paths: &str, connections: &str, with_database: bool) -> Result<(f64, f64)> {
-        let cost = || processor(running.child.id()) + if with_database { self.database() } else { 0.0 };
+        let cost = || processor_seconds(running.child.id()) + if with_database { self.database() } else { 0.0 };
         let before = cost();
         let (rate, _) = self.closed_loop(running, paths, connections)?;
         Ok((rate, (cost() - before) * 1e6 / (rate * SECONDS as f64)))
@@ -220,7 +220,7 @@ impl Bench<'_> {
         let header = running.token.as_ref().map(|token| format!("Authorization: {token}")).unwrap_or_else(|| "x-none: 1".into());
         let arguments = [
             "-c",
-            ASKING,
+            CLIENT_CORE,
             "wrk",
             "--latency",
             "-t1",
@@ -258,10 +258,10 @@ impl Bench<'_> {
     /// Open loop: each request with the microsecond at which it begins.
     fn open_loop(&self, running: &Running, requests: Vec<Json>) -> Result<Seen> {
         let plan = self.path("plan.json");
-        let whole = json!({ "address": running.address, "headers": running.headers(), "requests": requests });
-        std::fs::write(&plan, whole.to_string()).map_err(|error| error.to_string())?;
-        let own = self.setting.own.display().to_string();
-        let ran = execute(Path::new("taskset"), &["-c", ASKING, &own, "open-loop", &plan])?;
+        let plan_json = json!({ "address": running.address, "headers": running.headers(), "requests": requests });
+        std::fs::write(&plan, plan_json.to_string()).map_err(|error| error.to_string())?;
+        let bench_program = self.setting.bench_program.display().to_string();
+        let ran = execute(Path::new("taskset"), &["-c", CLIENT_CORE, &bench_program, "open-loop", &plan])?;
         Ok(Seen(serde_json::from_str(&ran.output).map_err(|error| error.to_string())?))
     }
 
@@ -292,7 +292,7 @@ pub const PARTS: &[&str] = &["get", "peer", "posts", "matrix", "bulk", "overload
 
 /// Runs these parts, or all.
 pub fn run(setting: &Setting, figures: &mut Figures, parts: &[&str]) -> Result<()> {
-    let wanted = |part: &str| parts.is_empty() || parts.contains(&part);
+    let is_wanted = |part: &str| parts.is_empty() || parts.contains(&part);
     for program in ["wrk", "taskset"] {
         if Command::new(program).arg("-V").output().is_err() {
             figures.note(&format!("skipped: {program} is not installed (Debian: apt install wrk util-linux), no figures of the group serve"));
@@ -307,10 +307,10 @@ pub fn run(setting: &Setting, figures: &mut Figures, parts: &[&str]) -> Result<(
     let bench = Bench { setting, folder: folder.path().to_owned(), server: server.ok() };
     if let Some(pid) = bench.server.as_ref().and_then(|server| server.pid()) {
         // its processes inherit the core
-        execute(Path::new("taskset"), &["-a", "-p", "-c", SERVED, &pid.to_string()])?;
+        execute(Path::new("taskset"), &["-a", "-p", "-c", SERVER_CORE, &pid.to_string()])?;
     }
     // who asks, this process included, is on the other core
-    execute(Path::new("taskset"), &["-a", "-p", "-c", ASKING, &std::process::id().to_string()])?;
+    execute(Path::new("taskset"), &["-a", "-p", "-c", CLIENT_CORE, &std::process::id().to_string()])?;
     let file = bench.path("register.sqlite");
     bench.load_register(&file)?;
     let on_server = bench.url("register");
@@ -318,29 +318,29 @@ pub fn run(setting: &Setting, figures: &mut Figures, parts: &[&str]) -> Result<(
         bench.stook("businesses", url, &["prepare"])?;
         bench.load_register(url)?;
     }
-    if wanted("get") {
-        hot(&bench, figures, &file, on_server.as_deref())?;
+    if is_wanted("get") {
+        get_by_key(&bench, figures, &file, on_server.as_deref())?;
     }
     // what loading has left to the server is done before anything is measured
     bench.server.as_ref().map(|server| server.sql("CHECKPOINT")).transpose()?;
-    if let (true, Some(peer)) = (wanted("peer") || wanted("posts"), start_peer(&bench, figures)?) {
-        if wanted("peer") {
+    if let (true, Some(peer)) = (is_wanted("peer") || is_wanted("posts"), start_peer(&bench, figures)?) {
+        if is_wanted("peer") {
             beside_peer(&bench, figures, &peer, &file, on_server.as_deref())?;
         }
-        if wanted("posts") {
+        if is_wanted("posts") {
             posts(&bench, figures, &peer)?;
         }
     }
-    if wanted("matrix") {
+    if is_wanted("matrix") {
         matrix(&bench, figures, &file)?;
     }
-    if wanted("bulk") {
+    if is_wanted("bulk") {
         bulk(&bench, figures)?;
     }
-    if wanted("overload") {
+    if is_wanted("overload") {
         overload(&bench, figures, &file)?;
     }
-    if wanted("circulation") {
+    if is_wanted("circulation") {
         circulation(&bench, figures, &bench.path("items.sqlite"), "file")?;
         if let Some(url) = bench.url("items") {
             bench.stook("authorities", &url, &["prepare"])?;
@@ -351,32 +351,39 @@ pub fn run(setting: &Setting, figures: &mut Figures, parts: &[&str]) -> Result<(
 }
 
 /// One record by key.
-fn hot(bench: &Bench<'_>, figures: &mut Figures, file: &str, on_server: Option<&str>) -> Result<()> {
-    let hot = bench.lines("hot.txt", (1..=200).map(|number| format!("/v1/main/business/{}", reference(number))))?;
+fn get_by_key(bench: &Bench<'_>, figures: &mut Figures, file: &str, on_server: Option<&str>) -> Result<()> {
+    let get_by_key = bench.lines("hot.txt", (1..=200).map(|number| format!("/v1/main/business/{}", reference(number))))?;
     let all = bench.lines("all.txt", (1..=BUSINESSES).map(|number| format!("/v1/main/business/{}", reference(number))))?;
-    let hello = Running::start(&bench.setting.own, &["hello", "120"], None)?;
+    let hello = Running::start(&bench.setting.bench_program, &["hello", "120"], None)?;
     let warm = bench.serve("businesses", file, &["--workers", "0"])?;
     let cold = bench.serve("businesses", file, &["--workers", "0", "--cache", "0"])?;
     let postgres = on_server.map(|url| bench.serve("businesses", url, &["--workers", "0"])).transpose()?;
-    let (mut bare, mut of_file, mut uncached, mut of_server) = <(Samples, Samples, Samples, Samples)>::default();
+    let (mut bare, mut on_file, mut uncached, mut on_server_store) = <(Samples, Samples, Samples, Samples)>::default();
     for round in 0..=ROUNDS {
-        let (_, least) = bench.wrk(&hello, &hot, "64", false)?;
-        let (_, cached) = bench.wrk(&warm, &hot, "64", false)?;
-        let (_, read) = bench.wrk(&cold, &all, "64", false)?;
-        let served = postgres.as_ref().map(|running| bench.wrk(running, &hot, "64", true)).transpose()?;
+        let (_, bare_cost) = bench.wrk(&hello, &get_by_key, "64", false)?;
+        let (_, cached_cost) = bench.wrk(&warm, &get_by_key, "64", false)?;
+        let (_, uncached_cost) = bench.wrk(&cold, &all, "64", false)?;
+        let served = postgres.as_ref().map(|running| bench.wrk(running, &get_by_key, "64", true)).transpose()?;
         if round > 0 {
-            bare.push(least);
-            of_file.push(cached);
-            uncached.push(read);
-            served.into_iter().for_each(|(_, cost)| of_server.push(cost));
+            bare.push(bare_cost);
+            on_file.push(cached_cost);
+            uncached.push(uncached_cost);
+            served.into_iter().for_each(|(_, cost)| on_server_store.push(cost));
         }
     }
-    let beside = |cost: &Samples| cost.over(&bare);
+    let relative_to_bare = |cost: &Samples| cost.divided_by(&bare);
     let limit = format!("bare axum hello, same core {:.1}", bare.median());
-    figures.judged_at_most("get by key, hot, file", &of_file, "CPU µs", &limit, &beside(&of_file), 2.0);
-    figures.judged_at_most("get by key, cache off, uniform keys, file", &uncached, "CPU µs", &limit, &beside(&uncached), 4.0);
+    figures.judged_at_most("get by key, hot, file", &on_file, "CPU µs", &limit, &relative_to_bare(&on_file), 2.0);
+    figures.judged_at_most("get by key, cache off, uniform keys, file", &uncached, "CPU µs", &limit, &relative_to_bare(&uncached), 4.0);
     if on_server.is_some() {
-        figures.judged_at_most("get by key, hot, PostgreSQL (its CPU too)", &of_server, "CPU µs", &limit, &beside(&of_server), 4.0);
+        figures.judged_at_most(
+            "get by key, hot, PostgreSQL (its CPU too)",
+            &on_server_store,
+            "CPU µs",
+            &limit,
+            &relative_to_bare(&on_server_store),
+            4.0,
+        );
     }
     Ok(())
 }
@@ -395,7 +402,7 @@ fn start_peer(bench: &Bench<'_>, figures: &mut Figures) -> Result<Option<Running
     execute(&python, &[&script, "load", &database.replace("postgres://", "postgresql://"), &bench.path("register")])?;
     let port = "28471";
     let mut command = Command::new("taskset");
-    command.args(["-c", SERVED]).arg(python.with_file_name("gunicorn"));
+    command.args(["-c", SERVER_CORE]).arg(python.with_file_name("gunicorn"));
     command.args(["--no-control-socket", "-k", "gevent", "-w", "2", "--chdir"]).arg(&peers);
     command.args(["--bind", &format!("127.0.0.1:{port}"), "register:make()"]);
     command.env("DATABASE_URL", database.replace("postgres://", "postgresql://")).env("REGISTER_USER", "user").env("REGISTER_PASSWORD", "secret");
@@ -415,7 +422,7 @@ fn start_peer(bench: &Bench<'_>, figures: &mut Figures) -> Result<Option<Running
 
 /// The three routes beside the peer's.
 fn beside_peer(bench: &Bench<'_>, figures: &mut Figures, python_served: &Running, file: &str, on_server: Option<&str>) -> Result<()> {
-    let own = bench.serve("businesses", file, &["--workers", "0"])?;
+    let on_file = bench.serve("businesses", file, &["--workers", "0"])?;
     let on_server = on_server.map(|url| bench.serve("businesses", url, &["--workers", "0"])).transpose()?;
     let routes = [("/businesses?id=", true), ("/businesses/id/", true), ("/businesses/ref/", false)];
     for (route, by_id) in routes {
@@ -425,14 +432,14 @@ fn beside_peer(bench: &Bench<'_>, figures: &mut Figures, python_served: &Running
         let ours = bench.lines("ours.txt", paths("/party-api/v1").into_iter())?;
         let (mut peer_rate, mut peer_cost, mut cost, mut served_cost) = <(Samples, Samples, Samples, Samples)>::default();
         for round in 0..=3 {
-            let (rate, of_peer) = bench.wrk(python_served, &theirs, "32", true)?;
-            let (_, of_own) = bench.wrk(&own, &ours, "32", false)?;
-            let of_server = on_server.as_ref().map(|running| bench.wrk(running, &ours, "32", true)).transpose()?;
+            let (rate, peer_cpu_cost) = bench.wrk(python_served, &theirs, "32", true)?;
+            let (_, own_rate) = bench.wrk(&on_file, &ours, "32", false)?;
+            let server_cpu_cost = on_server.as_ref().map(|running| bench.wrk(running, &ours, "32", true)).transpose()?;
             if round > 0 {
                 peer_rate.push(rate);
-                peer_cost.push(1e6 / of_peer);
-                cost.push(1e6 / of_own);
-                of_server.into_iter().for_each(|(_, cost)| served_cost.push(1e6 / cost));
+                peer_cost.push(1e6 / peer_cpu_cost);
+                cost.push(1e6 / own_rate);
+                server_cpu_cost.into_iter().for_each(|(_, cost)| served_cost.push(1e6 / cost));
             }
         }
         figures.ratio(&format!("{route}, file"), &cost, "req/CPU s", "Flask register, 2 gevent workers", &peer_cost, 20.0);
@@ -455,39 +462,39 @@ fn beside_peer(bench: &Bench<'_>, figures: &mut Figures, python_served: &Running
         let (mut slow, mut fast) = (Samples::default(), Samples::default());
         for _ in 0..3 {
             slow.push(bench.open_loop(python_served, planned(paths("")))?.percentile("200", 0.99));
-            fast.push(bench.open_loop(&own, planned(paths("/party-api/v1")))?.percentile("200", 0.99));
+            fast.push(bench.open_loop(&on_file, planned(paths("/party-api/v1")))?.percentile("200", 0.99));
         }
-        let beside = format!("Flask register, 2 gevent workers {:.0} ms", slow.median());
-        let what = format!("p99 of {route} at {rate:.0}/s");
-        figures.judged_at_most(&what, &fast, "ms", &beside, &fast.over(&slow), 1.0 / 20.0);
+        let reference = format!("Flask register, 2 gevent workers {:.0} ms", slow.median());
+        let title = format!("p99 of {route} at {rate:.0}/s");
+        figures.judged_at_most(&title, &fast, "ms", &reference, &fast.divided_by(&slow), 1.0 / 20.0);
     }
     Ok(())
 }
 
 /// New businesses one by one, by eight clients that wait for each answer, beside the peer.
 fn posts(bench: &Bench<'_>, figures: &mut Figures, python_served: &Running) -> Result<()> {
-    let (mut own, mut of_server, mut theirs) = <(Samples, Samples, Samples)>::default();
+    let (mut on_file, mut of_server, mut theirs) = <(Samples, Samples, Samples)>::default();
     for round in 0..3 {
         let fresh = bench.path(&format!("posts{round}.sqlite"));
         let reference = |number: u64| (80_000_000_000 + round * 1_000_000 + number).to_string();
         // a business, and what a sample says of it: two records in one transaction, of the same bytes that the peer is sent
         let flat = |number: u64| json!({ "sampleUnitRef": reference(number), "sampleUnitType": "B", "sampleSummaryId": "s1", "runame1": "Posted", "runame2": number.to_string(), "runame3": "x", "tradstyle1": "Post", "tradstyle2": "", "tradstyle3": "", "region": "GB", "currency": "S" });
-        let own_request = |number: u64| ("/v1/main/deliver?source=sample".to_owned(), flat(number).to_string());
+        let deliver_request = |number: u64| ("/v1/main/deliver?source=sample".to_owned(), flat(number).to_string());
         let running = bench.serve("businesses", &fresh, &["--workers", "0"])?;
-        own.push(by_eight(&running, BUSINESSES, own_request)?);
+        on_file.push(rate_of_eight_clients(&running, BUSINESSES, deliver_request)?);
         drop(running);
         if let Some(url) = bench.url("posts") {
             if round == 0 {
                 bench.stook("businesses", &url, &["prepare"])?;
             }
             let running = bench.serve("businesses", &url, &["--workers", "0"])?;
-            of_server.push(by_eight(&running, BUSINESSES, own_request)?);
+            of_server.push(rate_of_eight_clients(&running, BUSINESSES, deliver_request)?);
         }
-        theirs.push(by_eight(python_served, 800, |number| ("/businesses".into(), flat(number).to_string()))?);
+        theirs.push(rate_of_eight_clients(python_served, 800, |number| ("/businesses".into(), flat(number).to_string()))?);
     }
     figures.ratio(
         "single businesses by 8 clients, durable, file",
-        &own,
+        &on_file,
         "per s",
         "Flask register, 2 gevent workers, PostgreSQL, durable",
         &theirs,
@@ -506,7 +513,7 @@ fn posts(bench: &Bench<'_>, figures: &mut Figures, python_served: &Running) -> R
     Ok(())
 }
 
-fn by_eight(running: &Running, count: u64, request: impl Fn(u64) -> (String, String) + Sync) -> Result<f64> {
+fn rate_of_eight_clients(running: &Running, count: u64, request: impl Fn(u64) -> (String, String) + Sync) -> Result<f64> {
     use std::io::{Read, Write};
     let began = Instant::now();
     let failed = std::sync::Mutex::new(None::<String>);
@@ -529,10 +536,10 @@ fn by_eight(running: &Running, count: u64, request: impl Fn(u64) -> (String, Str
                             answer.extend_from_slice(&buffer[..length]);
                             let text = String::from_utf8_lossy(&answer);
                             let Some((head, rest)) = text.split_once("\r\n\r\n") else { continue };
-                            let own = head.to_lowercase();
-                            let length: usize = own.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok()).unwrap_or(0);
+                            let headers = head.to_lowercase();
+                            let length: usize = headers.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok()).unwrap_or(0);
                             if rest.len() >= length {
-                                if !(own.starts_with("http/1.1 200") || own.starts_with("http/1.1 201")) {
+                                if !(headers.starts_with("http/1.1 200") || headers.starts_with("http/1.1 201")) {
                                     return Err(std::io::Error::other(text.into_owned()));
                                 }
                                 break;
@@ -561,28 +568,28 @@ fn matrix(bench: &Bench<'_>, figures: &mut Figures, file: &str) -> Result<()> {
     let paths = (1..=BUSINESSES).map(|number| format!("/party-api/v1/businesses/ref/{}", reference(number)));
     let paths = bench.lines("warm.txt", paths)?;
     bench.wrk(&running, &paths, "8", false)?;
-    let mut seen: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    let mut times_by_status: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     let mut number = 0_u64;
     for route in ["/businesses?id=", "/businesses/ref/", "/businesses/id/"] {
         for count in [100, 200, 500] {
             for offset in [50, 100, 200, 1_000, 2_000_u64] {
-                let requests = (0..count).map(|place| {
+                let requests = (0..count).map(|request_number| {
                     number += 7_919;
-                    let own = reference(1 + number % BUSINESSES);
-                    let own = if route.ends_with("ref/") { own } else { id(&own).to_string() };
-                    json!([place * offset * 1_000 / 100, "GET", format!("/party-api/v1{route}{own}"), ""])
+                    let name = reference(1 + number % BUSINESSES);
+                    let name = if route.ends_with("ref/") { name } else { id(&name).to_string() };
+                    json!([request_number * offset * 1_000 / 100, "GET", format!("/party-api/v1{route}{name}"), ""])
                 });
                 let requests: Vec<Json> = requests.collect();
                 for (status, times) in bench.open_loop(&running, requests)?.0 {
-                    seen.entry(status).or_default().extend(times);
+                    times_by_status.entry(status).or_default().extend(times);
                 }
             }
         }
     }
-    seen.values_mut().for_each(|times| times.sort_unstable());
-    let seen = Seen(seen);
-    figures.count("the report's 12 000 requests: not answered 200", seen.others(&["200"]));
-    figures.at_most("the same: p99, from the intended start", &one(seen.percentile("200", 0.99)), "ms", 10.0);
+    times_by_status.values_mut().for_each(|times| times.sort_unstable());
+    let times_by_status = Seen(times_by_status);
+    figures.forbidden_event("the report's 12 000 requests: not answered 200", times_by_status.count_except(&["200"]));
+    figures.at_most("the same: p99, from the intended start", &single_sample(times_by_status.percentile("200", 0.99)), "ms", 10.0);
     Ok(())
 }
 
@@ -595,7 +602,8 @@ fn bulk(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
         let store = bench.path(&format!("bulk{round}.sqlite"));
         let folder = bench.setting.root.join("examples/businesses").display().to_string();
         let stook = bench.setting.stook.display().to_string();
-        let ran = execute(Path::new("taskset"), &["-c", SERVED, &stook, "-C", &folder, "--store", &store, "import", &lines, "--source", "sample"])?;
+        let ran =
+            execute(Path::new("taskset"), &["-c", SERVER_CORE, &stook, "-C", &folder, "--store", &store, "import", &lines, "--source", "sample"])?;
         let running = bench.serve("businesses", &bench.path(&format!("upload{round}.sqlite")), &["--workers", "1"])?;
         let token = running.token.clone().unwrap_or_default();
         let began = Instant::now();
@@ -605,12 +613,12 @@ fn bulk(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
             .map_err(|error| error.to_string())?;
         let url = format!("http://{}/v1/main/jobs/{}", running.address, job["id"]);
         loop {
-            let now: Json =
+            let job_state: Json =
                 serde_json::from_str(&execute(Path::new("curl"), &["-s", "-H", &header, &url])?.output).map_err(|error| error.to_string())?;
-            match now["state"].as_str() {
+            match job_state["state"].as_str() {
                 Some("completed") => break,
                 Some("queued" | "running" | "interrupted") => std::thread::sleep(Duration::from_millis(5)),
-                _ => return Err(now.to_string()),
+                _ => return Err(job_state.to_string()),
             }
         }
         if round > 0 {
@@ -639,36 +647,36 @@ fn overload(bench: &Bench<'_>, figures: &mut Figures, file: &str) -> Result<()> 
     let paths = bench.lines("costly.txt", std::iter::once(COSTLY.to_owned()))?;
     // eight callers that wait for each other: as much as it can do, and nobody is refused
     bench.closed_loop(&running, &paths, "8")?;
-    let (most, busy) = bench.closed_loop(&running, &paths, "8")?;
-    let at = |rate: f64, seconds: u64| -> Vec<Json> {
+    let (max_rate, busy) = bench.closed_loop(&running, &paths, "8")?;
+    let requests_at = |rate: f64, seconds: u64| -> Vec<Json> {
         let all = (rate * seconds as f64) as u64;
         (0..all).map(|number| json!([(number as f64 * 1e6 / rate) as u64, "GET", COSTLY, ""])).collect()
     };
-    let (calm, storm) = (most / 4.0, most * 10.0);
-    let calm_before = bench.open_loop(&running, at(calm, 5))?;
+    let (calm, storm) = (max_rate / 4.0, max_rate * 10.0);
+    let calm_before = bench.open_loop(&running, requests_at(calm, 5))?;
     let (before, drops) = (memory(running.child.id()), dropped_connections());
-    let first = bench.open_loop(&running, at(storm, 10))?;
+    let first = bench.open_loop(&running, requests_at(storm, 10))?;
     let middle = memory(running.child.id());
-    let rest = bench.open_loop(&running, at(storm, 50))?;
+    let later = bench.open_loop(&running, requests_at(storm, 50))?;
     let after = memory(running.child.id());
     std::thread::sleep(Duration::from_secs(1));
-    let calm_again = bench.open_loop(&running, at(calm, 5))?;
-    let what = format!("stook serve --most 8, {storm:.0}/s where {most:.0}/s can be done, 60 s: no answer");
-    figures.count(&what, first.others(&["200", "503"]) + rest.others(&["200", "503"]));
-    figures.count("the same: connections dropped", dropped_connections() - drops);
-    let done = one(rest.count("200") as f64 / 50.0);
-    figures.compared("the same: done", &done, "req/s", "8 clients that wait for answers", &one(most));
-    figures.at_most("the same: p99 of 503", &one(rest.percentile("503", 0.99)), "ms", 50.0);
-    let accepted = one(rest.percentile("200", 0.99));
-    let beside = format!("8 clients that wait for answers {busy:.1} ms");
-    figures.judged_at_most("the same: p99 of what was done", &accepted, "ms", &beside, &accepted.over(&one(busy)), 2.0);
-    let grown = one(after);
-    let beside = format!("after 10 s {middle:.1}, calm {before:.1}");
-    figures.judged_at_most("the same: memory at the end", &grown, "MB", &beside, &grown.over(&one(middle)), 1.2);
-    let calm_p99 = one(calm_before.percentile("200", 0.99));
-    let again = one(calm_again.percentile("200", 0.99));
-    let beside = format!("{calm:.0}/s before {:.1} ms", calm_p99.median());
-    figures.judged_at_most("one second later: p99", &again, "ms", &beside, &again.over(&calm_p99), 1.5);
+    let calm_again = bench.open_loop(&running, requests_at(calm, 5))?;
+    let title = format!("stook serve --most 8, {storm:.0}/s where {max_rate:.0}/s can be done, 60 s: no answer");
+    figures.forbidden_event(&title, first.count_except(&["200", "503"]) + later.count_except(&["200", "503"]));
+    figures.forbidden_event("the same: connections dropped", dropped_connections() - drops);
+    let done = single_sample(later.count("200") as f64 / 50.0);
+    figures.ratio_without_bar("the same: done", &done, "req/s", "8 clients that wait for answers", &single_sample(max_rate));
+    figures.at_most("the same: p99 of 503", &single_sample(later.percentile("503", 0.99)), "ms", 50.0);
+    let accepted = single_sample(later.percentile("200", 0.99));
+    let reference = format!("8 clients that wait for answers {busy:.1} ms");
+    figures.judged_at_most("the same: p99 of what was done", &accepted, "ms", &reference, &accepted.divided_by(&single_sample(busy)), 2.0);
+    let grown = single_sample(after);
+    let reference = format!("after 10 s {middle:.1}, calm {before:.1}");
+    figures.judged_at_most("the same: memory at the end", &grown, "MB", &reference, &grown.divided_by(&single_sample(middle)), 1.2);
+    let calm_p99 = single_sample(calm_before.percentile("200", 0.99));
+    let after_storm = single_sample(calm_again.percentile("200", 0.99));
+    let reference = format!("{calm:.0}/s before {:.1} ms", calm_p99.median());
+    figures.judged_at_most("one second later: p99", &after_storm, "ms", &reference, &after_storm.divided_by(&calm_p99), 1.5);
     Ok(())
 }
 
@@ -709,11 +717,11 @@ fn circulation(bench: &Bench<'_>, figures: &mut Figures, store: &str, name: &str
             let Some(part) = parts.next() else { break };
             let job = curl("POST", &format!("/v1/main/import?path={part}&profile=upsert"))?;
             loop {
-                let now = curl("GET", &format!("/v1/main/jobs/{}", job["id"]))?;
-                match now["state"].as_str() {
+                let job_state = curl("GET", &format!("/v1/main/jobs/{}", job["id"]))?;
+                match job_state["state"].as_str() {
                     Some("completed") => break,
                     Some("queued" | "running" | "interrupted") => std::thread::sleep(Duration::from_millis(20)),
-                    _ => return Err(now.to_string()),
+                    _ => return Err(job_state.to_string()),
                 }
             }
             documents += PART;
@@ -721,26 +729,26 @@ fn circulation(bench: &Bench<'_>, figures: &mut Figures, store: &str, name: &str
         Ok(documents as f64 / began.elapsed().as_secs_f64())
     };
     let requests = |seconds: u64, turn: u64| -> Vec<Json> {
-        let one = |number: u64| {
+        let item_request = |number: u64| {
             // every item goes out, then comes back
             let (item, out) = ((number / 2 + turn) % ITEMS, number.is_multiple_of(2));
             let (transition, body) = if out { ("check_out", r#"{"patron":"p1"}"#) } else { ("check_in", "{}") };
             json!([number * 10_000, "POST", format!("/v1/main/item/b{item}/{transition}"), body])
         };
-        (0..seconds * 100).map(one).collect()
+        (0..seconds * 100).map(item_request).collect()
     };
     let mut parts = parts.into_iter();
     let idle_import = import(&mut parts, 8.0)?;
     let idle = bench.open_loop(&running, requests(10, 0))?;
     let (busy, busy_import) = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| bench.open_loop(&running, requests(62, 1_000)));
+        let circulation_load = scope.spawn(|| bench.open_loop(&running, requests(62, 1_000)));
         let rate = import(&mut parts, 60.0);
-        (asking.join().unwrap_or_else(|_| Err("the load failed".into())), rate)
+        (circulation_load.join().unwrap_or_else(|_| Err("the load failed".into())), rate)
     });
     let (busy, busy_import) = (busy?, busy_import?);
-    figures.count(&format!("check-outs and check-ins, 100/s, {name}: not done"), busy.others(&["200"]) + idle.others(&["200"]));
-    let (calm_p95, p95) = (idle.percentile("200", 0.95), one(busy.percentile("200", 0.95)));
-    figures.shown("the same: median during imports", &one(busy.percentile("200", 0.5)), "ms");
+    figures.forbidden_event(&format!("check-outs and check-ins, 100/s, {name}: not done"), busy.count_except(&["200"]) + idle.count_except(&["200"]));
+    let (calm_p95, p95) = (idle.percentile("200", 0.95), single_sample(busy.percentile("200", 0.95)));
+    figures.without_bar("the same: median during imports", &single_sample(busy.percentile("200", 0.5)), "ms");
     figures.judged_at_most(
         "the same: p95 during imports",
         &p95,
@@ -749,6 +757,6 @@ fn circulation(bench: &Bench<'_>, figures: &mut Figures, store: &str, name: &str
         &p95,
         (3.0 * calm_p95).max(15.0),
     );
-    figures.ratio("the same: import meanwhile", &one(busy_import), "docs/s", "import alone", &one(idle_import), 0.6);
+    figures.ratio("the same: import meanwhile", &single_sample(busy_import), "docs/s", "import alone", &single_sample(idle_import), 0.6);
     Ok(())
 }

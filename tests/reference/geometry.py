@@ -28,11 +28,11 @@ def step(polygon):
 def unwrapped(coordinates):
     """Longitudes as a path goes, each edge the short way, and how many times it goes around."""
     path = [coordinates[0]]
-    for before, here in zip(coordinates, coordinates[1:]):
-        step = (here[0] - before[0] + 180) % 360 - 180
-        if abs(here[0] - before[0]) <= 180:
-            step = here[0] - before[0]
-        path.append((path[-1][0] + step, here[1]))
+    for previous, current in zip(coordinates, coordinates[1:]):
+        step = (current[0] - previous[0] + 180) % 360 - 180
+        if abs(current[0] - previous[0]) <= 180:
+            step = current[0] - previous[0]
+        path.append((path[-1][0] + step, current[1]))
     return path, round((path[-1][0] - path[0][0]) / 360)
 
 
@@ -123,7 +123,7 @@ def answer(case):
     written = [areas_of(shapely.from_wkt(text)) for text in case["written"]]
     canonical = [shapely.from_wkt(text) for text in case["canonical"]]
     grid = [on_grid(geometry) for geometry in canonical]
-    one, other = grid
+    first, second = grid
     result = {"valid": [bool(shapely.is_valid(geometry)) for geometry in grid]}
     areas = [only_areas(geometry) for geometry in canonical]
     result["area"] = [geodesic_area(geometry) for geometry in areas]
@@ -134,9 +134,9 @@ def answer(case):
     result["difference"] = difference
     result["around"] = [a.length + b.length for a, b in zip(written, areas)]
     width = 360 * UNITS
-    shifted = [translate(one, shift * width) for shift in (-1, 0, 1)]
-    result["intersects"] = any(shapely.intersects(geometry, other) for geometry in shifted)
-    result["within"] = bool(shapely.covered_by(one, other))
+    shifted = [translate(first, shift * width) for shift in (-1, 0, 1)]
+    result["intersects"] = any(shapely.intersects(geometry, second) for geometry in shifted)
+    result["within"] = bool(shapely.covered_by(first, second))
     if areas[0].is_empty:
         result["fraction"] = None
     else:

@@ -1,13 +1,13 @@
 //! A served catalogue, and a client for it.
 
-use crate::Place;
+use crate::Sandbox;
 use serde_json::Value as Json;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A `stook serve` of a place, ended when dropped.
+/// A `stook serve` in a sandbox, ended when dropped.
 pub struct Served {
     child: Child,
     address: String,
@@ -30,7 +30,7 @@ pub struct Reply {
 impl Reply {
     /// A header.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(header_name, _)| header_name == name).map(|(_, value)| value.as_str())
     }
 
     /// The body as text.
@@ -45,36 +45,37 @@ impl Reply {
 
     /// The body as JSON, of an answer with this status.
     #[track_caller]
-    pub fn with(self, status: u16) -> Json {
+    pub fn expect_json(self, status: u16) -> Json {
         assert_eq!(self.status, status, "{}", self.text());
         if self.body.is_empty() { Json::Null } else { self.json() }
     }
 }
 
 impl Served {
-    /// Serves a place with these arguments on a port of its own.
-    pub fn new(place: &Place, arguments: &[&str]) -> Self {
-        let mut all = vec!["serve", "--listen", "127.0.0.1:0"];
-        all.extend_from_slice(arguments);
-        let mut child = place.command(&all).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("stook starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("piped"));
-        let mut first = String::new();
+    /// Serves a sandbox with these arguments on a port of its own.
+    pub fn new(sandbox: &Sandbox, arguments: &[&str]) -> Self {
+        let mut command_line = vec!["serve", "--listen", "127.0.0.1:0"];
+        command_line.extend_from_slice(arguments);
+        let mut child =
+            sandbox.command(&command_line).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("stook starts");
+        let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let mut first_line = String::new();
         // notes about the definition and the store come first
-        while first.is_empty() || first.starts_with("note: ") {
-            first.clear();
-            assert!(lines.read_line(&mut first).expect("a line") > 0, "it does not serve");
+        while first_line.is_empty() || first_line.starts_with("note: ") {
+            first_line.clear();
+            assert!(stderr.read_line(&mut first_line).expect("a line") > 0, "it does not serve");
         }
-        let address = first.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap_or_else(|| {
+        let address = first_line.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap_or_else(|| {
             let mut rest = String::new();
-            let _ = lines.read_to_string(&mut rest);
-            panic!("it does not serve: {first}{rest}")
+            let _ = stderr.read_to_string(&mut rest);
+            panic!("it does not serve: {first_line}{rest}")
         });
         let address = address.to_owned();
         let log = Arc::new(Mutex::new(String::new()));
-        let kept = log.clone();
+        let log_writer = log.clone();
         std::thread::spawn(move || {
-            for line in lines.lines().map_while(Result::ok) {
-                kept.lock().expect("not poisoned").push_str(&(line + "\n"));
+            for line in stderr.lines().map_while(Result::ok) {
+                log_writer.lock().expect("not poisoned").push_str(&(line + "\n"));
             }
         });
         let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(Duration::from_secs(60)));
@@ -104,12 +105,12 @@ impl Served {
     }
 
     /// What it has written to its log.
-    pub fn logged(&self) -> String {
+    pub fn log_text(&self) -> String {
         self.log.lock().expect("not poisoned").clone()
     }
 
     /// Asks it to end and waits until it has.
-    pub fn end(mut self) -> Option<i32> {
+    pub fn terminate(mut self) -> Option<i32> {
         let _ = std::process::Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status();
         self.child.wait().expect("it ends").code()
     }
@@ -130,10 +131,10 @@ impl Served {
     }
 
     /// Waits until a job has ended; returns it.
-    pub fn ended(&self, tenant: &str, job: &Json) -> Json {
+    pub fn wait_for_job(&self, tenant: &str, job: &Json) -> Json {
         let deadline = Instant::now() + Duration::from_secs(120);
         loop {
-            let now = self.get(&format!("/v1/{tenant}/jobs/{}", job["id"])).with(200);
+            let now = self.get(&format!("/v1/{tenant}/jobs/{}", job["id"])).expect_json(200);
             if !matches!(now["state"].as_str(), Some("queued" | "running" | "interrupted")) {
                 return now;
             }
@@ -143,7 +144,7 @@ impl Served {
     }
 
     /// A counter of its metrics: the sum over labels that hold `part`.
-    pub fn counted(&self, name: &str, part: &str) -> u64 {
+    pub fn metric_sum(&self, name: &str, part: &str) -> u64 {
         let text = self.get("/metrics").text();
         let lines = text.lines().filter(|line| line.starts_with(name) && line.contains(part));
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>() as u64
@@ -204,12 +205,12 @@ impl Client {
 }
 
 /// Text as it stands in a URL.
-pub fn encoded(query: &str) -> String {
+pub fn url_encoded(query: &str) -> String {
     query.bytes().map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 /// Text that stands so in a URL.
-pub fn decoded(text: &str) -> String {
+pub fn url_decoded(text: &str) -> String {
     let mut out = Vec::new();
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {

@@ -29,19 +29,19 @@ pub fn repository() -> PathBuf {
 }
 
 /// What a JSON Schema validator finds wrong with a file; nothing where there is no Python with jsonschema and PyYAML.
-pub fn validated(schema: &str, file: &Path) -> Option<String> {
-    let named = std::env::var_os("STOOK_TEST_PYTHON").map(PathBuf::from);
-    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/stook/venv/bin/python"));
+pub fn schema_violations(schema: &str, file: &Path) -> Option<String> {
+    let from_environment = std::env::var_os("STOOK_TEST_PYTHON").map(PathBuf::from);
+    let in_home = std::env::var_os("HOME").map(|in_home| PathBuf::from(in_home).join(".cache/stook/venv/bin/python"));
     let usable = |python: &PathBuf| Command::new(python).args(["-c", "import jsonschema, yaml"]).output().is_ok_and(|output| output.status.success());
-    let Some(python) = named.into_iter().chain(home).find(usable) else {
+    let Some(python) = from_environment.into_iter().chain(in_home).find(usable) else {
         stook_testkit::skip::missing("there is no Python with jsonschema and PyYAML (STOOK_TEST_PYTHON)");
         return None;
     };
     let validator = repository().join("tests/reference/validate_schema.py");
     let output = Command::new(python).arg(validator).arg(schema).arg(file).output().expect("Python starts");
-    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert_eq!(output.status.success(), said.is_empty(), "{said}");
-    Some(said)
+    let output_text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert_eq!(output.status.success(), output_text.is_empty(), "{output_text}");
+    Some(output_text)
 }
 
 /// The program under test.
@@ -56,13 +56,13 @@ pub fn stook() -> &'static Path {
 
 fn build() -> Result<PathBuf, String> {
     // target/PROFILE/deps/TEST
-    let own = std::env::current_exe().expect("the path of the test");
-    let profile_folder = own.ancestors().nth(2).expect("a profile's folder");
+    let executable = std::env::current_exe().expect("the path of the test");
+    let profile_folder = executable.ancestors().nth(2).expect("a profile's folder");
     let target = profile_folder.parent().expect("a target folder");
     let program = profile_folder.join(format!("stook{}", std::env::consts::EXE_SUFFIX));
     let profile = match profile_folder.file_name().and_then(OsStr::to_str) {
         Some("debug") | None => "dev",
-        Some(other) => other,
+        Some(name) => name,
     };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -93,7 +93,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    fn of(output: Output) -> Self {
+    fn from_output(output: Output) -> Self {
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!err.contains("panicked at"), "stook panicked:\n{err}");
         Self { code: output.status.code().unwrap_or(-1), out: output.stdout, err }
@@ -123,7 +123,7 @@ impl Answer {
 
     /// The same answer, if standard error has all of these words.
     #[track_caller]
-    pub fn complains(self, words: &[&str]) -> Self {
+    pub fn stderr_contains(self, words: &[&str]) -> Self {
         for word in words {
             assert!(self.err.contains(word), "{word:?} is missing in\n{}", self.err);
         }
@@ -131,36 +131,36 @@ impl Answer {
     }
 }
 
-/// A folder with a catalogue, gone when the test ends.
-pub struct Place {
+/// A folder with a catalogue, deleted when the test ends.
+pub struct Sandbox {
     folder: TempDir,
     server: Option<String>,
 }
 
-impl Place {
+impl Sandbox {
     /// A folder with this `catalogue.yaml`.
     pub fn new(definition: &str) -> Self {
-        let place = Self { folder: tempfile::Builder::new().prefix("stook").tempdir().expect("a folder"), server: None };
-        place.define(definition);
-        place
+        let sandbox = Self { folder: tempfile::Builder::new().prefix("stook").tempdir().expect("a folder"), server: None };
+        sandbox.write_definition(definition);
+        sandbox
     }
 
     /// The same with its store on a server, which is prepared.
     pub fn on_server(definition: &str, url: String) -> Self {
-        let place = Self { server: Some(url), ..Self::new(definition) };
-        place.ok(&["prepare"]);
-        place
+        let sandbox = Self { server: Some(url), ..Self::new(definition) };
+        sandbox.ok(&["prepare"]);
+        sandbox
     }
 
-    /// An empty place on a file, and one on the tests' server where PostgreSQL is installed.
-    pub fn both(definition: &str) -> Vec<Self> {
+    /// An empty sandbox on a file, and one on the tests' server where PostgreSQL is installed.
+    pub fn on_each_store(definition: &str) -> Vec<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let mut places = vec![Self::new(definition)];
+        let mut sandboxes = vec![Self::new(definition)];
         if let Some(server) = TestServer::shared() {
             let number = NUMBER.fetch_add(1, Ordering::SeqCst);
-            places.push(Self::on_server(definition, format!("{}?schema=both{number}", server.url("postgres"))));
+            sandboxes.push(Self::on_server(definition, format!("{}?schema=both{number}", server.url("postgres"))));
         }
-        places
+        sandboxes
     }
 
     /// A library's authority file.
@@ -169,7 +169,7 @@ impl Place {
     }
 
     /// Gives the folder another `catalogue.yaml`.
-    pub fn define(&self, definition: &str) {
+    pub fn write_definition(&self, definition: &str) {
         std::fs::write(self.path("catalogue.yaml"), definition).expect("a definition");
     }
 
@@ -204,13 +204,13 @@ impl Place {
     }
 
     /// Writes a file and gives its path as an argument.
-    pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+    pub fn write_file(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
         let path = self.path(name);
         std::fs::write(&path, bytes).expect("a file");
         path.to_str().expect("UTF-8").to_owned()
     }
 
-    /// A command in this place, not yet started. Nothing of the environment tells it where its store is.
+    /// A command in this sandbox, not yet started. Nothing of the environment tells it where its store is.
     pub fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
         let mut command = Command::new(stook());
         match &self.server {
@@ -224,7 +224,7 @@ impl Place {
 
     /// Runs a command to its end.
     pub fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Answer {
-        Answer::of(self.command(arguments).output().expect("stook runs"))
+        Answer::from_output(self.command(arguments).output().expect("stook runs"))
     }
 
     /// Runs a command that must have ended after so long; its output fits into a pipe.
@@ -242,7 +242,7 @@ impl Place {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Answer::of(child.wait_with_output().expect("its output"))
+        Answer::from_output(child.wait_with_output().expect("its output"))
     }
 
     /// Runs a command that succeeds and gives its standard output.
@@ -270,8 +270,8 @@ impl Place {
         job
     }
 
-    /// Fills a place of `examples/businesses` with a sample; returns the folder of its files.
-    pub fn register(&self, businesses: u64) -> String {
+    /// Fills a sandbox of `examples/businesses` with a sample; returns the folder of its files.
+    pub fn import_businesses(&self, businesses: u64) -> String {
         let folder = self.path("data").display().to_string();
         self.ok(&["sample", "businesses", "--records", &businesses.to_string(), "-o", &folder]);
         for (file, source) in
@@ -355,8 +355,8 @@ impl Place {
     }
 }
 
-/// Everything an import of authorities leaves behind, places on this disk and times aside.
-pub struct Left {
+/// Everything an import of authorities leaves behind, paths on this disk and times aside.
+pub struct ImportEffects {
     /// The job's counts.
     pub counts: Json,
     journal: Vec<Json>,
@@ -365,29 +365,29 @@ pub struct Left {
     pub marc: Vec<u8>,
 }
 
-impl Left {
+impl ImportEffects {
     /// What a job has left, with every document in its journal once, in order.
     #[track_caller]
-    pub fn of(place: &Place, number: u64) -> Self {
-        let job = place.job(number);
+    pub fn of_job(sandbox: &Sandbox, number: u64) -> Self {
+        let job = sandbox.job(number);
         assert_eq!(sum_of_outcomes(&job), job["counts"]["documents"].as_u64().expect("a number"));
-        let mut journal = place.journal(number);
+        let mut journal = sandbox.journal(number);
         for (index, entry) in journal.iter_mut().enumerate() {
             assert_eq!(entry["document"], index + 1, "every document is in the journal once, in order");
             entry["file"].take();
         }
         assert_eq!(job["counts"]["documents"], journal.len());
-        Self { counts: job["counts"].clone(), journal, ndjson: place.export("authority", "ndjson"), marc: place.export("authority", "marc") }
+        Self { counts: job["counts"].clone(), journal, ndjson: sandbox.export("authority", "ndjson"), marc: sandbox.export("authority", "marc") }
     }
 
     /// Compares with what another import has left.
     #[track_caller]
-    pub fn equals(&self, wanted: &Self) {
-        assert_eq!(self.counts, wanted.counts);
-        let other = self.journal.iter().zip(&wanted.journal).find(|(found, wanted)| found != wanted);
-        assert_eq!(other, None, "the journal tells of the same outcomes");
-        assert!(self.ndjson == wanted.ndjson, "golden fields are equal byte for byte");
-        assert!(self.marc == wanted.marc, "documents are equal byte for byte");
+    pub fn equals(&self, expected: &Self) {
+        assert_eq!(self.counts, expected.counts);
+        let first_difference = self.journal.iter().zip(&expected.journal).find(|(found, expected)| found != expected);
+        assert_eq!(first_difference, None, "the journal tells of the same outcomes");
+        assert!(self.ndjson == expected.ndjson, "golden fields are equal byte for byte");
+        assert!(self.marc == expected.marc, "documents are equal byte for byte");
     }
 }
 
@@ -402,17 +402,17 @@ pub fn kill_after(mut command: Command, time: Duration) -> bool {
     !ended && status.code().is_none()
 }
 
-/// A place where the import of a file (and its path) was killed with chunks left in the queue, in a state that `fits`.
-pub fn interrupted(definition: &str, name: &str, bytes: &[u8], fits: impl Fn(&Place) -> bool) -> (Place, String) {
+/// A sandbox where the import of a file (and its path) was killed with chunks left in the queue, in a state that `fits`.
+pub fn interrupted_import(definition: &str, name: &str, bytes: &[u8], fits: impl Fn(&Sandbox) -> bool) -> (Sandbox, String) {
     let mut dice = Dice::new(11);
     for _ in 0..300 {
-        let place = Place::new(definition);
-        let file = place.file(name, bytes);
-        let killed = kill_after(place.command(&["import", &file]), Duration::from_millis(20 + dice.below(200)));
+        let sandbox = Sandbox::new(definition);
+        let file = sandbox.write_file(name, bytes);
+        let killed = kill_after(sandbox.command(&["import", &file]), Duration::from_millis(20 + dice.below(200)));
         // it may have been killed before there was a store in the file
         let waits = |answer: Answer| answer.code == 0 && answer.json() != Json::Array(Vec::new());
-        if killed && waits(place.run(&["queue", "ls", "--json"])) && fits(&place) {
-            return (place, file);
+        if killed && waits(sandbox.run(&["queue", "ls", "--json"])) && fits(&sandbox) {
+            return (sandbox, file);
         }
     }
     panic!("no import could be killed at work");
@@ -421,8 +421,8 @@ pub fn interrupted(definition: &str, name: &str, bytes: &[u8], fits: impl Fn(&Pl
 /// The counts of a job or a dry run that are not zero, documents aside, as "created 3, failed 1".
 pub fn counts(job: &Json) -> String {
     let counts = job["counts"].as_object().unwrap_or_else(|| panic!("no counts in {job}"));
-    let told = counts.iter().filter(|(name, count)| *name != "documents" && **count != 0);
-    told.map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+    let nonzero = counts.iter().filter(|(name, count)| *name != "documents" && **count != 0);
+    nonzero.map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The sum of a job's outcomes.
@@ -436,7 +436,7 @@ pub fn authorities(records: u64, seed: u64, first: u64) -> Vec<u8> {
     let (records, seed, first) = (records.to_string(), seed.to_string(), first.to_string());
     let arguments = ["sample", "authorities", "--records", &records, "--seed", &seed, "--first", &first];
     let output = Command::new(stook()).args(arguments).output().expect("stook runs");
-    Answer::of(output).exits(0).out
+    Answer::from_output(output).exits(0).out
 }
 
 /// Bytes as gzip.

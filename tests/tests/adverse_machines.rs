@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use stook_testkit::skip::left_out;
-use stook_tests::{LIBRARY, Place, authorities, counts, interrupted, stook, sum_of_outcomes, touch};
+use stook_tests::{LIBRARY, Sandbox, authorities, counts, interrupted_import, stook, sum_of_outcomes, touch};
 
 fn is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+    std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
 }
 
 /// Runs a helper program; false when it fails or is not there.
@@ -50,101 +50,101 @@ impl Drop for SmallDisk<'_> {
 }
 
 #[test]
-fn a_full_disk_is_said_and_the_job_goes_on_when_there_is_space() {
-    let place = Place::library();
+fn a_full_disk_is_reported_and_the_job_can_be_resumed_when_there_is_space() {
+    let sandbox = Sandbox::library();
     let bytes = authorities(20_000, 1, 1);
-    let file = place.file("names.mrc", &bytes);
-    let disk = place.path("disk");
+    let file = sandbox.write_file("names.mrc", &bytes);
+    let disk = sandbox.path("disk");
     let Some(disk) = SmallDisk::mount(&disk, "6m") else {
         left_out("no small disk can be mounted here");
         return;
     };
     let store = disk.0.join("store.sqlite");
     let store = store.to_str().unwrap();
-    let failed = place.run(&["import", &file, "--profile", "upsert", "--store", store]);
-    failed.exits(1).complains(&["stook: the disk is full; free some space", "job 1 was interrupted: ", "stook import --resume 1"]);
+    let failed = sandbox.run(&["import", &file, "--profile", "upsert", "--store", store]);
+    failed.exits(1).stderr_contains(&["stook: the disk is full; free some space", "job 1 was interrupted: ", "stook import --resume 1"]);
     // more space, still not enough: nothing is lost by trying
     disk.resize("16m");
-    place.run(&["import", "--resume", "1", "--store", store]).exits(1).complains(&["the disk is full"]);
+    sandbox.run(&["import", "--resume", "1", "--store", store]).exits(1).stderr_contains(&["the disk is full"]);
     disk.resize("200m");
-    let job = place.run(&["import", "--resume", "1", "--json", "--store", store]).exits(0).json();
+    let job = sandbox.run(&["import", "--resume", "1", "--json", "--store", store]).exits(0).json();
     assert_eq!((counts(&job), sum_of_outcomes(&job)), ("created 20000".to_owned(), 20_000));
-    assert!(place.run(&["export", "authority", "--format", "marc", "--store", store]).exits(0).out == bytes);
+    assert!(sandbox.run(&["export", "authority", "--format", "marc", "--store", store]).exits(0).out == bytes);
 }
 
 #[test]
-fn a_disk_too_full_for_a_store_is_said_as_well() {
-    let place = Place::library();
-    let file = place.file("names.mrc", authorities(100, 1, 1));
-    let disk = place.path("disk");
+fn a_disk_too_full_for_a_store_is_reported() {
+    let sandbox = Sandbox::library();
+    let file = sandbox.write_file("names.mrc", authorities(100, 1, 1));
+    let disk = sandbox.path("disk");
     let Some(disk) = SmallDisk::mount(&disk, "64k") else {
         left_out("no small disk can be mounted here");
         return;
     };
     let store = disk.0.join("store.sqlite");
-    place.run(&["import", &file, "--profile", "upsert", "--store", store.to_str().unwrap()]).exits(1).complains(&["the disk is full"]);
+    sandbox.run(&["import", &file, "--profile", "upsert", "--store", store.to_str().unwrap()]).exits(1).stderr_contains(&["the disk is full"]);
 }
 
 /// A limit on the size of files is another way to run out of space; the system calls it a failure of the disk.
 #[test]
 fn a_store_that_may_not_grow_fails_clearly_and_loses_nothing() {
-    let place = Place::library();
+    let sandbox = Sandbox::library();
     let bytes = authorities(20_000, 1, 1);
-    let file = place.file("names.mrc", &bytes);
+    let file = sandbox.write_file("names.mrc", &bytes);
     // in blocks of 1024 or 512 bytes; without the trap the signal ends the process, which is what killed.rs is about
     let script = "trap '' XFSZ; ulimit -f 6000 || exit 99; exec \"$0\" \"$@\"";
-    let own = stook().to_str().unwrap().to_owned();
-    let folder = place.folder().to_str().unwrap().to_owned();
-    let output = Command::new("sh").args(["-c", script, &own, "-C", &folder, "import", &file, "--profile", "upsert"]).output().unwrap();
+    let program = stook().to_str().unwrap().to_owned();
+    let folder = sandbox.folder().to_str().unwrap().to_owned();
+    let output = Command::new("sh").args(["-c", script, &program, "-C", &folder, "import", &file, "--profile", "upsert"]).output().unwrap();
     if output.status.code() == Some(99) {
         left_out("the size of files cannot be limited here");
         return;
     }
-    let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("job 1"), "{told}");
-    if place.job(1)["state"] == "failed" {
-        let reason = place.queue()[0]["reason"].as_str().unwrap().to_owned();
+    let output_text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{output_text}");
+    assert!(output_text.contains("job 1"), "{output_text}");
+    if sandbox.job(1)["state"] == "failed" {
+        let reason = sandbox.queue()[0]["reason"].as_str().unwrap().to_owned();
         assert!(reason.contains("disk"), "{reason}");
-        assert!(place.ok(&["queue", "retry", "1"]).contains("will be retried; run stook work or stook import --resume 1"));
+        assert!(sandbox.ok(&["queue", "retry", "1"]).contains("will be retried; run stook work or stook import --resume 1"));
     }
-    let job = place.run(&["import", "--resume", "1", "--json"]).exits(0).json();
+    let job = sandbox.run(&["import", "--resume", "1", "--json"]).exits(0).json();
     assert_eq!((counts(&job), sum_of_outcomes(&job)), ("created 20000".to_owned(), 20_000));
-    assert!(place.export("authority", "marc") == bytes);
-    place.assert_sound();
+    assert!(sandbox.export("authority", "marc") == bytes);
+    sandbox.assert_sound();
 }
 
 // --- a damaged file -----------------------------------------------------------------------------------------------------
 
 #[test]
-fn a_damaged_file_is_told_by_a_deep_check() {
-    let place = Place::library();
-    let file = place.file("names.mrc", authorities(500, 1, 1));
-    place.ok(&["import", &file]);
-    assert_eq!(place.run(&["check", "--deep", "--json"]).exits(0).json()["sound"], true);
+fn a_damaged_file_is_reported_by_a_deep_check() {
+    let sandbox = Sandbox::library();
+    let file = sandbox.write_file("names.mrc", authorities(500, 1, 1));
+    sandbox.ok(&["import", &file]);
+    assert_eq!(sandbox.run(&["check", "--deep", "--json"]).exits(0).json()["sound"], true);
     // a page in the middle, of whatever
-    let mut bytes = std::fs::read(place.store()).unwrap();
+    let mut bytes = std::fs::read(sandbox.store()).unwrap();
     let page = bytes.len() / 2 / 8192 * 8192;
     bytes[page + 12..page + 8000].fill(0xff);
-    std::fs::write(place.store(), bytes).unwrap();
-    let told = place.run(&["check", "--deep", "--json"]).exits(1).json();
-    assert_eq!(told["sound"], false);
-    assert!(!told["damage"].as_array().unwrap().is_empty(), "{told}");
-    let told = String::from_utf8_lossy(&place.run(&["check", "--deep"]).exits(1).out).into_owned();
-    assert!(told.starts_with("the store is damaged"), "{told}");
+    std::fs::write(sandbox.store(), bytes).unwrap();
+    let report = sandbox.run(&["check", "--deep", "--json"]).exits(1).json();
+    assert_eq!(report["sound"], false);
+    assert!(!report["damage"].as_array().unwrap().is_empty(), "{report}");
+    let report = String::from_utf8_lossy(&sandbox.run(&["check", "--deep"]).exits(1).out).into_owned();
+    assert!(report.starts_with("the store is damaged"), "{report}");
     // nothing but the header is left
-    let mut bytes = std::fs::read(place.store()).unwrap();
+    let mut bytes = std::fs::read(sandbox.store()).unwrap();
     bytes[8192..].fill(0xff);
-    std::fs::write(place.store(), bytes).unwrap();
+    std::fs::write(sandbox.store(), bytes).unwrap();
     for words in [["check", "--deep"], ["import", &file], ["query", "authority"]] {
-        place.run(&words).exits(1).complains(&["the store is damaged", "restore a backup"]);
+        sandbox.run(&words).exits(1).stderr_contains(&["the store is damaged", "restore a backup"]);
     }
 }
 
 // --- no permission ------------------------------------------------------------------------------------------------------
 
 /// Runs a command without the right to write what is read-only: root does it as nobody. Nothing if that cannot be done.
-fn unprivileged(place: &Place, arguments: &[&str]) -> Option<(i32, String)> {
+fn unprivileged(sandbox: &Sandbox, arguments: &[&str]) -> Option<(i32, String)> {
     // nobody may not look into the folder in which the program was built
     let beside = tempfile::tempdir().unwrap();
     permit(beside.path(), 0o755);
@@ -157,13 +157,13 @@ fn unprivileged(place: &Place, arguments: &[&str]) -> Option<(i32, String)> {
     } else {
         Command::new(stook())
     };
-    let output = command.arg("-C").arg(place.folder()).args(arguments).output().ok()?;
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    if told.starts_with("setpriv:") {
-        left_out(&format!("root cannot give up its rights here: {told}"));
+    let output = command.arg("-C").arg(sandbox.folder()).args(arguments).output().ok()?;
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    if stderr.starts_with("setpriv:") {
+        left_out(&format!("root cannot give up its rights here: {stderr}"));
         return None;
     }
-    Some((output.status.code().unwrap_or(-1), told))
+    Some((output.status.code().unwrap_or(-1), stderr))
 }
 
 fn permit(path: &Path, mode: u32) {
@@ -171,21 +171,21 @@ fn permit(path: &Path, mode: u32) {
 }
 
 #[test]
-fn a_store_that_may_not_be_written_is_said_and_stays_as_it_is() {
-    let place = Place::library();
-    let file = place.file("names.mrc", authorities(50, 1, 1));
-    place.import(&[&file, "--profile", "upsert"]);
-    let before = std::fs::read(place.store()).unwrap();
-    permit(&place.store(), 0o444);
+fn a_store_without_write_permission_is_reported_and_unchanged() {
+    let sandbox = Sandbox::library();
+    let file = sandbox.write_file("names.mrc", authorities(50, 1, 1));
+    sandbox.import(&[&file, "--profile", "upsert"]);
+    let before = std::fs::read(sandbox.store()).unwrap();
+    permit(&sandbox.store(), 0o444);
     for folder in [0o755, 0o777] {
-        permit(place.folder(), folder);
-        let Some((code, told)) = unprivileged(&place, &["import", &file, "--profile", "upsert"]) else { return };
-        assert_eq!(code, 1, "{told}");
-        assert!(told.contains("the store cannot be written"), "{told}");
-        assert!(std::fs::read(place.store()).unwrap() == before);
+        permit(sandbox.folder(), folder);
+        let Some((code, stderr)) = unprivileged(&sandbox, &["import", &file, "--profile", "upsert"]) else { return };
+        assert_eq!(code, 1, "{stderr}");
+        assert!(stderr.contains("the store cannot be written"), "{stderr}");
+        assert!(std::fs::read(sandbox.store()).unwrap() == before);
     }
-    permit(&place.store(), 0o644);
-    assert_eq!(counts(&place.import(&[&file, "--profile", "upsert"])), "unchanged 50");
+    permit(&sandbox.store(), 0o644);
+    assert_eq!(counts(&sandbox.import(&[&file, "--profile", "upsert"])), "unchanged 50");
 }
 
 /// What only reads.
@@ -204,16 +204,16 @@ const READERS: [&[&str]; 10] = [
 
 #[test]
 fn a_store_on_a_medium_that_cannot_be_written_is_read() {
-    let place = Place::library();
-    let file = place.file("names.mrc", authorities(300, 1, 1));
-    let disk = place.path("disk");
+    let sandbox = Sandbox::library();
+    let file = sandbox.write_file("names.mrc", authorities(300, 1, 1));
+    let disk = sandbox.path("disk");
     let Some(disk) = SmallDisk::mount(&disk, "20m") else {
         left_out("no small disk can be mounted here");
         return;
     };
     let store = disk.0.join("a store?#%.sqlite");
     let store = store.to_str().unwrap();
-    let run = |arguments: &[&str]| place.run(&[arguments, &["--store", store]].concat());
+    let run = |arguments: &[&str]| sandbox.run(&[arguments, &["--store", store]].concat());
     run(&["import", &file, "--profile", "upsert"]).exits(0);
     let before: Vec<Vec<u8>> = READERS.iter().map(|reader| run(reader).exits(0).out).collect();
     // who writes tidies up, who reads leaves an empty log: without it no lock can be made beside the file
@@ -228,23 +228,23 @@ fn a_store_on_a_medium_that_cannot_be_written_is_read() {
         assert!(answer.out == before || reader[0] == "jobs", "{reader:?}: {}", answer.text());
     }
     for writer in [&["import", &file][..], &["token", "create", "--role", "read"]] {
-        run(writer).exits(1).complains(&["cannot be written"]);
+        run(writer).exits(1).stderr_contains(&["cannot be written"]);
     }
 }
 
 /// What a killed import has written last is in the log beside the file: it is read, or said to be there.
 #[test]
-fn a_log_on_a_medium_that_cannot_be_written_is_read_or_told_of() {
-    let place = Place::library();
-    let file = place.file("names.mrc", authorities(60_000, 1, 1));
-    let disk = place.path("disk");
+fn a_wal_on_a_read_only_medium_is_read_or_reported() {
+    let sandbox = Sandbox::library();
+    let file = sandbox.write_file("names.mrc", authorities(60_000, 1, 1));
+    let disk = sandbox.path("disk");
     let Some(disk) = SmallDisk::mount(&disk, "400m") else {
         left_out("no small disk can be mounted here");
         return;
     };
     let store = disk.0.join("store.sqlite");
     let log = disk.0.join("store.sqlite-wal");
-    let mut import = place.command(&["import", &file, "--store", store.to_str().unwrap()]).spawn().unwrap();
+    let mut import = sandbox.command(&["import", &file, "--store", store.to_str().unwrap()]).spawn().unwrap();
     while std::fs::metadata(&log).map_or(0, |log| log.len()) < 1_000_000 {
         assert!(import.try_wait().unwrap().is_none(), "it ended too soon");
         std::thread::sleep(Duration::from_millis(1));
@@ -252,69 +252,69 @@ fn a_log_on_a_medium_that_cannot_be_written_is_read_or_told_of() {
     import.kill().unwrap();
     import.wait().unwrap();
     let index = disk.0.join("store.sqlite-shm");
-    let count = |place: &Place| place.run(&["query", "authority | count(lccn)", "--format", "json", "--store", store.to_str().unwrap()]);
+    let count = |sandbox: &Sandbox| sandbox.run(&["query", "authority | count(lccn)", "--format", "json", "--store", store.to_str().unwrap()]);
     // looked at in a copy, where everything can be written
-    let copy = place.path("copy.sqlite");
+    let copy = sandbox.path("copy.sqlite");
     std::fs::copy(&store, &copy).unwrap();
-    std::fs::copy(&log, place.path("copy.sqlite-wal")).unwrap();
-    let wanted = place.run(&["query", "authority | count(lccn)", "--format", "json", "--store", copy.to_str().unwrap()]).exits(0).out;
+    std::fs::copy(&log, sandbox.path("copy.sqlite-wal")).unwrap();
+    let wanted = sandbox.run(&["query", "authority | count(lccn)", "--format", "json", "--store", copy.to_str().unwrap()]).exits(0).out;
     disk.protect();
     // its index is there, as the killed process left it
-    let answer = count(&place).exits(0);
+    let answer = count(&sandbox).exits(0);
     assert!(answer.out == wanted, "{}", answer.text());
     disk.resize("400m,rw");
     std::fs::remove_file(index).unwrap();
     disk.protect();
-    count(&place).exits(1).complains(&["the latest changes are in its write-ahead log", "store.sqlite-wal", "copy both files"]);
+    count(&sandbox).exits(1).stderr_contains(&["the latest changes are in its write-ahead log", "store.sqlite-wal", "copy both files"]);
 }
 
 #[test]
-fn a_store_of_somebody_else_is_read_by_who_may_not_write_it() {
-    let place = Place::library();
-    place.import(&[&place.file("names.mrc", authorities(50, 1, 1)), "--profile", "upsert"]);
-    let before = std::fs::read(place.store()).unwrap();
-    permit(&place.store(), 0o444);
-    permit(place.folder(), 0o555);
-    let answers: Vec<_> = READERS[..4].iter().map(|reader| unprivileged(&place, reader)).collect();
-    permit(place.folder(), 0o755);
+fn a_store_of_another_user_can_be_read_without_write_permission() {
+    let sandbox = Sandbox::library();
+    sandbox.import(&[&sandbox.write_file("names.mrc", authorities(50, 1, 1)), "--profile", "upsert"]);
+    let before = std::fs::read(sandbox.store()).unwrap();
+    permit(&sandbox.store(), 0o444);
+    permit(sandbox.folder(), 0o555);
+    let answers: Vec<_> = READERS[..4].iter().map(|reader| unprivileged(&sandbox, reader)).collect();
+    permit(sandbox.folder(), 0o755);
     for answer in answers {
-        let Some((code, told)) = answer else { return };
-        assert_eq!(code, 0, "{told}");
+        let Some((code, stderr)) = answer else { return };
+        assert_eq!(code, 0, "{stderr}");
     }
-    assert!(std::fs::read(place.store()).unwrap() == before);
+    assert!(std::fs::read(sandbox.store()).unwrap() == before);
 }
 
 #[test]
-fn a_folder_that_may_not_be_written_is_said() {
-    let place = Place::library();
-    let file = place.file("names.mrc", authorities(5, 1, 1));
-    permit(place.folder(), 0o555);
-    let answer = unprivileged(&place, &["import", &file, "--profile", "upsert"]);
-    permit(place.folder(), 0o755);
-    let Some((code, told)) = answer else { return };
-    assert_eq!(code, 1, "{told}");
-    assert!(told.contains("stook.sqlite") && told.contains("the store cannot be written"), "{told}");
+fn a_folder_without_write_permission_is_reported() {
+    let sandbox = Sandbox::library();
+    let file = sandbox.write_file("names.mrc", authorities(5, 1, 1));
+    permit(sandbox.folder(), 0o555);
+    let answer = unprivileged(&sandbox, &["import", &file, "--profile", "upsert"]);
+    permit(sandbox.folder(), 0o755);
+    let Some((code, stderr)) = answer else { return };
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("stook.sqlite") && stderr.contains("the store cannot be written"), "{stderr}");
 }
 
 #[test]
 fn a_file_that_may_not_be_read_is_named() {
-    let place = Place::library();
-    let file = place.file("names.mrc", authorities(5, 1, 1));
-    permit(place.folder(), 0o777);
+    let sandbox = Sandbox::library();
+    let file = sandbox.write_file("names.mrc", authorities(5, 1, 1));
+    permit(sandbox.folder(), 0o777);
     permit(Path::new(&file), 0o000);
-    let Some((code, told)) = unprivileged(&place, &["import", &file, "--profile", "upsert"]) else { return };
-    assert_eq!(code, 1, "{told}");
-    assert!(told.contains("names.mrc: Permission denied"), "{told}");
+    let Some((code, stderr)) = unprivileged(&sandbox, &["import", &file, "--profile", "upsert"]) else { return };
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("names.mrc: Permission denied"), "{stderr}");
 }
 
 #[test]
 fn a_file_that_is_no_store_is_left_alone() {
-    let place = Place::library();
-    let file = place.file("names.mrc", authorities(5, 1, 1));
+    let sandbox = Sandbox::library();
+    let file = sandbox.write_file("names.mrc", authorities(5, 1, 1));
     let text = "these are my notes, not a database, and they are longer than a header of one hundred bytes would have to be\n";
-    place.file("stook.sqlite", text);
-    place.run(&["import", &file, "--profile", "upsert"]).exits(1).complains(&["stook.sqlite", "not a database"]);
-    assert_eq!(std::fs::read_to_string(place.store()).unwrap(), text);
+    sandbox.write_file("stook.sqlite", text);
+    sandbox.run(&["import", &file, "--profile", "upsert"]).exits(1).stderr_contains(&["stook.sqlite", "not a database"]);
+    assert_eq!(std::fs::read_to_string(sandbox.store()).unwrap(), text);
 }
 
 // --- files that change --------------------------------------------------------------------------------------------------
@@ -322,51 +322,51 @@ fn a_file_that_is_no_store_is_left_alone() {
 #[test]
 fn a_file_that_changed_since_its_job_was_made_is_refused() {
     let bytes = authorities(10_000, 1, 1);
-    let (place, file) = interrupted(LIBRARY, "names.mrc", &bytes, |_| true);
-    let imported_before = place.job(1)["counts"]["created"].clone();
+    let (sandbox, file) = interrupted_import(LIBRARY, "names.mrc", &bytes, |_| true);
+    let imported_before = sandbox.job(1)["counts"]["created"].clone();
     // the same length, another time, other records
-    let other = authorities(12_000, 2, 1);
-    std::fs::write(&file, &other[..bytes.len()]).unwrap();
-    let answer = place.run(&["import", "--resume", "1"]).exits(1);
-    let told = format!("{}{}", answer.text(), answer.err);
-    if !told.contains("has changed since the job was created; import it again") {
+    let changed_bytes = authorities(12_000, 2, 1);
+    std::fs::write(&file, &changed_bytes[..bytes.len()]).unwrap();
+    let answer = sandbox.run(&["import", "--resume", "1"]).exits(1);
+    let output_text = format!("{}{}", answer.text(), answer.err);
+    if !output_text.contains("has changed since the job was created; import it again") {
         // it had been cut to the end: each chunk says so
-        assert!(told.contains("see `stook queue ls`"), "{told}");
-        let reasons = place.queue();
+        assert!(output_text.contains("see `stook queue ls`"), "{output_text}");
+        let reasons = sandbox.queue();
         assert!(
             reasons
                 .iter()
                 .all(|chunk| chunk["reason"].as_str().unwrap().ends_with("names.mrc has changed since the job was created; import it again"))
         );
     }
-    assert_eq!(place.job(1)["counts"]["created"], imported_before, "nothing of the other file was imported");
+    assert_eq!(sandbox.job(1)["counts"]["created"], imported_before, "nothing of the other file was imported");
     // with the file it was made of it goes on
-    let modified = place.job(1)["files"][0]["modified"].as_u64().unwrap();
+    let modified = sandbox.job(1)["files"][0]["modified"].as_u64().unwrap();
     std::fs::write(&file, &bytes).unwrap();
     std::fs::File::options().write(true).open(&file).unwrap().set_modified(std::time::UNIX_EPOCH + Duration::from_micros(modified)).unwrap();
-    place.run(&["queue", "retry", "1"]).exits(0);
-    place.run(&["import", "--resume", "1"]).exits(0);
-    assert!(place.export("authority", "marc") == bytes);
+    sandbox.run(&["queue", "retry", "1"]).exits(0);
+    sandbox.run(&["import", "--resume", "1"]).exits(0);
+    assert!(sandbox.export("authority", "marc") == bytes);
 }
 
 #[test]
-fn a_file_that_is_gone_is_named() {
+fn a_deleted_file_is_named() {
     let bytes = authorities(10_000, 1, 1);
-    let (place, file) = interrupted(LIBRARY, "names.mrc", &bytes, |_| true);
+    let (sandbox, file) = interrupted_import(LIBRARY, "names.mrc", &bytes, |_| true);
     std::fs::remove_file(&file).unwrap();
-    let answer = place.run(&["import", "--resume", "1"]).exits(1);
-    let queue = place.queue();
-    let told = format!("{}{}{queue:?}", answer.text(), answer.err);
-    assert!(told.contains("names.mrc: No such file"), "{told}");
+    let answer = sandbox.run(&["import", "--resume", "1"]).exits(1);
+    let queue = sandbox.queue();
+    let output_text = format!("{}{}{queue:?}", answer.text(), answer.err);
+    assert!(output_text.contains("names.mrc: No such file"), "{output_text}");
 }
 
 #[test]
 fn touching_a_file_between_imports_does_not_matter() {
-    let place = Place::library();
-    let file = place.file("names.mrc", authorities(50, 1, 1));
-    place.import(&[&file, "--profile", "upsert"]);
+    let sandbox = Sandbox::library();
+    let file = sandbox.write_file("names.mrc", authorities(50, 1, 1));
+    sandbox.import(&[&file, "--profile", "upsert"]);
     touch(&file, 1_500_000_000);
-    assert_eq!(counts(&place.import(&[&file, "--profile", "upsert"])), "unchanged 50");
+    assert_eq!(counts(&sandbox.import(&[&file, "--profile", "upsert"])), "unchanged 50");
 }
 
 // --- other processes ----------------------------------------------------------------------------------------------------
@@ -375,99 +375,100 @@ fn touching_a_file_between_imports_does_not_matter() {
 fn two_imports_at_once_on_one_store_both_finish_and_lose_nothing() {
     let (first, second) = (authorities(8_000, 1, 1), authorities(8_000, 2, 4_001));
     for has_store in [true, false] {
-        let place = Place::library();
-        let (first_file, second_file) = (place.file("first.mrc", &first), place.file("second.mrc", &second));
+        let sandbox = Sandbox::library();
+        let (first_file, second_file) = (sandbox.write_file("first.mrc", &first), sandbox.write_file("second.mrc", &second));
         if has_store {
-            place.import(&[&place.file("some.mrc", authorities(10, 3, 90_001)), "--profile", "upsert"]);
+            sandbox.import(&[&sandbox.write_file("some.mrc", authorities(10, 3, 90_001)), "--profile", "upsert"]);
         }
         // a third process asks meanwhile
-        let start = |file: &str| place.command(&["import", file, "--profile", "upsert", "--json"]).spawn().unwrap();
-        let (one, two) = (start(&first_file), start(&second_file));
-        let written = || place.json(&["query", "authority | count(lccn)", "--format", "json"])[0]["count(lccn)"].as_u64().unwrap();
+        let start = |file: &str| sandbox.command(&["import", file, "--profile", "upsert", "--json"]).spawn().unwrap();
+        let (first_import, second_import) = (start(&first_file), start(&second_file));
+        let written = || sandbox.json(&["query", "authority | count(lccn)", "--format", "json"])[0]["count(lccn)"].as_u64().unwrap();
         while has_store && written() < 1_000 {}
-        let (one, two) = (one.wait_with_output().unwrap(), two.wait_with_output().unwrap());
-        for output in [&one, &two] {
+        let (first_import, second_import) = (first_import.wait_with_output().unwrap(), second_import.wait_with_output().unwrap());
+        for output in [&first_import, &second_import] {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         }
-        let jobs: Vec<serde_json::Value> = [one, two].iter().map(|output| serde_json::from_slice(&output.stdout).unwrap()).collect();
+        let jobs: Vec<serde_json::Value> =
+            [first_import, second_import].iter().map(|output| serde_json::from_slice(&output.stdout).unwrap()).collect();
         for job in &jobs {
             assert_eq!((&job["state"], sum_of_outcomes(job)), (&json!("completed"), 8_000));
         }
         // golden fields do not care who was first: the same as one after the other
-        let calm = Place::library();
+        let calm = Sandbox::library();
         if has_store {
-            calm.import(&[&calm.file("some.mrc", authorities(10, 3, 90_001)), "--profile", "upsert"]);
+            calm.import(&[&calm.write_file("some.mrc", authorities(10, 3, 90_001)), "--profile", "upsert"]);
         }
-        calm.import(&[&calm.file("first.mrc", &first), "--profile", "upsert"]);
-        calm.import(&[&calm.file("second.mrc", &second), "--profile", "upsert"]);
-        assert!(place.export("authority", "ndjson") == calm.export("authority", "ndjson"));
-        assert!(place.export("authority", "marc") == calm.export("authority", "marc"));
-        place.assert_sound();
+        calm.import(&[&calm.write_file("first.mrc", &first), "--profile", "upsert"]);
+        calm.import(&[&calm.write_file("second.mrc", &second), "--profile", "upsert"]);
+        assert!(sandbox.export("authority", "ndjson") == calm.export("authority", "ndjson"));
+        assert!(sandbox.export("authority", "marc") == calm.export("authority", "marc"));
+        sandbox.assert_sound();
     }
 }
 
 #[test]
 fn questions_are_answered_while_an_import_writes() {
-    let place = Place::library();
-    place.import(&[&place.file("some.mrc", authorities(100, 1, 1)), "--profile", "upsert"]);
-    let file = place.file("names.mrc", authorities(20_000, 2, 1));
-    let mut import = place.command(&["import", &file, "--profile", "upsert"]).spawn().unwrap();
-    let mut asked = 0;
+    let sandbox = Sandbox::library();
+    sandbox.import(&[&sandbox.write_file("some.mrc", authorities(100, 1, 1)), "--profile", "upsert"]);
+    let file = sandbox.write_file("names.mrc", authorities(20_000, 2, 1));
+    let mut import = sandbox.command(&["import", &file, "--profile", "upsert"]).spawn().unwrap();
+    let mut answered = 0;
     while import.try_wait().unwrap().is_none() {
-        assert_ne!(place.get("authority", "n  00000042 "), serde_json::Value::Null);
-        place.run(&["jobs"]).exits(0);
-        place.run(&["query", "authority heading=Ma*", "--limit", "5"]).exits(0);
-        asked += 1;
+        assert_ne!(sandbox.get("authority", "n  00000042 "), serde_json::Value::Null);
+        sandbox.run(&["jobs"]).exits(0);
+        sandbox.run(&["query", "authority heading=Ma*", "--limit", "5"]).exits(0);
+        answered += 1;
     }
     assert!(import.wait().unwrap().success());
-    assert!(asked > 0);
+    assert!(answered > 0);
 }
 
 // --- other definitions --------------------------------------------------------------------------------------------------
 
 #[test]
-fn additions_to_the_definition_are_applied_and_said() {
-    let place = Place::library();
-    let file = place.file("names.mrc", authorities(100, 1, 1));
-    place.import(&[&file, "--profile", "upsert"]);
+fn additions_to_the_definition_are_applied_and_reported() {
+    let sandbox = Sandbox::library();
+    let file = sandbox.write_file("names.mrc", authorities(100, 1, 1));
+    sandbox.import(&[&file, "--profile", "upsert"]);
     let marker = "      changed:        {";
     assert!(LIBRARY.contains(marker));
-    place.define(&LIBRARY.replace(marker, &format!("      language:       {{ path: \"377$a\", type: [text], index: equal }}\n{marker}")));
-    let answer = place.run(&["prepare"]).exits(0);
+    sandbox.write_definition(&LIBRARY.replace(marker, &format!("      language:       {{ path: \"377$a\", type: [text], index: equal }}\n{marker}")));
+    let answer = sandbox.run(&["prepare"]).exits(0);
     let notes = [
         "note: field `authority.language` is new; import documents again to fill it",
         "note: the store's definition was updated; restart servers and workers that use the previous one",
     ];
     assert_eq!(answer.err.lines().collect::<Vec<_>>(), notes, "what it says goes to standard error and leaves the answer alone");
-    assert_eq!(place.run(&["prepare"]).exits(0).err, "", "once");
-    let job = place.import(&[&file, "--profile", "upsert"]);
+    assert_eq!(sandbox.run(&["prepare"]).exits(0).err, "", "once");
+    let job = sandbox.import(&[&file, "--profile", "upsert"]);
     assert_eq!(counts(&job), "updated 100", "the map is another one, so every document is read anew");
-    let with_language = place.records("authority").iter().filter(|record| record["language"].is_array()).count();
+    let with_language = sandbox.records("authority").iter().filter(|record| record["language"].is_array()).count();
     assert!(with_language > 10);
-    let found = place.json(&["query", "authority language=eng | count(lccn)", "--format", "json"]);
+    let found = sandbox.json(&["query", "authority language=eng | count(lccn)", "--format", "json"]);
     assert!(found[0]["count(lccn)"].as_u64().unwrap() > 0);
 }
 
 #[test]
-fn a_new_collection_and_a_new_index_are_applied_and_said() {
-    let place = Place::library();
-    place.import(&[&place.file("names.mrc", authorities(100, 1, 1)), "--profile", "upsert"]);
+fn a_new_collection_and_a_new_index_are_applied_and_reported() {
+    let sandbox = Sandbox::library();
+    sandbox.import(&[&sandbox.write_file("names.mrc", authorities(100, 1, 1)), "--profile", "upsert"]);
     let definition = LIBRARY
         .replace("status:         { path: LDR/05, type: text }", "status:         { path: LDR/05, type: text, index: equal }")
         .replace("\nprofiles:", "\n  loan:\n    key: number\n    fields: { number: text }\n\nprofiles:")
         .replace("  holdings: {", "  loans: { format: csv, into: loan, as_of: meta.received }\n  holdings: {");
-    place.define(&definition);
-    let told = ["note: collection `loan` is new", "note: index on `authority.status` is new", "restart servers and workers"];
-    place.run(&["work", "--drain"]).exits(0).complains(&told);
-    place.run(&["query", "authority status=n", "--limit", "1"]).exits(0);
+    sandbox.write_definition(&definition);
+    let notes = ["note: collection `loan` is new", "note: index on `authority.status` is new", "restart servers and workers"];
+    sandbox.run(&["work", "--drain"]).exits(0).stderr_contains(&notes);
+    sandbox.run(&["query", "authority status=n", "--limit", "1"]).exits(0);
 }
 
 #[test]
 fn a_change_that_does_not_fit_the_store_is_refused_with_what_to_do() {
-    let place = Place::library();
-    let file = place.file("names.mrc", authorities(20, 1, 1));
-    place.import(&[&file, "--profile", "upsert"]);
-    let before = place.export("authority", "ndjson");
+    let sandbox = Sandbox::library();
+    let file = sandbox.write_file("names.mrc", authorities(20, 1, 1));
+    sandbox.import(&[&file, "--profile", "upsert"]);
+    let before = sandbox.export("authority", "ndjson");
     let changes = [
         (LIBRARY.replace("    key: lccn\n", "    key: control_number\n"), "the key of `authority` was `lccn` and is now `control_number`"),
         (
@@ -485,41 +486,41 @@ fn a_change_that_does_not_fit_the_store_is_refused_with_what_to_do() {
     ];
     for (definition, reason) in changes {
         assert_ne!(definition, LIBRARY, "{reason}");
-        place.define(&definition);
+        sandbox.write_definition(&definition);
         for command in [&["import", &file, "--profile", "upsert"][..], &["query", "authority"], &["prepare"]] {
-            let told = place.run(command).exits(1);
-            told.complains(&[
+            let refusal = sandbox.run(command).exits(1);
+            refusal.stderr_contains(&[
                 "this catalogue.yaml is not compatible with the store:",
                 reason,
                 "revert these changes, or export with the old definition and import into a new store (--store)",
             ]);
         }
     }
-    place.define(LIBRARY);
-    assert!(place.export("authority", "ndjson") == before, "nothing happened");
+    sandbox.write_definition(LIBRARY);
+    assert!(sandbox.export("authority", "ndjson") == before, "nothing happened");
 }
 
 #[test]
 fn a_definition_with_mistakes_is_refused_before_the_store_is_touched() {
-    let place = Place::library();
-    let file = place.file("names.mrc", authorities(5, 1, 1));
-    place.define(&LIBRARY.replace("raw: keep", "raw: keeep"));
-    place.run(&["import", &file, "--profile", "upsert"]).exits(1).complains(&[
+    let sandbox = Sandbox::library();
+    let file = sandbox.write_file("names.mrc", authorities(5, 1, 1));
+    sandbox.write_definition(&LIBRARY.replace("raw: keep", "raw: keeep"));
+    sandbox.run(&["import", &file, "--profile", "upsert"]).exits(1).stderr_contains(&[
         "`keeep` is not a choice for raw",
         "did you mean `keep`?",
         "1 mistake",
     ]);
-    assert!(!place.store().exists());
+    assert!(!sandbox.store().exists());
 }
 
 // --- outputs --------------------------------------------------------------------------------------------------------------
 
 #[test]
-fn an_output_is_whole_or_what_was_there_before() {
-    let place = Place::library();
+fn an_output_file_is_complete_or_unchanged() {
+    let sandbox = Sandbox::library();
     let bytes = authorities(500, 1, 1);
-    place.import(&[&place.file("names.mrc", &bytes), "--profile", "upsert"]);
-    let folder = place.path("out");
+    sandbox.import(&[&sandbox.write_file("names.mrc", &bytes), "--profile", "upsert"]);
+    let folder = sandbox.path("out");
     std::fs::create_dir(&folder).unwrap();
     let output = folder.join("all.mrc");
     std::fs::write(&output, "what was there").unwrap();
@@ -534,7 +535,7 @@ fn an_output_is_whole_or_what_was_there_before() {
     // files may have 20 blocks of 512 or 1024 bytes, the export has more
     let script = "trap '' XFSZ; ulimit -f 20 || exit 99; exec \"$0\" \"$@\"";
     let limited = |arguments: &[&str]| {
-        Command::new("sh").args(["-c", script, stook().to_str().unwrap(), "-C", place.folder().to_str().unwrap()]).args(arguments).output().unwrap()
+        Command::new("sh").args(["-c", script, stook().to_str().unwrap(), "-C", sandbox.folder().to_str().unwrap()]).args(arguments).output().unwrap()
     };
     let export = ["export", "authority", "--format", "marc", "-o", output.to_str().unwrap()];
     let failed = limited(&export);
@@ -546,20 +547,20 @@ fn an_output_is_whole_or_what_was_there_before() {
         assert_eq!(names(), ["all.mrc", "latest.mrc"], "nothing is left beside it");
     }
     // so does what is refused
-    place.run(&["export", "nothing", "--format", "marc", "-o", output.to_str().unwrap()]).exits(1);
+    sandbox.run(&["export", "nothing", "--format", "marc", "-o", output.to_str().unwrap()]).exits(1);
     assert_eq!(std::fs::read(&output).unwrap(), b"what was there");
     // through a link, with the permissions that the file had
-    place.run(&["export", "authority", "--format", "marc", "-o", link.to_str().unwrap()]).exits(0);
+    sandbox.run(&["export", "authority", "--format", "marc", "-o", link.to_str().unwrap()]).exits(0);
     assert!(std::fs::read(&output).unwrap() == bytes);
     assert!(link.is_symlink() && names() == ["all.mrc", "latest.mrc"]);
     assert_eq!(output.metadata().unwrap().permissions().mode() & 0o777, 0o640);
     // a new file has the permissions of new files, a device is written to
     let fresh = folder.join("new.ndjson");
-    place.run(&["export", "authority", "--format", "ndjson", "-o", fresh.to_str().unwrap()]).exits(0);
+    sandbox.run(&["export", "authority", "--format", "ndjson", "-o", fresh.to_str().unwrap()]).exits(0);
     let plain = folder.join("plain");
     std::fs::write(&plain, "").unwrap();
     assert_eq!(fresh.metadata().unwrap().permissions().mode(), plain.metadata().unwrap().permissions().mode());
-    place.run(&["export", "authority", "--format", "csv", "-o", "/dev/null"]).exits(0);
+    sandbox.run(&["export", "authority", "--format", "csv", "-o", "/dev/null"]).exits(0);
     assert!(!Path::new("/dev/null").is_file());
-    place.run(&["export", "authority", "--format", "csv", "-o", folder.to_str().unwrap()]).exits(1).complains(&["directory"]);
+    sandbox.run(&["export", "authority", "--format", "csv", "-o", folder.to_str().unwrap()]).exits(1).stderr_contains(&["directory"]);
 }

@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stook_sample::random::Random;
-use stook_tests::http::{Served, decoded, encoded};
-use stook_tests::{Place, repository};
+use stook_tests::http::{Served, url_decoded, url_encoded};
+use stook_tests::{Sandbox, repository};
 
 /// Runs of `cargo test`.
 const SEEDS: u64 = 12;
@@ -36,7 +36,7 @@ enum Kind {
     Whole,
     /// The same in pages by offset.
     Offset,
-    /// The same, each page with the place of the next.
+    /// The same, each page with the address of the next.
     Next,
     /// A JSON list in pages by offset.
     Bare,
@@ -132,7 +132,7 @@ struct Shop {
     truth: BTreeMap<String, i64>,
     fault: Fault,
     /// On which page, from 0.
-    at: usize,
+    faulty_page: usize,
     random: Random,
     /// Whether everything that was sent was right.
     is_whole: bool,
@@ -151,29 +151,29 @@ impl Shop {
     }
 
     /// The answer to a request: status, media type, body, and how much of it is sent.
-    fn answer(&mut self, said: &BTreeMap<String, String>) -> (u16, &'static str, String, Option<usize>) {
-        let number = |name: &str| said.get(name).and_then(|text| text.parse::<usize>().ok());
-        let asked = number("offset").or(number("from")).or(number("resumptionToken").map(|token| token % 1_000)).unwrap_or(0);
+    fn answer(&mut self, parameters: &BTreeMap<String, String>) -> (u16, &'static str, String, Option<usize>) {
+        let number = |name: &str| parameters.get(name).and_then(|text| text.parse::<usize>().ok());
+        let requested_offset = number("offset").or(number("from")).or(number("resumptionToken").map(|token| token % 1_000)).unwrap_or(0);
         // a token stands alone: the group is in it
         let group = match number("resumptionToken") {
             Some(token) => [None, Some("a"), Some("b")][token / 1_000],
-            None => said.get("group").map(String::as_str),
+            None => parameters.get("group").map(String::as_str),
         };
         let all = self.fitting(group);
         let is_paged = !matches!(self.kind, Kind::Whole | Kind::Xml);
-        let fault = if asked >= self.at * PAGE || !is_paged { self.fault } else { Fault::None };
-        let (mut from, mut most) = (asked, if is_paged { PAGE } else { usize::MAX });
+        let fault = if requested_offset >= self.faulty_page * PAGE || !is_paged { self.fault } else { Fault::None };
+        let (mut start, mut page_size) = (requested_offset, if is_paged { PAGE } else { usize::MAX });
         match fault {
-            Fault::Overlap if from > 0 => from -= 1,
-            Fault::Grows => most = most.saturating_mul(3),
-            Fault::IgnoresOffset if from > 0 => {
-                from = 0;
+            Fault::Overlap if start > 0 => start -= 1,
+            Fault::Grows => page_size = page_size.saturating_mul(3),
+            Fault::IgnoresOffset if start > 0 => {
+                start = 0;
                 self.is_whole = false;
             }
             _ => {}
         }
-        let page: Vec<(String, i64)> = all.iter().skip(from).take(most).cloned().collect();
-        let next = (from + page.len() < all.len()).then_some(from + page.len());
+        let page: Vec<(String, i64)> = all.iter().skip(start).take(page_size).cloned().collect();
+        let next = (start + page.len() < all.len()).then_some(start + page.len());
         let mut rows: Vec<Json> = Vec::new();
         for (id, size) in page {
             let mut row = json!({ "id": id, "group": group_of(&id), "size": size });
@@ -227,13 +227,13 @@ impl Shop {
             }
             body.push_str("</list>");
             if self.kind == Kind::Token {
-                let of_group = group.map_or(0, |group| if group == "a" { 1_000 } else { 2_000 });
-                let token = next.map_or(String::new(), |next| (of_group + next).to_string());
+                let group_offset = group.map_or(0, |group| if group == "a" { 1_000 } else { 2_000 });
+                let token = next.map_or(String::new(), |next| (group_offset + next).to_string());
                 write!(body, "<resumptionToken>{token}</resumptionToken>").unwrap();
             }
             body.push_str("</answer>");
-            let end = body.len();
-            return ("application/xml", body, end);
+            let complete_length = body.len();
+            return ("application/xml", body, complete_length);
         }
         let list = json!(rows).to_string();
         let body = match self.kind {
@@ -246,8 +246,8 @@ impl Shop {
             }
             _ => format!("{{\"more\": {{\"rows\": 1}}, \"rows\": {list}}}"),
         };
-        let end = if self.kind == Kind::Next { body.len() } else { body.rfind(']').unwrap() };
-        ("application/json", body, end)
+        let complete_length = if self.kind == Kind::Next { body.len() } else { body.rfind(']').unwrap() };
+        ("application/json", body, complete_length)
     }
 }
 
@@ -267,14 +267,15 @@ fn serve(shop: &Arc<Mutex<Shop>>) -> String {
 
 fn reply(mut stream: TcpStream, shop: &Mutex<Shop>) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
-    let Some(first) = lines.next() else { return };
+    let Some(request_line) = lines.next() else { return };
     lines.take_while(|line| !line.is_empty()).for_each(drop);
-    let target = first.split(' ').nth(1).unwrap();
-    let said = target.split_once('?').map_or("", |(_, said)| said);
-    let said = said.split('&').filter_map(|pair| pair.split_once('=')).map(|(name, value)| (decoded(name), decoded(value))).collect();
+    let target = request_line.split(' ').nth(1).unwrap();
+    let parameters = target.split_once('?').map_or("", |(_, parameters)| parameters);
+    let parameters =
+        parameters.split('&').filter_map(|pair| pair.split_once('=')).map(|(name, value)| (url_decoded(name), url_decoded(value))).collect();
     let (status, media, body, sent, is_slow) = {
         let mut shop = shop.lock().unwrap();
-        let (status, media, body, sent) = shop.answer(&said);
+        let (status, media, body, sent) = shop.answer(&parameters);
         (status, media, body, sent, shop.fault == Fault::Slow && !shop.is_whole)
     };
     if is_slow {
@@ -290,18 +291,18 @@ fn reply(mut stream: TcpStream, shop: &Mutex<Shop>) {
 }
 
 /// What is known of things: their sizes by name.
-type Known = BTreeMap<String, Option<i64>>;
+type KnownSizes = BTreeMap<String, Option<i64>>;
 
-fn known(stook: &Served) -> Known {
-    let answer = stook.get("/v1/main/query?q=thing&limit=1000&ask=never").with(200);
+fn stored_sizes(stook: &Served) -> KnownSizes {
+    let answer = stook.get("/v1/main/query?q=thing&limit=1000&ask=never").expect_json(200);
     let row = |row: &Json| (row["id"].as_str().unwrap().to_owned(), row["size"].as_i64());
     answer["rows"].as_array().unwrap().iter().map(row).collect()
 }
 
-fn run(seed: u64, place: &Place, shop: &Arc<Mutex<Shop>>) {
-    let stook = Served::new(place, &["--workers", "1"]);
+fn check_seed(seed: u64, sandbox: &Sandbox, shop: &Arc<Mutex<Shop>>) {
+    let stook = Served::new(sandbox, &["--workers", "1"]);
     let mut random = Random::new(seed);
-    let mut model = Known::new();
+    let mut model = KnownSizes::new();
     for step in 0..STEPS {
         let group = *random.one(&[None, Some("a"), Some("b")]);
         // half of all answers are right; who is slow takes its time
@@ -323,51 +324,51 @@ fn run(seed: u64, place: &Place, shop: &Arc<Mutex<Shop>>) {
             if random.per_mille(60) {
                 shop.truth.clear();
             }
-            (shop.fault, shop.at, shop.is_whole) = (fault, random.below(3) as usize, true);
+            (shop.fault, shop.faulty_page, shop.is_whole) = (fault, random.below(3) as usize, true);
             shop.unreadable.clear();
         }
         let query = group.map_or("thing".to_owned(), |group| format!("thing group={group}"));
-        let answer = stook.get(&format!("/v1/main/query?q={}&limit=1000&ask=always&wait=60", encoded(&query))).with(200);
-        let said = &answer["services"][0];
+        let answer = stook.get(&format!("/v1/main/query?q={}&limit=1000&ask=always&wait=60", url_encoded(&query))).expect_json(200);
+        let service_state = &answer["services"][0];
         let shop = shop.lock().unwrap();
-        let told = format!("seed {seed}, step {step}, {:?}, {query}, {fault:?} on page {}: {said}", shop.kind, shop.at);
-        let found = known(&stook);
+        let context = format!("seed {seed}, step {step}, {:?}, {query}, {fault:?} on page {}: {service_state}", shop.kind, shop.faulty_page);
+        let stored = stored_sizes(&stook);
         let truth: BTreeMap<String, i64> = shop.fitting(group).into_iter().collect();
-        let is_of = |id: &str| group.is_none_or(|group| group_of(id) == group);
+        let is_in_scope = |id: &str| group.is_none_or(|group| group_of(id) == group);
         if shop.is_whole {
-            assert_eq!(said["state"], "complete", "{told}");
-            let mut expected: Vec<&String> = model.keys().filter(|id| !is_of(id)).chain(truth.keys()).collect();
+            assert_eq!(service_state["state"], "complete", "{context}");
+            let mut expected: Vec<&String> = model.keys().filter(|id| !is_in_scope(id)).chain(truth.keys()).collect();
             expected.sort_unstable();
-            assert_eq!(found.keys().collect::<Vec<_>>(), expected, "{told}");
+            assert_eq!(stored.keys().collect::<Vec<_>>(), expected, "{context}");
         } else {
-            assert!(matches!(said["state"].as_str(), Some("failed" | "partial")), "{told}");
-            assert!(said["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{told}");
-            assert!(said["retired"].is_null(), "{told}");
+            assert!(matches!(service_state["state"].as_str(), Some("failed" | "partial")), "{context}");
+            assert!(service_state["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{context}");
+            assert!(service_state["retired"].is_null(), "{context}");
             for id in model.keys() {
-                assert!(found.contains_key(id), "{told}: {id} is gone");
+                assert!(stored.contains_key(id), "{context}: {id} is gone");
             }
-            for id in found.keys() {
-                assert!(model.contains_key(id) || truth.contains_key(id), "{told}: {id} was never said");
+            for id in stored.keys() {
+                assert!(model.contains_key(id) || truth.contains_key(id), "{context}: {id} was never said");
             }
         }
         if shop.is_whole {
-            assert_eq!(said["unreadable"].as_u64().unwrap_or(0), shop.unreadable.len() as u64, "{told}");
-            assert_eq!(said["example"].is_string(), !shop.unreadable.is_empty(), "{told}");
+            assert_eq!(service_state["unreadable"].as_u64().unwrap_or(0), shop.unreadable.len() as u64, "{context}");
+            assert_eq!(service_state["example"].is_string(), !shop.unreadable.is_empty(), "{context}");
         }
-        for (id, size) in &found {
+        for (id, size) in &stored {
             let old = model.get(id);
             let is_old = old.is_some_and(|old| old == size);
             let is_new = truth.get(id).is_some_and(|new| Some(*new) == *size);
-            let is_left_out = shop.unreadable.contains(id) && size.is_none();
-            let may_be_old = !shop.is_whole || !is_of(id) || shop.unreadable.contains(id);
-            assert!(is_new || is_left_out || is_old && may_be_old, "{told}: {id} is {size:?}, was {old:?}, said {:?}", truth.get(id));
+            let is_unreadable = shop.unreadable.contains(id) && size.is_none();
+            let old_is_allowed = !shop.is_whole || !is_in_scope(id) || shop.unreadable.contains(id);
+            assert!(is_new || is_unreadable || is_old && old_is_allowed, "{context}: {id} is {size:?}, was {old:?}, said {:?}", truth.get(id));
         }
         drop(shop);
-        let whole = stook.get("/v1/main/query?q=thing%20%7C%20sum(size)&ask=never").with(200);
-        let (rows, values) = (found.len(), found.values().flatten().count());
+        let summed = stook.get("/v1/main/query?q=thing%20%7C%20sum(size)&ask=never").expect_json(200);
+        let (rows, values) = (stored.len(), stored.values().flatten().count());
         let expected = if values < rows { json!({ "sum(size)": { "values": values, "rows": rows } }) } else { Json::Null };
-        assert_eq!(whole["over"], expected, "{told}: {whole}");
-        model = found;
+        assert_eq!(summed["over"], expected, "{context}: {summed}");
+        model = stored;
     }
 }
 
@@ -377,29 +378,29 @@ fn seeds_file() -> PathBuf {
 
 /// Seeds that have failed before, then those of this run.
 fn seeds() -> (Vec<u64>, Range<u64>) {
-    let kept = std::fs::read_to_string(seeds_file()).unwrap_or_default();
-    let kept = kept.lines().filter_map(|line| line.split('#').next()?.trim().parse().ok()).collect();
-    let wanted = std::env::var("STOOK_TEST_ANSWERS").unwrap_or_default();
-    let number = |text: &str| text.trim().parse::<u64>().unwrap_or_else(|_| panic!("STOOK_TEST_ANSWERS is N or N..M, not {wanted}"));
-    let range = match wanted.split_once("..") {
+    let known_seeds = std::fs::read_to_string(seeds_file()).unwrap_or_default();
+    let known_seeds = known_seeds.lines().filter_map(|line| line.split('#').next()?.trim().parse().ok()).collect();
+    let requested = std::env::var("STOOK_TEST_ANSWERS").unwrap_or_default();
+    let number = |text: &str| text.trim().parse::<u64>().unwrap_or_else(|_| panic!("STOOK_TEST_ANSWERS is N or N..M, not {requested}"));
+    let range = match requested.split_once("..") {
         Some((from, to)) => number(from)..number(to),
-        None if wanted.is_empty() => 0..SEEDS,
-        None => 0..number(&wanted),
+        None if requested.is_empty() => 0..SEEDS,
+        None => 0..number(&requested),
     };
-    (kept, range)
+    (known_seeds, range)
 }
 
 #[test]
-fn an_answer_that_is_not_whole_retires_nothing_and_is_not_complete() {
-    let (kept, range) = seeds();
-    println!("seeds {kept:?} and {range:?}");
-    for (seed, is_kept) in kept.iter().map(|seed| (*seed, true)).chain(range.map(|seed| (seed, false))) {
+fn an_incomplete_answer_retires_nothing_and_is_not_reported_as_complete() {
+    let (known_seeds, range) = seeds();
+    println!("seeds {known_seeds:?} and {range:?}");
+    for (seed, is_known) in known_seeds.iter().map(|seed| (*seed, true)).chain(range.map(|seed| (seed, false))) {
         let kind = KINDS[seed as usize % KINDS.len()];
         let shop = Shop {
             kind,
             truth: BTreeMap::new(),
             fault: Fault::None,
-            at: 0,
+            faulty_page: 0,
             random: Random::new(seed ^ 0x5eed),
             is_whole: true,
             unreadable: Vec::new(),
@@ -407,14 +408,14 @@ fn an_answer_that_is_not_whole_retires_nothing_and_is_not_complete() {
         let shop = Arc::new(Mutex::new(shop));
         let url = serve(&shop);
         // some runs on the server, too
-        let places = if seed % 5 == 0 { Place::both(&kind.definition(&url)) } else { vec![Place::new(&kind.definition(&url))] };
-        for place in places {
+        let sandboxes = if seed % 5 == 0 { Sandbox::on_each_store(&kind.definition(&url)) } else { vec![Sandbox::new(&kind.definition(&url))] };
+        for sandbox in sandboxes {
             {
                 let mut shop = shop.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 (shop.truth, shop.random) = (BTreeMap::new(), Random::new(seed ^ 0x5eed));
             }
-            if let Err(failure) = catch_unwind(AssertUnwindSafe(|| run(seed, &place, &shop))) {
-                if !is_kept {
+            if let Err(failure) = catch_unwind(AssertUnwindSafe(|| check_seed(seed, &sandbox, &shop))) {
+                if !is_known {
                     let mut file = std::fs::OpenOptions::new().append(true).create(true).open(seeds_file()).unwrap();
                     writeln!(file, "{seed}").unwrap();
                 }

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stook_sample::sentinel::{self, Sentinel};
-use stook_tests::http::decoded;
-use stook_tests::{Answer, Place};
+use stook_tests::http::url_decoded;
+use stook_tests::{Answer, Sandbox};
 
 const SATELLITES: &str = include_str!("../../examples/sentinel/catalogue.yaml");
 
@@ -63,7 +63,7 @@ struct State {
     documents: BTreeMap<String, Vec<Json>>,
     trouble: VecDeque<Trouble>,
     /// Requests that came: path, question, who asks.
-    asked: Vec<(String, String, Option<String>)>,
+    requests: Vec<(String, String, Option<String>)>,
 }
 
 /// OData services on a port of their own.
@@ -91,18 +91,18 @@ impl Services {
 
     fn publish(&self, name: &str, documents: Vec<Json>) {
         let mut state = self.state.lock().expect("not poisoned");
-        let own = state.documents.entry(name.to_owned()).or_default();
-        own.extend(documents);
-        own.sort_by_key(|document| comparable(document[self.window].as_str().unwrap_or_default()));
+        let published = state.documents.entry(name.to_owned()).or_default();
+        published.extend(documents);
+        published.sort_by_key(|document| comparable(document[self.window].as_str().unwrap_or_default()));
     }
 
-    fn will(&self, trouble: &[Trouble]) {
+    fn fail_with(&self, trouble: &[Trouble]) {
         self.state.lock().expect("not poisoned").trouble.extend(trouble);
     }
 
     /// The requests since this was asked last.
-    fn asked(&self) -> Vec<(String, String, Option<String>)> {
-        std::mem::take(&mut self.state.lock().expect("not poisoned").asked)
+    fn requests(&self) -> Vec<(String, String, Option<String>)> {
+        std::mem::take(&mut self.state.lock().expect("not poisoned").requests)
     }
 }
 
@@ -121,22 +121,22 @@ fn answer(mut stream: TcpStream, window: &str, state: &Mutex<State>) {
         }
         let mut authorization = None;
         loop {
-            let mut line = String::new();
-            if lines.read_line(&mut line).unwrap_or(0) <= 2 {
+            let mut header_line = String::new();
+            if lines.read_line(&mut header_line).unwrap_or(0) <= 2 {
                 break;
             }
-            if let Some(value) = line.to_ascii_lowercase().strip_prefix("authorization:") {
-                authorization = Some(line[line.len() - value.len()..].trim().to_owned());
+            if let Some(value) = header_line.to_ascii_lowercase().strip_prefix("authorization:") {
+                authorization = Some(header_line[header_line.len() - value.len()..].trim().to_owned());
             }
         }
         let target = first.split(' ').nth(1).expect("a target").to_owned();
         let target = target.strip_suffix("&again=yes").unwrap_or(&target).to_owned();
         let (path, question) = target.split_once('?').unwrap_or((&target, ""));
-        let question = decoded(question);
+        let question = url_decoded(question);
         let part = |name: &str| question.split('&').find_map(|part| part.strip_prefix(&format!("${name}=")).map(str::to_owned));
         let (documents, trouble) = {
             let mut state = state.lock().expect("not poisoned");
-            state.asked.push((path.to_owned(), question.clone(), authorization));
+            state.requests.push((path.to_owned(), question.clone(), authorization));
             (state.documents.get(path.trim_start_matches('/')).cloned(), state.trouble.pop_front())
         };
         let filter = part("filter").expect("a filter");
@@ -144,12 +144,13 @@ fn answer(mut stream: TcpStream, window: &str, state: &Mutex<State>) {
         let bound = |word: &str| comparable(filter.split(&format!("{window} {word} ")).nth(1).expect("a bound").split(' ').next().expect("a time"));
         let (from, until) = (bound("ge"), bound("lt"));
         let everything = trouble == Some(Trouble::Everything);
-        let inside = |document: &&Json| {
+        let is_in_window = |document: &&Json| {
             let time = comparable(document[window].as_str().unwrap_or_default());
             everything || (from <= time && time < until)
         };
         let number = |name: &str| part(name).expect("a number").parse::<usize>().expect("a number");
-        let page: Option<Vec<Json>> = documents.map(|all| all.iter().filter(inside).skip(number("skip")).take(number("top")).cloned().collect());
+        let page: Option<Vec<Json>> =
+            documents.map(|all| all.iter().filter(is_in_window).skip(number("skip")).take(number("top")).cloned().collect());
         let body = json!({ "@odata.context": "$metadata", "value": page }).to_string();
         let reply = |status: &str, headers: &str, body: &str| {
             format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len())
@@ -193,86 +194,86 @@ fn things(numbers: std::ops::Range<usize>) -> Vec<Json> {
     numbers.map(|number| thing(number, &format!("2024-03-{:02}T{:02}:{:02}:00.5Z", 1 + number / 1_440, number / 60 % 24, number % 60))).collect()
 }
 
-fn shop() -> Place {
-    Place::new(&THINGS.replace("CREDENTIALS", ""))
+fn shop() -> Sandbox {
+    Sandbox::new(&THINGS.replace("CREDENTIALS", ""))
 }
 
-fn collect(place: &Place, services: &Services, arguments: &[&str]) -> Answer {
+fn collect(sandbox: &Sandbox, services: &Services, arguments: &[&str]) -> Answer {
     let words: Vec<&str> = ["collect", "--json"].iter().chain(arguments).copied().collect();
-    let output = place.command(&words).env("SHOP_URL", &services.url).output().expect("stook runs");
+    let output = sandbox.command(&words).env("SHOP_URL", &services.url).output().expect("stook runs");
     let answer = Answer { code: output.status.code().unwrap_or(-1), out: output.stdout, err: String::from_utf8_lossy(&output.stderr).into_owned() };
     assert!(!answer.err.contains("panicked"), "{}", answer.err);
     answer
 }
 
 /// Keys of what is known.
-fn known(place: &Place) -> usize {
-    place.run(&["query", "thing", "--format", "ndjson", "--limit", "100000"]).exits(0).lines().len()
+fn record_count(sandbox: &Sandbox) -> usize {
+    sandbox.run(&["query", "thing", "--format", "ndjson", "--limit", "100000"]).exits(0).lines().len()
 }
 
 /// Until when a service was collected.
-fn until(place: &Place, service: &str) -> Json {
-    place.run(&["collect", "--status", "--json", "--service", service]).exits(0).lines()[0]["until"].clone()
+fn watermark(sandbox: &Sandbox, service: &str) -> Json {
+    sandbox.run(&["collect", "--status", "--json", "--service", service]).exits(0).lines()[0]["until"].clone()
 }
 
 #[test]
 fn everything_is_collected_page_by_page_and_only_once() {
-    let place = shop();
+    let sandbox = shop();
     let services = Services::new("Published", [("north".to_owned(), things(0..95)), ("south".to_owned(), things(90..120))]);
-    let told = collect(&place, &services, &[]).exits(0).lines();
-    assert_eq!(told.iter().map(|own| own["documents"].as_i64().unwrap()).collect::<Vec<_>>(), [95, 30]);
-    assert_eq!(told[1]["counts"]["created"], 25);
-    assert_eq!(known(&place), 120);
+    let statuses = collect(&sandbox, &services, &[]).exits(0).lines();
+    assert_eq!(statuses.iter().map(|status| status["documents"].as_i64().unwrap()).collect::<Vec<_>>(), [95, 30]);
+    assert_eq!(statuses[1]["counts"]["created"], 25);
+    assert_eq!(record_count(&sandbox), 120);
     // the question that a URL has already stays
-    assert!(services.asked().iter().filter(|(path, ..)| path == "/south").all(|(_, question, _)| question.starts_with("expand=all&$filter=")));
+    assert!(services.requests().iter().filter(|(path, ..)| path == "/south").all(|(_, question, _)| question.starts_with("expand=all&$filter=")));
     // what is new since then, also of the time of the last
     services.publish("north", vec![thing(200, "2024-03-01T01:34:00.5Z"), thing(201, "2031-01-01T00:00:00Z")]);
-    let told = collect(&place, &services, &["--service", "north", "--since", "2024-03-01T01:34:00Z"]).exits(0).lines();
-    assert_eq!((&told[0]["documents"], &told[0]["counts"]["unchanged"]), (&json!(2), &json!(1)));
-    assert_eq!(known(&place), 121);
-    let told = collect(&place, &services, &["--service", "north"]).exits(0).lines();
-    assert_eq!((&told[0]["pages"], &told[0]["documents"]), (&json!(0), &json!(0)));
+    let statuses = collect(&sandbox, &services, &["--service", "north", "--since", "2024-03-01T01:34:00Z"]).exits(0).lines();
+    assert_eq!((&statuses[0]["documents"], &statuses[0]["counts"]["unchanged"]), (&json!(2), &json!(1)));
+    assert_eq!(record_count(&sandbox), 121);
+    let statuses = collect(&sandbox, &services, &["--service", "north"]).exits(0).lines();
+    assert_eq!((&statuses[0]["pages"], &statuses[0]["documents"]), (&json!(0), &json!(0)));
     // what was published in the last quarter of an hour is not asked for
-    let (_, question, _) = services.asked().pop().expect("a request");
-    let asked = question.split("lt ").nth(1).expect("an end")[..19].to_owned();
-    assert!(until(&place, "north").as_str().expect("a time").starts_with(&asked), "{asked}");
-    assert!(place.ok(&["jobs", "--limit", "1"]).contains("completed"));
+    let (_, question, _) = services.requests().pop().expect("a request");
+    let last_until = question.split("lt ").nth(1).expect("an end")[..19].to_owned();
+    assert!(watermark(&sandbox, "north").as_str().expect("a time").starts_with(&last_until), "{last_until}");
+    assert!(sandbox.ok(&["jobs", "--limit", "1"]).contains("completed"));
 }
 
 #[test]
 fn documents_of_one_time_are_not_lost_between_pages() {
-    let place = shop();
+    let sandbox = shop();
     let mut all: Vec<Json> = (0..25).map(|number| thing(number, "2024-03-01T00:00:00Z")).collect();
     all.extend((25..30).map(|number| thing(number, "2024-03-01T00:00:00.000001Z")));
     let services = Services::new("Published", [("north".to_owned(), all), ("south".to_owned(), Vec::new())]);
-    let told = collect(&place, &services, &[]).exits(0).lines();
-    assert_eq!((&told[0]["documents"], &told[0]["pages"]), (&json!(30), &json!(3)));
-    assert_eq!(known(&place), 30);
+    let statuses = collect(&sandbox, &services, &[]).exits(0).lines();
+    assert_eq!((&statuses[0]["documents"], &statuses[0]["pages"]), (&json!(30), &json!(3)));
+    assert_eq!(record_count(&sandbox), 30);
 }
 
 #[test]
 fn a_page_without_documents_is_not_the_end_where_another_follows() {
-    let place = shop();
+    let sandbox = shop();
     let services = Services::new("Published", [("north".to_owned(), things(0..25)), ("south".to_owned(), Vec::new())]);
-    services.will(&[Trouble::EmptyPage, Trouble::EmptyPage, Trouble::Nothing, Trouble::EmptyPage]);
-    let told = collect(&place, &services, &["--service", "north", "--until", "2024-03-02T00:00:00Z"]).exits(0).lines();
-    assert_eq!((&told[0]["counts"]["created"], known(&place)), (&json!(25), 25));
-    let jobs = place.json(&["jobs", "--json"]);
+    services.fail_with(&[Trouble::EmptyPage, Trouble::EmptyPage, Trouble::Nothing, Trouble::EmptyPage]);
+    let statuses = collect(&sandbox, &services, &["--service", "north", "--until", "2024-03-02T00:00:00Z"]).exits(0).lines();
+    assert_eq!((&statuses[0]["counts"]["created"], record_count(&sandbox)), (&json!(25), 25));
+    let jobs = sandbox.json(&["jobs", "--json"]);
     let names: Vec<&str> = jobs.as_array().unwrap().iter().map(|job| job["files"][0]["path"].as_str().unwrap_or_default()).collect();
     assert!(names.iter().any(|name| name.ends_with("north_20240101T000000_20240302T000000_10_P000000.json")), "{names:?} {jobs}");
 }
 
 #[test]
-fn a_service_in_trouble_is_asked_again() {
-    let place = shop();
+fn a_failing_service_is_called_again() {
+    let sandbox = shop();
     let services = Services::new("Published", [("north".to_owned(), things(0..40)), ("south".to_owned(), Vec::new())]);
-    services.will(&[Trouble::Busy, Trouble::Busy, Trouble::Cut]);
-    collect(&place, &services, &[]).exits(0);
-    assert_eq!(known(&place), 40);
+    services.fail_with(&[Trouble::Busy, Trouble::Busy, Trouble::Cut]);
+    collect(&sandbox, &services, &[]).exits(0);
+    assert_eq!(record_count(&sandbox), 40);
 }
 
 #[test]
-fn a_service_that_does_not_answer_as_it_should_costs_only_itself() {
+fn a_misbehaving_service_does_not_affect_others() {
     for (trouble, words) in [
         (Trouble::Moved, "302"),
         (Trouble::Words, "the response is not JSON"),
@@ -282,57 +283,57 @@ fn a_service_that_does_not_answer_as_it_should_costs_only_itself() {
         (Trouble::Endless, "exceeds"),
         (Trouble::Everything, "returned documents outside the requested window"),
     ] {
-        let place = shop();
+        let sandbox = shop();
         let services = Services::new("Published", [("north".to_owned(), things(0..40)), ("south".to_owned(), things(50..60))]);
         services.publish("north", vec![thing(99, "2023-01-01T00:00:00Z")]);
-        services.will(&[trouble]);
-        collect(&place, &services, &[]).exits(1).complains(&["north", words]);
-        assert_eq!((until(&place, "north"), known(&place)), (Json::Null, 10), "{trouble:?}");
+        services.fail_with(&[trouble]);
+        collect(&sandbox, &services, &[]).exits(1).stderr_contains(&["north", words]);
+        assert_eq!((watermark(&sandbox, "north"), record_count(&sandbox)), (Json::Null, 10), "{trouble:?}");
     }
-    let place = shop();
+    let sandbox = shop();
     let services = Services::new("Published", [("north".to_owned(), vec![json!({ "Id": "i1" })])]);
-    services.will(&[Trouble::Everything]);
-    collect(&place, &services, &[]).exits(1).complains(&["without a time", "404", "there is no such service"]);
+    services.fail_with(&[Trouble::Everything]);
+    collect(&sandbox, &services, &[]).exits(1).stderr_contains(&["without a time", "404", "there is no such service"]);
 }
 
 #[test]
-fn who_was_killed_goes_on_behind_the_last_page() {
-    let place = shop();
+fn a_killed_collection_resumes_after_the_last_page() {
+    let sandbox = shop();
     let services = Services::new("Published", [("north".to_owned(), things(0..40)), ("south".to_owned(), Vec::new())]);
     // the fourth page never comes
-    services.will(&[Trouble::Nothing, Trouble::Nothing, Trouble::Nothing, Trouble::Slow]);
-    let mut child = place.command(&["collect", "--service", "north"]).env("SHOP_URL", &services.url).spawn().expect("stook starts");
-    while services.state.lock().expect("not poisoned").asked.len() < 4 {
+    services.fail_with(&[Trouble::Nothing, Trouble::Nothing, Trouble::Nothing, Trouble::Slow]);
+    let mut child = sandbox.command(&["collect", "--service", "north"]).env("SHOP_URL", &services.url).spawn().expect("stook starts");
+    while services.state.lock().expect("not poisoned").requests.len() < 4 {
         std::thread::sleep(Duration::from_millis(10));
     }
     child.kill().expect("it is killed");
     child.wait().expect("it ends");
-    services.asked();
-    let stood = until(&place, "north");
-    collect(&place, &services, &["--service", "north"]).exits(0);
-    let (_, question, _) = services.asked().remove(0);
-    assert_eq!(stood, "2024-03-01T00:29:00.5Z");
+    services.requests();
+    let watermark_before = watermark(&sandbox, "north");
+    collect(&sandbox, &services, &["--service", "north"]).exits(0);
+    let (_, question, _) = services.requests().remove(0);
+    assert_eq!(watermark_before, "2024-03-01T00:29:00.5Z");
     assert!(question.contains("Published ge 2024-03-01T00:29:00.5Z"), "{question}");
-    assert_eq!(known(&place), 40);
+    assert_eq!(record_count(&sandbox), 40);
 }
 
 #[test]
 fn credentials_come_from_the_environment() {
-    let place = Place::new(&THINGS.replace("CREDENTIALS", "credentials: SHOP"));
+    let sandbox = Sandbox::new(&THINGS.replace("CREDENTIALS", "credentials: SHOP"));
     let services = Services::new("Published", [("north".to_owned(), things(0..3)), ("south".to_owned(), Vec::new())]);
-    collect(&place, &services, &[]).exits(1).complains(&["SHOP_TOKEN", "SHOP_USER"]);
+    collect(&sandbox, &services, &[]).exits(1).stderr_contains(&["SHOP_TOKEN", "SHOP_USER"]);
     let with = |variables: &[(&str, &str)]| {
-        let mut command = place.command(&["collect", "--service", "north"]);
+        let mut command = sandbox.command(&["collect", "--service", "north"]);
         command.env("SHOP_URL", &services.url).envs(variables.iter().copied());
         assert!(command.output().expect("stook runs").status.success());
-        services.asked().pop().expect("a request").2
+        services.requests().pop().expect("a request").2
     };
     assert_eq!(with(&[("SHOP_TOKEN", "abc")]).as_deref(), Some("Bearer abc"));
     assert_eq!(with(&[("SHOP_USER", "ann"), ("SHOP_PASSWORD", "secret")]).as_deref(), Some("Basic YW5uOnNlY3JldA=="));
-    let place = shop();
-    place.run(&["collect"]).exits(1).complains(&["SHOP_URL"]);
-    place.run(&["collect", "mill"]).exits(64).complains(&["mill", "shop"]);
-    place.run(&["collect", "--service", "west"]).exits(64).complains(&["north"]);
+    let sandbox = shop();
+    sandbox.run(&["collect"]).exits(1).stderr_contains(&["SHOP_URL"]);
+    sandbox.run(&["collect", "mill"]).exits(64).stderr_contains(&["mill", "shop"]);
+    sandbox.run(&["collect", "--service", "west"]).exits(64).stderr_contains(&["north"]);
 }
 
 fn documents(folder: &Path) -> BTreeMap<String, Vec<Json>> {
@@ -347,19 +348,19 @@ fn documents(folder: &Path) -> BTreeMap<String, Vec<Json>> {
 }
 
 #[test]
-fn satellites_that_are_collected_are_those_that_are_imported() {
+fn collected_satellites_equal_imported_ones() {
     let folder = tempfile::tempdir().expect("a folder");
     sentinel::write(&Sentinel { days: 1, seed: 3, first: 0 }, folder.path()).expect("a sample");
     let files = |source: &str| {
         let files = std::fs::read_dir(folder.path().join(source)).expect("a folder");
         files.map(|entry| entry.expect("an entry").path().display().to_string()).collect::<Vec<_>>()
     };
-    let import = |place: &Place, source: &str| {
+    let import = |sandbox: &Sandbox, source: &str| {
         let files = files(source);
         let words: Vec<&str> = ["import", "--source", source].into_iter().chain(files.iter().map(String::as_str)).collect();
-        place.run(&words).exits(0);
+        sandbox.run(&words).exits(0);
     };
-    let (imported, collected) = (Place::new(SATELLITES), Place::new(SATELLITES));
+    let (imported, collected) = (Sandbox::new(SATELLITES), Sandbox::new(SATELLITES));
     import(&imported, "prip");
     let services = Services::new("PublicationDate", documents(&folder.path().join("prip")));
     let mut command = collected.command(&["collect", "prip", "--since", "2023-12-01T00:00:00Z"]);
@@ -368,14 +369,14 @@ fn satellites_that_are_collected_are_those_that_are_imported() {
     }
     let output = command.output().expect("stook runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    for place in [&imported, &collected] {
-        import(place, "plan_s1");
-        import(place, "plan_s2");
+    for sandbox in [&imported, &collected] {
+        import(sandbox, "plan_s1");
+        import(sandbox, "plan_s2");
     }
     for question in
         ["datatake.completeness_s1", "datatake.completeness_s2", "orbit_s3.completeness", "orbit_s5.completeness", "publication", "product"]
     {
-        let rows = |place: &Place| place.ok(&["query", &format!("{question} | sort key"), "--format", "ndjson", "--limit", "100000"]);
+        let rows = |sandbox: &Sandbox| sandbox.ok(&["query", &format!("{question} | sort key"), "--format", "ndjson", "--limit", "100000"]);
         assert_eq!(rows(&imported), rows(&collected), "{question}");
     }
 }

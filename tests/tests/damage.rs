@@ -7,7 +7,7 @@ use serde_json::json;
 use std::process::Stdio;
 use std::time::Duration;
 use stook_tests::http::Served;
-use stook_tests::{Place, counts};
+use stook_tests::{Sandbox, counts};
 
 const THINGS: &str = "
 catalogue: things
@@ -31,7 +31,7 @@ fn rows(first: u32, count: u32) -> String {
 
 #[test]
 fn a_damaged_record_is_named_everywhere_and_healed_by_its_document() {
-    for (place, (damage, path, outcome)) in Place::both(THINGS).into_iter().zip([
+    for (sandbox, (damage, path, outcome)) in Sandbox::on_each_store(THINGS).into_iter().zip([
         ("UPDATE r_thing SET f_size = 'x' WHERE key = 't000002'", "/v1/main/thing/t000002", "unchanged 5, warnings 1"),
         // whoever asks for values alone gets them
         (
@@ -40,79 +40,79 @@ fn a_damaged_record_is_named_everywhere_and_healed_by_its_document() {
             "updated 1, unchanged 4, warnings 1",
         ),
     ]) {
-        let file = place.file("list.csv", rows(0, 5));
-        place.import(&[&file]);
-        place.ok(&["check", "--deep"]);
-        place.sql(damage);
+        let file = sandbox.write_file("list.csv", rows(0, 5));
+        sandbox.import(&[&file]);
+        sandbox.ok(&["check", "--deep"]);
+        sandbox.sql(damage);
 
-        let told = ["t000002", "damaged"];
-        place.run(&["check", "--deep"]).exits(1);
-        let found = place.run(&["check", "--deep", "--json"]).exits(1).json();
+        let reported_words = ["t000002", "damaged"];
+        sandbox.run(&["check", "--deep"]).exits(1);
+        let found = sandbox.run(&["check", "--deep", "--json"]).exits(1).json();
         assert_eq!((&found["damaged"], &found["records"][0]["key"]), (&json!(1), &json!("t000002")), "{found}");
-        place.run(&["get", "thing", "t000002", "--format", "json"]).exits(1).complains(&told);
-        place.run(&["export", "thing", "--format", "ndjson"]).exits(1).complains(&told);
-        let server = Served::new(&place, &[]);
+        sandbox.run(&["get", "thing", "t000002", "--format", "json"]).exits(1).stderr_contains(&reported_words);
+        sandbox.run(&["export", "thing", "--format", "ndjson"]).exits(1).stderr_contains(&reported_words);
+        let server = Served::new(&sandbox, &[]);
         let answer = server.get(path);
         assert_eq!(answer.status, 500, "{}", answer.text());
-        assert!(told.iter().all(|word| answer.text().contains(word)), "{}", answer.text());
-        server.get("/v1/main/thing/t000001").with(200);
+        assert!(reported_words.iter().all(|word| answer.text().contains(word)), "{}", answer.text());
+        server.get("/v1/main/thing/t000001").expect_json(200);
         // an edit would be written over what nobody can read
         let edit = server.call("PATCH", "/v1/main/thing/t000002", &json!({ "name": "other" }));
         assert_eq!(edit.status, 500, "{}", edit.text());
         drop(server);
 
-        let healed = place.import(&[&file]);
+        let healed = sandbox.import(&[&file]);
         assert_eq!(counts(&healed), outcome, "{healed}");
-        let journal = place.journal(healed["id"].as_u64().expect("a number")).iter().map(ToString::to_string).collect::<String>();
+        let journal = sandbox.journal(healed["id"].as_u64().expect("a number")).iter().map(ToString::to_string).collect::<String>();
         assert!(journal.contains("t000002") && journal.contains("damaged"), "{journal}");
-        place.ok(&["check", "--deep"]);
-        assert_eq!(place.get("thing", "t000002")["size"], 2);
-        assert_eq!(place.records("thing").len(), 5);
+        sandbox.ok(&["check", "--deep"]);
+        assert_eq!(sandbox.get("thing", "t000002")["size"], 2);
+        assert_eq!(sandbox.records("thing").len(), 5);
     }
 }
 
 #[test]
 fn a_copy_of_a_store_in_use_is_a_store_that_other_programs_can_read() {
-    let place = Place::new(THINGS);
-    place.import(&[&place.file("first.csv", rows(0, 2000))]);
-    let many = place.file("many.csv", rows(2000, 60_000));
-    let mut import = place.command(&["import", &many]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    let sandbox = Sandbox::new(THINGS);
+    sandbox.import(&[&sandbox.write_file("first.csv", rows(0, 2000))]);
+    let large_file = sandbox.write_file("many.csv", rows(2000, 60_000));
+    let mut import = sandbox.command(&["import", &large_file]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
     let mut copies = Vec::new();
     while copies.len() < 2 && import.try_wait().expect("a state").is_none() {
-        let copy = place.path(&format!("copy{}.sqlite", copies.len()));
-        let said = place.json(&["backup", copy.to_str().expect("UTF-8"), "--json"]);
-        assert_eq!(said["bytes"], copy.metadata().expect("a file").len(), "{said}");
+        let copy = sandbox.path(&format!("copy{}.sqlite", copies.len()));
+        let backup = sandbox.json(&["backup", copy.to_str().expect("UTF-8"), "--json"]);
+        assert_eq!(backup["bytes"], copy.metadata().expect("a file").len(), "{backup}");
         copies.push(copy);
         std::thread::sleep(Duration::from_millis(300));
     }
     assert!(!copies.is_empty(), "the import was over before a copy was made");
     for copy in copies {
         // as any other program: nothing of Stook is loaded
-        let other = Connection::open(&copy).expect("a database");
-        let verdict: String = other.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("an answer");
+        let copy_connection = Connection::open(&copy).expect("a database");
+        let verdict: String = copy_connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("an answer");
         assert_eq!(verdict, "ok");
         let vacuumed = copy.with_extension("small");
-        other.execute("VACUUM INTO ?1", [vacuumed.to_str()]).expect("it is written");
-        let records: i64 = other.query_row("SELECT count(*) FROM r_thing", [], |row| row.get(0)).expect("a number");
+        copy_connection.execute("VACUUM INTO ?1", [vacuumed.to_str()]).expect("it is written");
+        let records: i64 = copy_connection.query_row("SELECT count(*) FROM r_thing", [], |row| row.get(0)).expect("a number");
         assert!((2000..=62_000).contains(&records), "{records}");
-        drop(other);
+        drop(copy_connection);
         // and it is a store: what was under way goes on in it
         for file in [copy, vacuumed] {
             let store = file.to_str().expect("UTF-8");
-            place.ok(&["--store", store, "work", "--drain"]);
-            place.ok(&["--store", store, "check", "--deep"]);
-            let counted = place.json(&["--store", store, "query", "thing | count(id)", "--format", "json"]);
+            sandbox.ok(&["--store", store, "work", "--drain"]);
+            sandbox.ok(&["--store", store, "check", "--deep"]);
+            let counted = sandbox.json(&["--store", store, "query", "thing | count(id)", "--format", "json"]);
             // as much as the import had cut into chunks at that moment
             let counted = counted[0]["count(id)"].as_i64().expect("a number");
             assert!((records..=62_000).contains(&counted), "{counted} of {records}");
         }
     }
     assert!(import.wait().expect("a state").success());
-    place.run(&["backup", "stook.sqlite"]).exits(1).complains(&["exists"]);
+    sandbox.run(&["backup", "stook.sqlite"]).exits(1).stderr_contains(&["exists"]);
 }
 
 #[test]
 fn a_server_is_copied_by_its_own_program() {
-    let Some(server) = Place::both(THINGS).pop().filter(|place| !place.store().exists()) else { return };
-    server.run(&["backup", "copy"]).exits(1).complains(&["pg_dump"]);
+    let Some(server) = Sandbox::on_each_store(THINGS).pop().filter(|sandbox| !sandbox.store().exists()) else { return };
+    server.run(&["backup", "copy"]).exits(1).stderr_contains(&["pg_dump"]);
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use stook_testkit::postgres::TestServer;
 use stook_tests::http::Served;
-use stook_tests::{Answer, LIBRARY, Place, authorities};
+use stook_tests::{Answer, LIBRARY, Sandbox, authorities};
 
 /// What a command does with a store of another definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,23 +95,23 @@ fn newer() -> String {
 }
 
 /// A store of the older definition with some records, a tag and a finished job, on each kind of store.
-fn places() -> Vec<Place> {
-    let places = Place::both(&older());
-    for place in &places {
-        place.file("names.mrc", authorities(60, 1, 1));
-        place.file("nothing.ndjson", "");
-        place.ok(&["import", "names.mrc", "--profile", "upsert"]);
-        place.ok(&["tag", "create", "old"]);
+fn sandboxes() -> Vec<Sandbox> {
+    let sandboxes = Sandbox::on_each_store(&older());
+    for sandbox in &sandboxes {
+        sandbox.write_file("names.mrc", authorities(60, 1, 1));
+        sandbox.write_file("nothing.ndjson", "");
+        sandbox.ok(&["import", "names.mrc", "--profile", "upsert"]);
+        sandbox.ok(&["tag", "create", "old"]);
         // so it is noted by which rules records were settled
-        place.ok(&["check", "--deep"]);
+        sandbox.ok(&["check", "--deep"]);
     }
-    places
+    sandboxes
 }
 
 /// The definition, the release and the tables of a store.
-fn shape(place: &Place) -> String {
-    let Some(schema) = place.schema() else {
-        let connection = rusqlite::Connection::open_with_flags(place.store(), rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+fn store_schema(sandbox: &Sandbox) -> String {
+    let Some(schema) = sandbox.schema() else {
+        let connection = rusqlite::Connection::open_with_flags(sandbox.store(), rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
         let sql = "SELECT group_concat(said, char(10)) FROM (SELECT name || coalesce(sql, '') AS said FROM sqlite_schema
                    UNION ALL SELECT name || ' ' || value FROM meta WHERE name <> 'clock' ORDER BY 1)";
         return connection.query_row(sql, [], |row| row.get(0)).unwrap();
@@ -125,12 +125,12 @@ fn shape(place: &Place) -> String {
 }
 
 /// A copy of a file's store that a command may change.
-fn copied(place: &Place) -> Place {
-    let own = Place::new(&std::fs::read_to_string(place.path("catalogue.yaml")).unwrap());
+fn copied(sandbox: &Sandbox) -> Sandbox {
+    let copy = Sandbox::new(&std::fs::read_to_string(sandbox.path("catalogue.yaml")).unwrap());
     for name in ["stook.sqlite", "names.mrc", "nothing.ndjson"] {
-        std::fs::copy(place.path(name), own.path(name)).unwrap();
+        std::fs::copy(sandbox.path(name), copy.path(name)).unwrap();
     }
-    own
+    copy
 }
 
 fn refusal(answer: &Answer) {
@@ -147,17 +147,17 @@ fn refusal(answer: &Answer) {
 
 #[test]
 fn every_command_is_in_the_table() {
-    let place = Place::library();
+    let sandbox = Sandbox::library();
     let listed = |of: &[&str]| -> BTreeSet<String> {
-        let help = place.ok(&[of, &["--help"]].concat());
+        let help = sandbox.ok(&[of, &["--help"]].concat());
         let commands = help.split("Commands:").nth(1).unwrap_or_default().lines().skip(1).take_while(|line| !line.is_empty());
         // descriptions go on in lines that begin further to the right
         let names = commands.filter(|line| line.starts_with("  ") && !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
         names.filter(|name| *name != "help").map(str::to_owned).collect()
     };
     let tried = |of: &[&str]| -> BTreeSet<String> {
-        let own = COMMANDS.iter().filter(|(arguments, ..)| arguments.starts_with(of));
-        own.filter_map(|(arguments, ..)| arguments.get(of.len())).map(|name| (*name).to_owned()).collect()
+        let matching = COMMANDS.iter().filter(|(arguments, ..)| arguments.starts_with(of));
+        matching.filter_map(|(arguments, ..)| arguments.get(of.len())).map(|name| (*name).to_owned()).collect()
     };
     assert_eq!(listed(&[]), tried(&[]));
     for of in ["tag", "token", "queue"] {
@@ -167,127 +167,134 @@ fn every_command_is_in_the_table() {
 
 #[test]
 fn commands_work_with_the_definition_of_the_store() {
-    for place in places() {
-        let before = shape(&place);
+    for sandbox in sandboxes() {
+        let before = store_schema(&sandbox);
         for (arguments, _, code) in COMMANDS {
             // the tag that others are tried with stays
             if arguments[..] != ["tag", "delete", "old"] {
-                assert_eq!(place.run(arguments).code, *code, "{arguments:?}: {}", place.run(arguments).err);
+                assert_eq!(sandbox.run(arguments).code, *code, "{arguments:?}: {}", sandbox.run(arguments).err);
             }
-            assert_eq!(shape(&place), before, "{arguments:?}");
+            assert_eq!(store_schema(&sandbox), before, "{arguments:?}");
         }
     }
 }
 
 #[test]
-fn no_command_but_those_that_say_so_changes_a_store_of_an_older_definition() {
-    for place in places() {
-        let before = shape(&place);
-        place.define(&newer());
+fn only_documented_commands_change_a_store_of_an_older_definition() {
+    for sandbox in sandboxes() {
+        let before = store_schema(&sandbox);
+        sandbox.write_definition(&newer());
         for (arguments, does, code) in COMMANDS {
             match does {
-                Prepares if place.schema().is_none() => {
-                    let own = copied(&place);
-                    let answer = own.run(arguments);
+                Prepares if sandbox.schema().is_none() => {
+                    let copy = copied(&sandbox);
+                    let answer = copy.run(arguments);
                     assert_eq!(answer.code, *code, "{arguments:?}: {}", answer.err);
-                    assert_ne!(shape(&own), before, "{arguments:?}");
-                    answer.complains(&["note: collection `loan` is new", "note: index on `authority.status` is new", "restart servers and workers"]);
+                    assert_ne!(store_schema(&copy), before, "{arguments:?}");
+                    answer.stderr_contains(&[
+                        "note: collection `loan` is new",
+                        "note: index on `authority.status` is new",
+                        "restart servers and workers",
+                    ]);
                 }
                 // on a server that is a step of its own
                 Prepares if arguments[0] == "prepare" => {}
-                Prepares | Refuses => refusal(&place.run(arguments).exits(1)),
+                Prepares | Refuses => refusal(&sandbox.run(arguments).exits(1)),
                 Works | Nothing => {
-                    let answer = place.run(arguments);
+                    let answer = sandbox.run(arguments);
                     assert_eq!(answer.code, *code, "{arguments:?}: {}", answer.err);
                 }
             }
-            assert_eq!(shape(&place), before, "{arguments:?}");
+            assert_eq!(store_schema(&sandbox), before, "{arguments:?}");
         }
         // the journal still calls collections as the store does
-        assert!(place.journal(1).iter().all(|entry| entry["collection"] == "authority"));
+        assert!(sandbox.journal(1).iter().all(|entry| entry["collection"] == "authority"));
         // and the way back is the file that was there
-        place.define(&older());
-        assert_eq!(place.records("authority").len(), 60);
-        place.define(&newer());
-        place.run(&["prepare"]).exits(0).complains(&["note: collection `loan` is new", "restart servers and workers"]);
-        assert_ne!(shape(&place), before);
-        place.ok(&["query", "authority status=n"]);
+        sandbox.write_definition(&older());
+        assert_eq!(sandbox.records("authority").len(), 60);
+        sandbox.write_definition(&newer());
+        sandbox.run(&["prepare"]).exits(0).stderr_contains(&["note: collection `loan` is new", "restart servers and workers"]);
+        assert_ne!(store_schema(&sandbox), before);
+        sandbox.ok(&["query", "authority status=n"]);
     }
 }
 
 #[test]
 fn a_store_of_a_newer_release_is_never_touched() {
-    for place in places() {
-        place.sql("UPDATE meta SET value = '99' WHERE name = 'format'");
-        let (before, bytes) = (shape(&place), place.schema().is_none().then(|| std::fs::read(place.store()).unwrap()));
+    for sandbox in sandboxes() {
+        sandbox.sql("UPDATE meta SET value = '99' WHERE name = 'format'");
+        let (before, bytes) = (store_schema(&sandbox), sandbox.schema().is_none().then(|| std::fs::read(sandbox.store()).unwrap()));
         for (arguments, does, _) in COMMANDS.iter().filter(|(_, does, _)| *does != Nothing) {
-            place.run(arguments).exits(1).complains(&["the store has format 99, this program writes format", "use the program that wrote it"]);
-            assert_eq!(shape(&place), before, "{arguments:?} {does:?}");
+            sandbox
+                .run(arguments)
+                .exits(1)
+                .stderr_contains(&["the store has format 99, this program writes format", "use the program that wrote it"]);
+            assert_eq!(store_schema(&sandbox), before, "{arguments:?} {does:?}");
         }
-        let answer = place.run(&["serve", "--listen", "127.0.0.1:0"]);
-        answer.exits(1).complains(&["the store has format 99"]);
-        assert!(bytes.is_none_or(|bytes| std::fs::read(place.store()).unwrap() == bytes));
+        let answer = sandbox.run(&["serve", "--listen", "127.0.0.1:0"]);
+        answer.exits(1).stderr_contains(&["the store has format 99"]);
+        assert!(bytes.is_none_or(|bytes| std::fs::read(sandbox.store()).unwrap() == bytes));
     }
 }
 
 #[test]
 fn a_definition_by_which_rows_look_alike_is_enough_to_read() {
-    for place in places() {
-        let before = shape(&place);
-        let other = older().replace("  holdings: {", "  more: { format: csv, into: product, as_of: meta.received }\n  holdings: {");
-        assert_ne!(other, older());
-        place.define(&other);
+    for sandbox in sandboxes() {
+        let before = store_schema(&sandbox);
+        let compatible = older().replace("  holdings: {", "  more: { format: csv, into: product, as_of: meta.received }\n  holdings: {");
+        assert_ne!(compatible, older());
+        sandbox.write_definition(&compatible);
         for reader in
             [&["query", "authority"][..], &["get", "authority", "n  00000042 "], &["export", "authority", "--format", "marc"], &["tag", "ls"]]
         {
-            place.run(reader).exits(0);
+            sandbox.run(reader).exits(0);
         }
         // who writes by the definition is told
-        place.run(&["settle"]).exits(1).complains(&["is not the one the store was prepared for", "mappings, rules, links, routes, services"]);
-        assert_eq!(shape(&place), before);
+        sandbox.run(&["settle"]).exits(1).stderr_contains(&["is not the one the store was prepared for", "mappings, rules, links, routes, services"]);
+        assert_eq!(store_schema(&sandbox), before);
     }
 }
 
 #[test]
 fn a_listing_by_a_newer_definition_leaves_a_running_server_alone() {
-    for place in places() {
-        let served = Served::new(&place, &[]);
-        let other = Place::new(&newer());
-        let store = place.schema().map_or_else(|| place.store().to_str().unwrap().to_owned(), |_| place.server_url().unwrap().to_owned());
+    for sandbox in sandboxes() {
+        let served = Served::new(&sandbox, &[]);
+        let newer_sandbox = Sandbox::new(&newer());
+        let store = sandbox.schema().map_or_else(|| sandbox.store().to_str().unwrap().to_owned(), |_| sandbox.server_url().unwrap().to_owned());
         for command in [&["jobs"][..], &["journal", "1"], &["token", "ls"], &["queue", "ls"]] {
-            other.run(&[command, &["--store", &store]].concat()).exits(0);
+            newer_sandbox.run(&[command, &["--store", &store]].concat()).exits(0);
         }
-        other.run(&["query", "authority", "--store", &store]).exits(1);
+        newer_sandbox.run(&["query", "authority", "--store", &store]).exits(1);
         assert_eq!(served.get("/readyz").status, 200);
-        served.call("POST", "/v1/main/product", &json!({ "id": "p" })).with(201);
-        assert_eq!(served.get("/v1/main/product/p").with(200)["id"], "p");
+        served.call("POST", "/v1/main/product", &json!({ "id": "p" })).expect_json(201);
+        assert_eq!(served.get("/v1/main/product/p").expect_json(200)["id"], "p");
     }
 }
 
 #[test]
-fn what_is_not_there_yet_is_not_made_by_reading() {
-    let place = Place::new(&older());
-    place.file("names.mrc", authorities(60, 1, 1));
-    place.file("nothing.ndjson", "");
+fn reading_creates_no_store() {
+    let sandbox = Sandbox::new(&older());
+    sandbox.write_file("names.mrc", authorities(60, 1, 1));
+    sandbox.write_file("nothing.ndjson", "");
     for (arguments, does, _) in COMMANDS.iter().filter(|(_, does, _)| matches!(does, Refuses | Works)) {
-        let answer = place.run(arguments);
+        let answer = sandbox.run(arguments);
         // an empty store says what a dry run would find, services were never collected, tags and tokens may come first
         let may = matches!(
             arguments,
             ["import", ..] | ["collect", ..] | ["tag", "create" | "set" | "delete" | "rebuild" | "add" | "remove", ..] | ["token", "create", ..]
         );
         if !may {
-            answer.exits(1).complains(&["does not exist yet"]);
+            answer.exits(1).stderr_contains(&["does not exist yet"]);
         }
-        if place.store().exists() {
+        if sandbox.store().exists() {
             assert!(matches!(arguments[0], "tag" | "token"), "{arguments:?} {does:?}");
-            std::fs::remove_file(place.store()).unwrap();
+            std::fs::remove_file(sandbox.store()).unwrap();
         }
     }
 }
 
 #[test]
-fn a_file_of_areas_that_is_not_there_is_said_and_what_is_asked_of_it_is_null() {
+fn a_missing_file_of_areas_is_reported_and_lookups_in_it_are_null() {
     let definition = "catalogue: c\nareas: { regions: maps/regions.geojson }\n\
                       sources:\n  s: { format: json, as_of: meta.received, feeds: [ { into: t, map: { k: $.k, at: $.at } } ] }\n\
                       collections:\n  t:\n    key: k\n    fields: { k: text, at: geometry, regions: { type: [text], derive: \"areas_met('regions', at)\" } }\n";
@@ -295,23 +302,23 @@ fn a_file_of_areas_that_is_not_there_is_said_and_what_is_asked_of_it_is_null() {
         let ring = [[west, 0.0], [west + 2.0, 0.0], [west + 2.0, 2.0], [west, 2.0], [west, 0.0]];
         json!({ "type": "Feature", "properties": { "name": name }, "geometry": { "type": "Polygon", "coordinates": [ring] } })
     };
-    for place in Place::both(definition) {
+    for sandbox in Sandbox::on_each_store(definition) {
         let note = "`maps/regions.geojson` is not there: what expressions ask of the areas `regions` is null";
-        assert_eq!(place.json(&["check", "--json"])["notes"], json!([note]));
-        let file = place.file("t.json", "{\"k\":\"a\",\"at\":\"POINT(1 1)\"}");
-        place.run(&["import", &file]).exits(0).complains(&[note]);
-        assert_eq!(place.get("t", "a")["regions"], json!(null));
-        std::fs::create_dir(place.path("maps")).unwrap();
+        assert_eq!(sandbox.json(&["check", "--json"])["notes"], json!([note]));
+        let file = sandbox.write_file("t.json", "{\"k\":\"a\",\"at\":\"POINT(1 1)\"}");
+        sandbox.run(&["import", &file]).exits(0).stderr_contains(&[note]);
+        assert_eq!(sandbox.get("t", "a")["regions"], json!(null));
+        std::fs::create_dir(sandbox.path("maps")).unwrap();
         let areas = json!({ "type": "FeatureCollection", "features": [square(0.0, "west"), square(2.0, "east")] });
-        place.file("maps/regions.geojson", areas.to_string());
-        assert_eq!(place.json(&["check", "--json"])["notes"], json!([]));
+        sandbox.write_file("maps/regions.geojson", areas.to_string());
+        assert_eq!(sandbox.json(&["check", "--json"])["notes"], json!([]));
         // the definition is another one now
-        place.ok(&["prepare"]);
-        let file = place.file("u.json", "{\"k\":\"b\",\"at\":\"POINT(2 1)\"}");
-        place.import(&[&file]);
-        assert_eq!(place.get("t", "b")["regions"], json!(["east", "west"]));
-        place.file("maps/regions.geojson", "{}");
-        place.run(&["check"]).exits(1).complains(&["maps/regions.geojson"]);
+        sandbox.ok(&["prepare"]);
+        let file = sandbox.write_file("u.json", "{\"k\":\"b\",\"at\":\"POINT(2 1)\"}");
+        sandbox.import(&[&file]);
+        assert_eq!(sandbox.get("t", "b")["regions"], json!(["east", "west"]));
+        sandbox.write_file("maps/regions.geojson", "{}");
+        sandbox.run(&["check"]).exits(1).stderr_contains(&["maps/regions.geojson"]);
     }
 }
 
@@ -321,15 +328,15 @@ fn documents_are_mapped_again_after_a_table_that_they_look_into_has_changed() {
     let definition = "catalogue: c\nlookups: { kinds: { a: one, else: other } }\n\
                       sources:\n  s: { format: json, as_of: changed, let: { changed: { path: $.changed, type: timestamp } }, feeds: [ { into: t, map: { k: $.k, kind: { path: $.kind, lookup: kinds } } } ] }\n\
                       collections:\n  t:\n    key: k\n    fields: { k: text, kind: text, derived: { type: text, derive: \"lookup('kinds', k)\" } }\n";
-    for place in Place::both(definition) {
+    for sandbox in Sandbox::on_each_store(definition) {
         let documents: String =
             (0..20).map(|number| format!("{{\"k\":\"k{number}\",\"kind\":\"a\",\"changed\":\"2024-01-01T00:00:00Z\"}}\n")).collect();
-        let file = place.file("t.ndjson", documents);
-        place.import(&[&file]);
-        place.define(&definition.replace("a: one", "a: two").replace("else: other", "else: else"));
-        place.ok(&["prepare"]);
-        place.import(&[&file]);
-        for record in place.records("t") {
+        let file = sandbox.write_file("t.ndjson", documents);
+        sandbox.import(&[&file]);
+        sandbox.write_definition(&definition.replace("a: one", "a: two").replace("else: other", "else: else"));
+        sandbox.ok(&["prepare"]);
+        sandbox.import(&[&file]);
+        for record in sandbox.records("t") {
             assert_eq!((&record["kind"], &record["derived"]), (&json!("two"), &json!("else")), "{record}");
         }
     }

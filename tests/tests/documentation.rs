@@ -58,14 +58,14 @@ fn file_of(block: &Block) -> Option<(String, bool)> {
 /// Commands of a block with the output that is shown.
 fn commands(text: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
-    let mut goes_on = false;
+    let mut is_continued = false;
     for line in text.lines() {
         match line.strip_prefix("$ ") {
             Some(command) => found.push((command.to_owned(), String::new())),
-            None if goes_on => write!(found.last_mut().unwrap().0, "\n{line}").unwrap(),
+            None if is_continued => write!(found.last_mut().unwrap().0, "\n{line}").unwrap(),
             None => writeln!(found.last_mut().expect("a command comes before its output").1, "{line}").unwrap(),
         }
-        goes_on = line.ends_with('\\') && found.last().is_some_and(|(_, output)| output.is_empty());
+        is_continued = line.ends_with('\\') && found.last().is_some_and(|(_, output)| output.is_empty());
     }
     found
 }
@@ -93,7 +93,7 @@ fn fits(shown: &[&str], output: &[&str]) -> bool {
     match (shown, output) {
         ([], []) => true,
         (["...", rest @ ..], _) => (0..=output.len()).any(|skipped| fits(rest, &output[skipped..])),
-        ([first, shown @ ..], [own, output @ ..]) => first == own && fits(shown, output),
+        ([first, shown @ ..], [output_line, output @ ..]) => first == output_line && fits(shown, output),
         _ => false,
     }
 }
@@ -112,19 +112,19 @@ struct Example {
 }
 
 /// Runs a page; returns what is wrong with it.
-fn run(page: &Path) -> Vec<String> {
+fn failed_examples(page: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(page).unwrap();
     if text.lines().take(12).any(|line| line.contains("<!-- not run")) {
         return Vec::new();
     }
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
-    let (port, other_port) = (free_port(), free_port());
+    let (port, second_port) = (free_port(), free_port());
     let mut script = String::from("set +e\n");
     let mut expected: Vec<Example> = Vec::new();
     for block in blocks(&text) {
-        let says = |word: &str| block.before.trim_end().lines().last().is_some_and(|line| line.contains(&format!("<!-- {word}")));
-        if says("not run") {
+        let has_marker = |word: &str| block.before.trim_end().lines().last().is_some_and(|line| line.contains(&format!("<!-- {word}")));
+        if has_marker("not run") {
             continue;
         }
         if block.language != "console" {
@@ -134,16 +134,16 @@ fn run(page: &Path) -> Vec<String> {
             continue;
         }
         for (command, output) in commands(&block.text) {
-            let own = command.replace(":7070", &format!(":{port}")).replace("8000", &format!("{other_port}"));
-            let served = own.replace("stook serve", &format!("stook serve --listen 127.0.0.1:{port}"));
-            let own = match served.contains('&') || served == own {
+            let replaced = command.replace(":7070", &format!(":{port}")).replace("8000", &format!("{second_port}"));
+            let served = replaced.replace("stook serve", &format!("stook serve --listen 127.0.0.1:{port}"));
+            let replaced = match served.contains('&') || served == replaced {
                 true => served,
                 false => format!(
                     "{served} > .served 2>&1 &\nfor _ in $(seq 200); do curl -s http://127.0.0.1:{port}/healthz > .ready && break; sleep 0.05; done; cat .served"
                 ),
             };
-            writeln!(script, "{own}\necho '{END}'").unwrap();
-            let shown = (!says("varies")).then_some(output);
+            writeln!(script, "{replaced}\necho '{END}'").unwrap();
+            let shown = (!has_marker("varies")).then_some(output);
             expected.push(Example { line: block.line, command, shown });
         }
     }
@@ -163,15 +163,15 @@ fn run(page: &Path) -> Vec<String> {
     for (number, Example { line, command, shown }) in expected.iter().enumerate() {
         let Some(written) = shown else { continue };
         let shown = &written.replace(":7070", &format!(":{port}"));
-        let own = outputs.get(number).copied().unwrap_or("(it was not run)");
-        let printed = own;
-        let (shown, own) = (plain(shown, &root), plain(own, &root));
-        if !fits(&shown.lines().collect::<Vec<_>>(), &own.lines().collect::<Vec<_>>()) {
+        let actual_output = outputs.get(number).copied().unwrap_or("(it was not run)");
+        let printed = actual_output;
+        let (shown, actual_output) = (plain(shown, &root), plain(actual_output, &root));
+        if !fits(&shown.lines().collect::<Vec<_>>(), &actual_output.lines().collect::<Vec<_>>()) {
             if updates && !written.lines().any(|line| line == "...") {
-                let printed = printed.replace(&format!(":{port}"), ":7070").replace(&other_port.to_string(), "8000");
+                let printed = printed.replace(&format!(":{port}"), ":7070").replace(&second_port.to_string(), "8000");
                 updated = updated.replacen(&format!("$ {command}\n{written}"), &format!("$ {command}\n{}", merged(written, &printed, &root)), 1);
             }
-            wrong.push(format!("{name}:{line}: $ {command}\nthe page shows\n{shown}\nit prints\n{own}\n"));
+            wrong.push(format!("{name}:{line}: $ {command}\nthe page shows\n{shown}\nit prints\n{actual_output}\n"));
         }
     }
     if updated != text {
@@ -183,38 +183,38 @@ fn run(page: &Path) -> Vec<String> {
 /// What is printed, with lines as they are written where they differ only by what varies.
 fn merged(written: &str, printed: &str, folder: &Path) -> String {
     let lines = printed.lines().map(|line| {
-        let same = written.lines().find(|own| plain(own, folder) == plain(line, folder));
-        same.map_or_else(|| line.trim_end().replace(&folder.display().to_string(), "."), str::to_owned)
+        let written_line = written.lines().find(|candidate| plain(candidate, folder) == plain(line, folder));
+        written_line.map_or_else(|| line.trim_end().replace(&folder.display().to_string(), "."), str::to_owned)
     });
     lines.map(|line| line + "\n").collect()
 }
 
 fn pages(folder: &str) -> Vec<PathBuf> {
     let mut pages: Vec<PathBuf> = std::fs::read_dir(repository().join(folder)).unwrap().map(|entry| entry.unwrap().path()).collect();
-    pages.retain(|page| page.extension().is_some_and(|own| own == "md"));
+    pages.retain(|page| page.extension().is_some_and(|extension| extension == "md"));
     pages.sort();
     pages
 }
 
-fn all_right(pages: &[PathBuf]) {
+fn assert_examples_hold(pages: &[PathBuf]) {
     assert!(!pages.is_empty());
-    let wrong: Vec<String> = pages.iter().flat_map(|page| run(page)).collect();
+    let wrong: Vec<String> = pages.iter().flat_map(|page| failed_examples(page)).collect();
     assert!(wrong.is_empty(), "{} examples are not what they show\n\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
 fn the_tutorial_shows_what_happens() {
-    all_right(&[repository().join("docs/tutorial.md")]);
+    assert_examples_hold(&[repository().join("docs/tutorial.md")]);
 }
 
 #[test]
 fn the_reference_of_queries_shows_what_happens() {
-    all_right(&[repository().join("docs/query.md")]);
+    assert_examples_hold(&[repository().join("docs/query.md")]);
 }
 
 #[test]
 fn pages_about_single_tasks_show_what_happens() {
-    all_right(&pages("docs/howto"));
+    assert_examples_hold(&pages("docs/howto"));
 }
 
 /// Links between pages, and from pages to files, lead somewhere.

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use stook_tests::{Place, repository, stook, validated};
+use stook_tests::{Sandbox, repository, schema_violations, stook};
 
 fn examples() -> Vec<PathBuf> {
     let folders = std::fs::read_dir(repository().join("examples")).unwrap().map(|entry| entry.unwrap().path());
@@ -24,15 +24,15 @@ fn every_example_is_sound() {
 
 #[test]
 fn every_example_satisfies_the_schema_that_editors_use() {
-    let place = Place::library();
-    let schema = place.file("schema.json", place.ok(&["schema"]));
-    let new = place.path("new");
-    place.ok(&[OsStr::new("init"), new.as_os_str()]);
+    let sandbox = Sandbox::library();
+    let schema = sandbox.write_file("schema.json", sandbox.ok(&["schema"]));
+    let new = sandbox.path("new");
+    sandbox.ok(&[OsStr::new("init"), new.as_os_str()]);
     for file in examples().iter().chain([&new.join("catalogue.yaml")]) {
-        let Some(wrong) = validated(&schema, file) else { return };
+        let Some(wrong) = schema_violations(&schema, file) else { return };
         assert_eq!(wrong, "");
     }
     // and it is not content with everything
-    let wrong = place.file("wrong.yaml", stook_tests::LIBRARY.replace("raw: keep", "raw: keeep"));
-    assert!(validated(&schema, Path::new(&wrong)).unwrap().contains("keeep"));
+    let wrong = sandbox.write_file("wrong.yaml", stook_tests::LIBRARY.replace("raw: keep", "raw: keeep"));
+    assert!(schema_violations(&schema, Path::new(&wrong)).unwrap().contains("keeep"));
 }

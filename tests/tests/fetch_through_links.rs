@@ -4,9 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
 
 use serde_json::{Value as Json, json};
-use stook_tests::Place;
-use stook_tests::http::{Served, encoded};
-use stook_tests::service::{Asked, FAILS, Service};
+use stook_tests::Sandbox;
+use stook_tests::http::{Served, url_encoded};
+use stook_tests::service::{FAILS, Service, ServiceRequest};
 
 const KIND: &str = "application/json";
 const AUTHORS: usize = 12;
@@ -106,20 +106,20 @@ fn work(number: usize) -> Json {
 
 fn reviews(work: &str) -> Vec<Json> {
     let number: usize = work.trim_start_matches('w').parse().unwrap();
-    (0..2).map(|own| json!({ "id": format!("{work}.{own}"), "work": work, "stars": (number + own) % 5 })).collect()
+    (0..2).map(|review_number| json!({ "id": format!("{work}.{review_number}"), "work": work, "stars": (number + review_number) % 5 })).collect()
 }
 
-fn answer(asked: &Asked<'_>) -> (&'static str, String) {
+fn answer(request: &ServiceRequest<'_>) -> (&'static str, String) {
     let fits = |row: &Json| {
-        asked.said.iter().all(|(name, value)| {
-            let own = row[name].as_str().unwrap();
-            value.strip_suffix('*').map_or(own == value, |prefix| own.starts_with(prefix))
+        request.parameters.iter().all(|(name, value)| {
+            let row_value = row[name].as_str().unwrap();
+            value.strip_suffix('*').map_or(row_value == value, |prefix| row_value.starts_with(prefix))
         })
     };
-    let rows: Vec<Json> = match asked.path {
+    let rows: Vec<Json> = match request.path {
         "/people/authors" => (0..AUTHORS).map(author).filter(fits).collect(),
         "/shelf/works" | "/shelf/prices" => (0..WORKS).map(work).filter(fits).collect(),
-        "/critics/reviews" => reviews(asked.all("work")[0]),
+        "/critics/reviews" => reviews(request.all("work")[0]),
         other => panic!("{other}"),
     };
     (KIND, json!(rows).to_string())
@@ -127,9 +127,9 @@ fn answer(asked: &Asked<'_>) -> (&'static str, String) {
 
 /// The rows of a query on an empty store, and the calls made for it, by name.
 #[track_caller]
-fn cold(service: &Service, place: &Place, query: &str) -> (Json, Vec<String>) {
-    let found = place.run(&["query", query, "--format", "json", "--limit", "0"]).exits(0).json();
-    let mut targets = service.targets();
+fn query_on_empty_store(service: &Service, sandbox: &Sandbox, query: &str) -> (Json, Vec<String>) {
+    let found = sandbox.run(&["query", query, "--format", "json", "--limit", "0"]).exits(0).json();
+    let mut targets = service.take_targets();
     targets.sort_unstable();
     (found, targets)
 }
@@ -147,7 +147,7 @@ fn ids(rows: &[Json]) -> Json {
 }
 
 #[test]
-fn what_is_read_through_links_is_asked_for_as_narrowly_as_it_is_known() {
+fn records_read_through_links_are_fetched_by_the_narrowest_known_conditions() {
     let service = Service::new(answer);
     let of_bern = [0, 4, 8];
     let essays_of_a01 = json!([{ "id": "a01" }]);
@@ -185,7 +185,7 @@ fn what_is_read_through_links_is_asked_for_as_narrowly_as_it_is_known() {
         ),
         (
             "author city=Bern pages>700 | grep id",
-            of_bern.iter().filter(|own| pages(**own) > 700).map(|own| json!({ "id": format!("a{own:02}") })).collect(),
+            of_bern.iter().filter(|number| pages(**number) > 700).map(|number| json!({ "id": format!("a{number:02}") })).collect(),
             vec!["/people/authors?city=Bern", "/shelf/works?author=a00", "/shelf/works?author=a04", "/shelf/works?author=a08"],
         ),
         // a link by key
@@ -210,66 +210,67 @@ fn what_is_read_through_links_is_asked_for_as_narrowly_as_it_is_known() {
         ("author id=a01", json!([{ "key": "a01", "id": "a01", "city": "Oslo", "self": ["a01"] }]), vec!["/people/authors?id=a01"]),
     ];
     for (query, rows, targets) in cases {
-        for place in Place::both(&definition(&service.url)) {
-            let (found, asked) = cold(&service, &place, query);
-            assert_eq!(asked, targets, "{query}");
+        for sandbox in Sandbox::on_each_store(&definition(&service.url)) {
+            let (found, requested_targets) = query_on_empty_store(&service, &sandbox, query);
+            assert_eq!(requested_targets, targets, "{query}");
             assert_eq!(found, rows, "{query}");
             // and nobody is asked again
-            assert_eq!(cold(&service, &place, query), (rows.clone(), vec![]), "{query}");
+            assert_eq!(query_on_empty_store(&service, &sandbox, query), (rows.clone(), vec![]), "{query}");
         }
     }
 }
 
 /// What a declared route answers when it has all.
-fn found(stook: &Served, query: &str) -> Json {
-    for ticket in std::iter::once(String::new()).chain(std::iter::repeat_with(|| blake(stook, query))) {
-        let reply = stook.get(&format!("/find?q={}&ticket={ticket}", encoded(query)));
+fn find_when_complete(stook: &Served, query: &str) -> Json {
+    for ticket in std::iter::once(String::new()).chain(std::iter::repeat_with(|| ticket_of(stook, query))) {
+        let reply = stook.get(&format!("/find?q={}&ticket={ticket}", url_encoded(query)));
         if reply.text().len() != 32 {
-            return reply.with(200);
+            return reply.expect_json(200);
         }
     }
     Json::Null
 }
 
-fn blake(stook: &Served, query: &str) -> String {
-    let reply = stook.get(&format!("/find?q={}", encoded(query)));
+fn ticket_of(stook: &Served, query: &str) -> String {
+    let reply = stook.get(&format!("/find?q={}", url_encoded(query)));
     Some(reply.text()).filter(|text| text.len() == 32).unwrap_or_default()
 }
 
 #[test]
-fn what_cannot_be_asked_or_fails_is_named_and_the_answer_is_not_whole() {
-    let service = Service::new(|asked| match asked.all("author").as_slice() {
-        ["a04"] if asked.path == "/shelf/works" => (FAILS, "down".into()),
-        _ => answer(asked),
+fn services_that_fail_or_cannot_be_called_are_named_and_the_result_is_partial() {
+    let service = Service::new(|request| match request.all("author").as_slice() {
+        ["a04"] if request.path == "/shelf/works" => (FAILS, "down".into()),
+        _ => answer(request),
     });
-    for place in Place::both(&definition(&service.url)) {
-        let stook = Served::new(&place, &["--workers", "1"]);
+    for sandbox in Sandbox::on_each_store(&definition(&service.url)) {
+        let stook = Served::new(&sandbox, &["--workers", "1"]);
         // what the query does not say
-        let answer = found(&stook, "genre best>3");
+        let answer = find_when_complete(&stook, "genre best>3");
         let reason = "review_list is unasked: it requires a condition on work; it is read through review.told";
         assert_eq!((&answer["status"], answer["reason"].as_str()), (&json!("fail"), Some(reason)), "{answer}");
         // one of three calls fails
-        let answer = stook.get(&format!("/v1/main/query?q={}", encoded("author city=Bern | grep id, pages"))).with(200);
-        let failed: Vec<&Json> = answer["services"].as_array().unwrap().iter().filter(|one| one["state"] != "complete").collect();
+        let answer = stook.get(&format!("/v1/main/query?q={}", url_encoded("author city=Bern | grep id, pages"))).expect_json(200);
+        let failed: Vec<&Json> =
+            answer["services"].as_array().unwrap().iter().filter(|service_status| service_status["state"] != "complete").collect();
         assert_eq!(failed.len(), 1, "{answer}");
         assert_eq!(
             (&failed[0]["asked"], &failed[0]["state"], &failed[0]["through"]),
             (&json!("/works?author=a04"), &json!("failed"), &json!("work.by"))
         );
         assert!(failed[0]["reason"].as_str().unwrap().contains("500"), "{answer}");
-        let answer = found(&stook, "author city=Bern | grep id, pages");
+        let answer = find_when_complete(&stook, "author city=Bern | grep id, pages");
         assert_eq!(answer["status"], "partial", "{answer}");
         assert!(answer["reason"].as_str().unwrap().contains("work_list is failed: "), "{answer}");
         // one work after the other would be too many
-        service.targets();
-        let answer = found(&stook, "work genre=essay stars>3 | grep id");
+        service.take_targets();
+        let answer = find_when_complete(&stook, "work genre=essay stars>3 | grep id");
         assert_eq!(answer["status"], "ok", "{answer}");
         let essays = works(|_, work| work["genre"] == "essay").len();
-        assert_eq!(service.targets().iter().filter(|target| target.starts_with("/critics")).count(), essays);
-        let answer = found(&stook, "work stars>3 | grep id");
+        assert_eq!(service.take_targets().iter().filter(|target| target.starts_with("/critics")).count(), essays);
+        let answer = find_when_complete(&stook, "work stars>3 | grep id");
         let reason = "review_list is unasked: it would take more than 100 calls, one for each value of work, and a query makes at most 100 for what it \
                       reads through links; it is read through review.of";
         assert_eq!((&answer["status"], answer["reason"].as_str()), (&json!("partial"), Some(reason)), "{answer}");
-        assert!(service.targets().iter().all(|target| !target.starts_with("/critics")));
+        assert!(service.take_targets().iter().all(|target| !target.starts_with("/critics")));
     }
 }

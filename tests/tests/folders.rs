@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 use stook_tests::http::Served;
-use stook_tests::{Place, gzip};
+use stook_tests::{Sandbox, gzip};
 
 /// A shop that gets orders of two systems, prices as a table and notes of people.
 const SHOP: &str = "\
@@ -18,20 +18,20 @@ collections:
   note: { key: note, fields: { note: text } }
 ";
 
-fn shop() -> Place {
-    let place = Place::new(SHOP);
+fn shop() -> Sandbox {
+    let sandbox = Sandbox::new(SHOP);
     for folder in ["in", "in/late", "in/late/.git", "nothing"] {
-        std::fs::create_dir(place.path(folder)).unwrap();
+        std::fs::create_dir(sandbox.path(folder)).unwrap();
     }
-    place.file("in/orders_1.csv", "number,customer\n1,Ann\n2,Bob\n");
-    place.file("in/orders_2.csv.gz", gzip(b"order_id,client\n3,Cid\n"));
-    place.file("in/late/price7.json", json!({ "value": [{ "article": "nail", "cents": 5 }] }).to_string());
-    place.file("in/late/price8.json", json!({ "value": [] }).to_string());
-    place.file("in/late/south1.csv", "order_id,client\n4,Dan\n5,Eve\n");
-    place.file("in/late/written by hand", json!({ "note": "call Ann" }).to_string());
-    place.file("in/late/price9.json.part", "{\"value\": [");
-    place.file("in/late/.git/orders_9.csv", "number\n9\n");
-    place
+    sandbox.write_file("in/orders_1.csv", "number,customer\n1,Ann\n2,Bob\n");
+    sandbox.write_file("in/orders_2.csv.gz", gzip(b"order_id,client\n3,Cid\n"));
+    sandbox.write_file("in/late/price7.json", json!({ "value": [{ "article": "nail", "cents": 5 }] }).to_string());
+    sandbox.write_file("in/late/price8.json", json!({ "value": [] }).to_string());
+    sandbox.write_file("in/late/south1.csv", "order_id,client\n4,Dan\n5,Eve\n");
+    sandbox.write_file("in/late/written by hand", json!({ "note": "call Ann" }).to_string());
+    sandbox.write_file("in/late/price9.json.part", "{\"value\": [");
+    sandbox.write_file("in/late/.git/orders_9.csv", "number\n9\n");
+    sandbox
 }
 
 /// Source and documents of jobs.
@@ -39,84 +39,84 @@ fn sources(jobs: &[Json]) -> Vec<(&str, u64)> {
     jobs.iter().map(|job| (job["source"].as_str().unwrap_or_default(), job["counts"]["documents"].as_u64().unwrap_or_default())).collect()
 }
 
-fn numbers(place: &Place) -> Vec<String> {
-    place.records("order").iter().map(|order| order["number"].as_str().unwrap().to_owned()).collect()
+fn numbers(sandbox: &Sandbox) -> Vec<String> {
+    sandbox.records("order").iter().map(|order| order["number"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
 fn every_file_of_a_folder_goes_to_its_source() {
-    let place = shop();
-    let tried = place.run(&["import", "in", "--dry-run", "--json"]).exits(0).lines();
+    let sandbox = shop();
+    let tried = sandbox.run(&["import", "in", "--dry-run", "--json"]).exits(0).lines();
     let expected = [("north", 2), ("south", 3), ("prices", 1), ("notes", 1)];
     assert_eq!(sources(&tried), expected);
     let files = |run: &Json| run["files"].as_array().unwrap().iter().map(|file| file["documents"].as_u64().unwrap()).collect::<Vec<_>>();
     assert_eq!(tried.iter().map(files).collect::<Vec<_>>(), [vec![2], vec![2, 1], vec![1, 0], vec![1]]);
-    assert!(!place.store().exists());
+    assert!(!sandbox.store().exists());
 
-    let table = place.ok(&["import", "in", "--dry-run"]);
+    let table = sandbox.ok(&["import", "in", "--dry-run"]);
     assert!(table.contains("price8.json") && table.contains("prices") && !table.contains("price9"), "{table}");
 
-    let jobs = place.run(&["import", "in", "--json"]).exits(0).lines();
+    let jobs = sandbox.run(&["import", "in", "--json"]).exits(0).lines();
     assert_eq!(sources(&jobs), expected);
-    assert_eq!(numbers(&place), ["1", "2", "3", "4", "5"]);
-    assert_eq!(place.get("price", "nail")["cents"], 5);
-    assert_eq!(place.get("note", "call Ann")["note"], "call Ann");
+    assert_eq!(numbers(&sandbox), ["1", "2", "3", "4", "5"]);
+    assert_eq!(sandbox.get("price", "nail")["cents"], 5);
+    assert_eq!(sandbox.get("note", "call Ann")["note"], "call Ann");
 
-    let again = place.run(&["import", "in/late", "in", "in/orders_1.csv", "--json"]).exits(0).lines();
+    let again = sandbox.run(&["import", "in/late", "in", "in/orders_1.csv", "--json"]).exits(0).lines();
     assert_eq!(sources(&again), expected);
     assert!(again.iter().all(|job| job["counts"]["unchanged"] == job["counts"]["documents"]), "{again:?}");
 }
 
 #[test]
-fn files_that_are_nobodys_are_named_and_not_read() {
-    let place = shop();
+fn files_without_a_source_are_named_and_not_read() {
+    let sandbox = shop();
     for number in 0..12 {
-        place.file(&format!("in/notice{number:02}.csv"), "number,customer\n77,Zoe\n");
+        sandbox.write_file(&format!("in/notice{number:02}.csv"), "number,customer\n77,Zoe\n");
     }
-    let answer = place.run(&["import", "in"]).exits(2);
+    let answer = sandbox.run(&["import", "in"]).exits(2);
     let text = answer.text();
     assert!(text.contains("12 files not imported") && text.contains("notice09.csv") && !text.contains("notice10.csv"), "{text}");
     assert!(text.contains("and 2 more"), "{text}");
-    assert_eq!(numbers(&place), ["1", "2", "3", "4", "5"]);
-    let lines = place.run(&["import", "in", "--json"]).exits(2).lines();
+    assert_eq!(numbers(&sandbox), ["1", "2", "3", "4", "5"]);
+    let lines = sandbox.run(&["import", "in", "--json"]).exits(2).lines();
     assert_eq!(lines.last().unwrap()["unclaimed"].as_array().unwrap().len(), 12);
-    place.run(&["import", "in", "--dry-run", "--json"]).exits(2);
+    sandbox.run(&["import", "in", "--dry-run", "--json"]).exits(2);
     // a single file is an error, and one whose source is named is read whatever it is called
-    place.run(&["import", "in/notice00.csv"]).exits(1).complains(&["notice00.csv is no source's by its name", "north, south"]);
-    assert_eq!(place.import(&["in/notice00.csv", "--source", "north"])["counts"]["created"], 1);
+    sandbox.run(&["import", "in/notice00.csv"]).exits(1).stderr_contains(&["notice00.csv is no source's by its name", "north, south"]);
+    assert_eq!(sandbox.import(&["in/notice00.csv", "--source", "north"])["counts"]["created"], 1);
 }
 
 #[test]
 fn a_file_of_two_sources_stops_everything_before_it_begins() {
-    let place = shop();
-    place.file("in/orders_3.csv", "number,order_id,customer,client\n8,8,Ann,Ann\n");
-    place.run(&["import", "in"]).exits(1).complains(&["orders_3.csv contains csv; choose the source: north, south"]);
-    assert!(!place.store().exists());
-    place.run(&["import", "nothing"]).exits(1).complains(&["nothing has no files"]);
-    place.run(&["import", "in/nowhere", "in"]).exits(1).complains(&["nowhere"]);
+    let sandbox = shop();
+    sandbox.write_file("in/orders_3.csv", "number,order_id,customer,client\n8,8,Ann,Ann\n");
+    sandbox.run(&["import", "in"]).exits(1).stderr_contains(&["orders_3.csv contains csv; choose the source: north, south"]);
+    assert!(!sandbox.store().exists());
+    sandbox.run(&["import", "nothing"]).exits(1).stderr_contains(&["nothing has no files"]);
+    sandbox.run(&["import", "in/nowhere", "in"]).exits(1).stderr_contains(&["nowhere"]);
     // so does one that is not what its source reads
-    std::fs::remove_file(place.path("in/orders_3.csv")).unwrap();
-    place.file("in/price3.json", "<html>gone</html>");
-    place.run(&["import", "in"]).exits(1).complains(&["price3.json", "HTML"]);
-    assert_eq!(place.json(&["jobs", "--json"]), json!([]));
+    std::fs::remove_file(sandbox.path("in/orders_3.csv")).unwrap();
+    sandbox.write_file("in/price3.json", "<html>gone</html>");
+    sandbox.run(&["import", "in"]).exits(1).stderr_contains(&["price3.json", "HTML"]);
+    assert_eq!(sandbox.json(&["jobs", "--json"]), json!([]));
 }
 
 #[test]
 fn a_job_keeps_its_source() {
-    let place = shop();
-    let jobs = place.run(&["import", "in", "--detach", "--json"]).exits(0).lines();
+    let sandbox = shop();
+    let jobs = sandbox.run(&["import", "in", "--detach", "--json"]).exits(0).lines();
     assert_eq!(jobs.iter().map(|job| job["source"].as_str().unwrap()).collect::<Vec<_>>(), ["north", "south", "prices", "notes"]);
     // what is said of files now does not change whose they were
-    place.define(&SHOP.replace("orders_*.csv", "ordered_*.csv"));
-    place.ok(&["import", "--resume", "2"]);
-    place.ok(&["work", "--drain"]);
-    assert_eq!(numbers(&place), ["1", "2", "3", "4", "5"]);
+    sandbox.write_definition(&SHOP.replace("orders_*.csv", "ordered_*.csv"));
+    sandbox.ok(&["import", "--resume", "2"]);
+    sandbox.ok(&["work", "--drain"]);
+    assert_eq!(numbers(&sandbox), ["1", "2", "3", "4", "5"]);
 }
 
 #[test]
 fn an_upload_is_of_the_source_that_its_name_says() {
-    let place = shop();
-    let served = Served::new(&place, &[]);
+    let sandbox = shop();
+    let served = Served::new(&sandbox, &[]);
     let import = |name: &str, text: &str| served.send("POST", &format!("/v1/main/import?name={name}"), &[], text.as_bytes());
     let job = import("orders_7.csv", "number,customer\n7,Ann\n");
     assert_eq!((job.status, job.json()["source"].clone()), (202, json!("north")));
@@ -140,16 +140,16 @@ fn rows_that_are_shorter_than_the_header_have_absent_values() {
         )
     };
     let rows = "id,size,name\na,1\n\nb,2,\nc\nd,4,four,more\n";
-    let place = Place::new(&definition("short_rows: absent, "));
-    let file = place.file("rows.csv", rows);
-    let job = place.import(&[&file]);
+    let sandbox = Sandbox::new(&definition("short_rows: absent, "));
+    let file = sandbox.write_file("rows.csv", rows);
+    let job = sandbox.import(&[&file]);
     assert_eq!((&job["counts"]["created"], &job["counts"]["failed"]), (&json!(2), &json!(2)));
-    assert_eq!(place.get("thing", "a"), json!({ "key": "a", "id": "a", "size": 1 }));
-    let reasons: Vec<String> = place.troubles(1).iter().map(|own| own["reasons"][0].as_str().unwrap().to_owned()).collect();
+    assert_eq!(sandbox.get("thing", "a"), json!({ "key": "a", "id": "a", "size": 1 }));
+    let reasons: Vec<String> = sandbox.troubles(1).iter().map(|trouble| trouble["reasons"][0].as_str().unwrap().to_owned()).collect();
     assert!(reasons[0].contains("size") && reasons[1].contains("the row has 4 values, the header has 3"), "{reasons:?}");
     for default in ["", "short_rows: fail, "] {
-        let place = Place::new(&definition(default));
-        let file = place.file("rows.csv", rows);
-        assert_eq!(place.import(&[&file])["counts"]["failed"], 3);
+        let sandbox = Sandbox::new(&definition(default));
+        let file = sandbox.write_file("rows.csv", rows);
+        assert_eq!(sandbox.import(&[&file])["counts"]["failed"], 3);
     }
 }

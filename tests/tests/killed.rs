@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::time::{Duration, Instant};
-use stook_tests::{Dice, Left, Place, authorities, gzip, kill_after, sum_of_outcomes};
+use stook_tests::{Dice, ImportEffects, Sandbox, authorities, gzip, kill_after, sum_of_outcomes};
 
 const RECORDS: u64 = 20_000;
 
@@ -15,60 +15,60 @@ struct Import {
 }
 
 impl Import {
-    fn place(&self) -> (Place, String) {
-        let place = Place::library();
-        let file = place.file(self.name, &self.bytes);
+    fn prepared_sandbox(&self) -> (Sandbox, String) {
+        let sandbox = Sandbox::library();
+        let file = sandbox.write_file(self.name, &self.bytes);
         if let Some(store) = &self.store {
-            std::fs::write(place.store(), store).unwrap();
+            std::fs::write(sandbox.store(), store).unwrap();
         }
-        (place, file)
+        (sandbox, file)
     }
 
-    fn undisturbed(&self) -> (Left, u64, Duration) {
-        let (place, file) = self.place();
+    fn undisturbed(&self) -> (ImportEffects, u64, Duration) {
+        let (sandbox, file) = self.prepared_sandbox();
         let began = Instant::now();
-        let job = place.import(&[&file, "--profile", "upsert"]);
-        let took = began.elapsed();
+        let job = sandbox.import(&[&file, "--profile", "upsert"]);
+        let duration = began.elapsed();
         let number = job["id"].as_u64().unwrap();
-        (Left::of(&place, number), number, took)
+        (ImportEffects::of_job(&sandbox, number), number, duration)
     }
 
     /// Kills the import and its resumptions at `kills` moments, over as many imports as it takes.
-    fn survives(&self, kills: usize, seed: u64) {
-        let (wanted, number, took) = self.undisturbed();
+    fn assert_survives(&self, kills: usize, seed: u64) {
+        let (expected, number, duration) = self.undisturbed();
         let mut dice = Dice::new(seed);
         let (mut killed, mut imports) = (0, 0);
         while killed < kills {
             imports += 1;
             assert!(imports < 500, "the import ends before it can be killed: {killed} kills in {imports} imports");
-            killed += self.disturb(number, &wanted, took, kills - killed, &mut dice);
+            killed += self.import_with_kills(number, &expected, duration, kills - killed, &mut dice);
         }
-        println!("{killed} kills over {imports} imports of {took:?} each");
+        println!("{killed} kills over {imports} imports of {duration:?} each");
     }
 
     /// One import, killed up to `most` times; returns how often it was.
-    fn disturb(&self, number: u64, wanted: &Left, took: Duration, most: usize, dice: &mut Dice) -> usize {
-        let (place, file) = self.place();
+    fn import_with_kills(&self, number: u64, expected: &ImportEffects, duration: Duration, max_kills: usize, dice: &mut Dice) -> usize {
+        let (sandbox, file) = self.prepared_sandbox();
         let resume = number.to_string();
         let mut killed = 0;
         let mut has_job = false;
-        while killed < most {
+        while killed < max_kills {
             let command =
-                if has_job { place.command(&["import", "--resume", &resume]) } else { place.command(&["import", &file, "--profile", "upsert"]) };
+                if has_job { sandbox.command(&["import", "--resume", &resume]) } else { sandbox.command(&["import", &file, "--profile", "upsert"]) };
             // some wait for a whole run, some only for its beginning
-            let longest = took.as_micros() as u64 / [1, 2, 8][dice.below(3) as usize];
+            let longest = duration.as_micros() as u64 / [1, 2, 8][dice.below(3) as usize];
             if !kill_after(command, Duration::from_micros(dice.below(longest))) {
                 break;
             }
             killed += 1;
-            has_job = has_job || job_exists(&place.store(), number);
+            has_job = has_job || job_exists(&sandbox.store(), number);
         }
-        let last = if has_job { place.run(&["import", "--resume", &resume]) } else { place.run(&["import", &file, "--profile", "upsert"]) };
+        let last = if has_job { sandbox.run(&["import", "--resume", &resume]) } else { sandbox.run(&["import", &file, "--profile", "upsert"]) };
         last.exits(0);
-        assert_eq!(place.job(number)["state"], "completed");
-        assert!(place.queue().is_empty());
-        place.assert_sound();
-        Left::of(&place, number).equals(wanted);
+        assert_eq!(sandbox.job(number)["state"], "completed");
+        assert!(sandbox.queue().is_empty());
+        sandbox.assert_sound();
+        ImportEffects::of_job(&sandbox, number).equals(expected);
         killed
     }
 }
@@ -80,33 +80,33 @@ fn job_exists(store: &Path, number: u64) -> bool {
 }
 
 #[test]
-fn an_import_killed_at_fifty_moments_ends_like_one_left_alone() {
+fn an_import_killed_at_fifty_moments_ends_like_an_undisturbed_one() {
     let import = Import { bytes: authorities(RECORDS, 1, 1), name: "names.mrc", store: None };
-    let (left, ..) = import.undisturbed();
-    assert_eq!(left.counts["created"], RECORDS);
-    assert!(left.marc == import.bytes, "the sample's numbers ascend, so the export is the file itself");
-    import.survives(50, 1);
+    let (effects, ..) = import.undisturbed();
+    assert_eq!(effects.counts["created"], RECORDS);
+    assert!(effects.marc == import.bytes, "the sample's numbers ascend, so the export is the file itself");
+    import.assert_survives(50, 1);
 }
 
 #[test]
 fn a_compressed_file_survives_as_well() {
     let import = Import { bytes: gzip(&authorities(RECORDS, 1, 1)), name: "names.mrc.gz", store: None };
-    import.survives(20, 2);
+    import.assert_survives(20, 2);
 }
 
 #[test]
 fn changes_to_an_existing_store_survive_as_well() {
-    let (place, file) = Import { bytes: authorities(RECORDS, 1, 1), name: "names.mrc", store: None }.place();
-    place.import(&[&file, "--profile", "upsert"]);
-    let store = std::fs::read(place.store()).unwrap();
+    let (sandbox, file) = Import { bytes: authorities(RECORDS, 1, 1), name: "names.mrc", store: None }.prepared_sandbox();
+    sandbox.import(&[&file, "--profile", "upsert"]);
+    let store = std::fs::read(sandbox.store()).unwrap();
     // other versions of records that are there, new ones, and two versions of some in the same file
     let bytes = [authorities(12_000, 2, 5_001), authorities(8_000, 3, 15_001)].concat();
     let import = Import { bytes, name: "changes.mrc", store: Some(store) };
-    let (left, ..) = import.undisturbed();
+    let (effects, ..) = import.undisturbed();
     for outcome in ["created", "updated", "superseded"] {
-        assert!(left.counts[outcome].as_u64().unwrap() > 500, "{outcome} of {}", left.counts);
+        assert!(effects.counts[outcome].as_u64().unwrap() > 500, "{outcome} of {}", effects.counts);
     }
-    import.survives(30, 3);
+    import.assert_survives(30, 3);
 }
 
 #[test]
@@ -114,28 +114,28 @@ fn a_kill_in_the_first_instants_leaves_a_store_that_can_be_used() {
     let bytes = authorities(1_500, 1, 1);
     let mut dice = Dice::new(4);
     for _ in 0..25 {
-        let place = Place::library();
-        let file = place.file("names.mrc", &bytes);
-        kill_after(place.command(&["import", &file, "--profile", "upsert"]), Duration::from_micros(dice.below(30_000)));
-        let job = place.import(&[&file, "--profile", "upsert"]);
+        let sandbox = Sandbox::library();
+        let file = sandbox.write_file("names.mrc", &bytes);
+        kill_after(sandbox.command(&["import", &file, "--profile", "upsert"]), Duration::from_micros(dice.below(30_000)));
+        let job = sandbox.import(&[&file, "--profile", "upsert"]);
         assert_eq!(sum_of_outcomes(&job), 1_500);
         // the killed import may have made a job before it died; that one can be finished as well
         for number in 1..job["id"].as_u64().unwrap() {
-            place.ok(&["import", "--resume", &number.to_string()]);
-            assert_eq!(sum_of_outcomes(&place.job(number)), 1_500);
+            sandbox.ok(&["import", "--resume", &number.to_string()]);
+            assert_eq!(sum_of_outcomes(&sandbox.job(number)), 1_500);
         }
-        assert!(place.export("authority", "marc") == bytes);
-        place.assert_sound();
+        assert!(sandbox.export("authority", "marc") == bytes);
+        sandbox.assert_sound();
     }
 }
 
 #[test]
 fn resuming_what_is_complete_changes_nothing() {
-    let place = Place::library();
-    let file = place.file("names.mrc", authorities(100, 1, 1));
-    let job = place.import(&[&file, "--profile", "upsert"]);
-    assert!(place.ok(&["import", "--resume", "1"]).contains("nothing to do"));
-    assert_eq!(place.job(1)["finished"], job["finished"]);
+    let sandbox = Sandbox::library();
+    let file = sandbox.write_file("names.mrc", authorities(100, 1, 1));
+    let job = sandbox.import(&[&file, "--profile", "upsert"]);
+    assert!(sandbox.ok(&["import", "--resume", "1"]).contains("nothing to do"));
+    assert_eq!(sandbox.job(1)["finished"], job["finished"]);
 }
 
 // Nothing is done twice, but the process that resumes may end while the other still cuts the file, and calls the job running.
@@ -146,19 +146,19 @@ fn resuming_a_job_that_still_runs_elsewhere_does_nothing_twice() {
     let compressed = gzip(&bytes);
     let mut dice = Dice::new(5);
     for _ in 0..8 {
-        let place = Place::library();
-        let file = place.file("names.mrc.gz", &compressed);
-        let mut first = place.command(&["import", &file, "--profile", "upsert"]).spawn().unwrap();
-        while !job_exists(&place.store(), 1) {
+        let sandbox = Sandbox::library();
+        let file = sandbox.write_file("names.mrc.gz", &compressed);
+        let mut first = sandbox.command(&["import", &file, "--profile", "upsert"]).spawn().unwrap();
+        while !job_exists(&sandbox.store(), 1) {
             std::thread::sleep(Duration::from_millis(2));
         }
         std::thread::sleep(Duration::from_millis(dice.below(120)));
-        let second = place.run(&["import", "--resume", "1"]).exits(0);
+        let second = sandbox.run(&["import", "--resume", "1"]).exits(0);
         let status = first.wait().unwrap();
         assert!(status.success(), "the first import: {status}, the second: {}", second.text());
-        let job = place.job(1);
+        let job = sandbox.job(1);
         assert_eq!((&job["state"], &job["counts"]["created"], sum_of_outcomes(&job)), (&"completed".into(), &RECORDS.into(), RECORDS));
-        assert!(place.export("authority", "marc") == bytes);
-        place.assert_sound();
+        assert!(sandbox.export("authority", "marc") == bytes);
+        sandbox.assert_sound();
     }
 }

@@ -9,13 +9,13 @@ use std::path::Path;
 use std::time::Duration;
 use stook_report::run::{Durations, Run};
 use stook_tests::http::Served;
-use stook_tests::{Place, validated};
+use stook_tests::{Sandbox, schema_violations};
 
 const CATALOGUE: &str =
     "catalogue: c\nsources:\n  s: { format: json, into: t, as_of: meta.received }\ncollections:\n  t: { key: k, fields: { k: text } }\n";
 
 /// A server that does `answer` with every connection, again and again.
-fn target(answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync + Clone + 'static) -> String {
+fn serve_connections(answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync + Clone + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -37,14 +37,14 @@ fn request(stream: &mut TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-fn says(text: &'static [u8]) -> impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync + Clone + 'static {
+fn answers_with(text: &'static [u8]) -> impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync + Clone + 'static {
     move |stream| {
         request(stream)?;
         stream.write_all(text)
     }
 }
 
-fn then_closes(text: &'static [u8]) -> impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync + Clone + 'static {
+fn answers_and_closes(text: &'static [u8]) -> impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync + Clone + 'static {
     move |stream| {
         request(stream)?;
         stream.write_all(text)?;
@@ -53,17 +53,17 @@ fn then_closes(text: &'static [u8]) -> impl Fn(&mut TcpStream) -> std::io::Resul
     }
 }
 
-fn load(place: &Place, url: &str, more: &[&str]) -> Json {
+fn load(sandbox: &Sandbox, url: &str, more: &[&str]) -> Json {
     let mut arguments = vec!["lab", "load", url, "--json", "--no-limits"];
     arguments.extend_from_slice(more);
-    let answer = place.run(&arguments).exits(0);
+    let answer = sandbox.run(&arguments).exits(0);
     serde_json::from_str(&answer.text()).unwrap()
 }
 
 /// A run's file is as `stook lab schema` says.
-fn fits_the_schema(place: &Place, run: &Path) {
-    let schema = place.file("run.schema.json", place.ok(&["lab", "schema"]));
-    assert_eq!(validated(&schema, run).unwrap_or_default(), "");
+fn assert_fits_schema(sandbox: &Sandbox, run: &Path) {
+    let schema = sandbox.write_file("run.schema.json", sandbox.ok(&["lab", "schema"]));
+    assert_eq!(schema_violations(&schema, run).unwrap_or_default(), "");
 }
 
 /// Every outcome, and how often.
@@ -72,34 +72,42 @@ fn outcomes(run: &Json) -> Vec<(String, u64)> {
 }
 
 /// The time in seconds that this share of a set's requests did not exceed.
-fn at(set: &Json, what: &str, share: f64) -> f64 {
-    let times: Durations = serde_json::from_value(set[what].clone()).unwrap();
-    times.at(share).unwrap()
+fn quantile(set: &Json, measure: &str, share: f64) -> f64 {
+    let times: Durations = serde_json::from_value(set[measure].clone()).unwrap();
+    times.quantile(share).unwrap()
 }
 
 #[test]
-fn whatever_a_target_does_is_said_and_nothing_hangs() {
-    let place = Place::new(CATALOGUE);
+fn every_behaviour_of_a_server_is_reported_and_nothing_hangs() {
+    let sandbox = Sandbox::new(CATALOGUE);
     const LONG: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nhalf of it";
     let endless: &'static [u8] = vec![b'x'; 100_000].leak();
     let cases: Vec<(&str, String, &str)> = vec![
-        ("whole", target(says(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")), "200"),
-        ("chunked", target(says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n3;x=y\r\nyes\r\n0\r\nt: 1\r\n\r\n")), "200"),
-        ("until closed", target(then_closes(b"HTTP/1.0 200 OK\r\n\r\nas much as there is")), "200"),
-        ("interim", target(says(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")), "404"),
-        ("no body", target(says(b"HTTP/1.1 204 No Content\r\n\r\n")), "204"),
-        ("said more", target(says(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok and more")), "200"),
-        ("half a body", target(then_closes(LONG)), "cut"),
-        ("half a head", target(then_closes(b"HTTP/1.1 200 OK\r\ncontent-le")), "cut"),
-        ("half a chunk", target(then_closes(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nff\r\nhalf")), "cut"),
-        ("nothing", target(then_closes(b"")), "reset"),
-        ("garbage", target(says(b"\x00\x01\x02 this is no HTTP\r\n\r\n")), "unreadable"),
-        ("a wrong chunk", target(says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n")), "unreadable"),
-        ("a wrong length", target(says(b"HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\n")), "unreadable"),
-        ("an endless head", target(then_closes(endless)), "unreadable"),
+        ("whole", serve_connections(answers_with(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")), "200"),
+        (
+            "chunked",
+            serve_connections(answers_with(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n3;x=y\r\nyes\r\n0\r\nt: 1\r\n\r\n")),
+            "200",
+        ),
+        ("until closed", serve_connections(answers_and_closes(b"HTTP/1.0 200 OK\r\n\r\nas much as there is")), "200"),
+        (
+            "interim",
+            serve_connections(answers_with(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")),
+            "404",
+        ),
+        ("no body", serve_connections(answers_with(b"HTTP/1.1 204 No Content\r\n\r\n")), "204"),
+        ("said more", serve_connections(answers_with(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok and more")), "200"),
+        ("half a body", serve_connections(answers_and_closes(LONG)), "cut"),
+        ("half a head", serve_connections(answers_and_closes(b"HTTP/1.1 200 OK\r\ncontent-le")), "cut"),
+        ("half a chunk", serve_connections(answers_and_closes(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nff\r\nhalf")), "cut"),
+        ("nothing", serve_connections(answers_and_closes(b"")), "reset"),
+        ("garbage", serve_connections(answers_with(b"\x00\x01\x02 this is no HTTP\r\n\r\n")), "unreadable"),
+        ("a wrong chunk", serve_connections(answers_with(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n")), "unreadable"),
+        ("a wrong length", serve_connections(answers_with(b"HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\n")), "unreadable"),
+        ("an endless head", serve_connections(answers_and_closes(endless)), "unreadable"),
         (
             "silence",
-            target(|stream| {
+            serve_connections(|stream| {
                 request(stream)?;
                 std::thread::sleep(Duration::from_secs(60));
                 Ok(())
@@ -108,7 +116,7 @@ fn whatever_a_target_does_is_said_and_nothing_hangs() {
         ),
         (
             "half, then silence",
-            target(|stream| {
+            serve_connections(|stream| {
                 request(stream)?;
                 stream.write_all(LONG)?;
                 std::thread::sleep(Duration::from_secs(60));
@@ -117,37 +125,37 @@ fn whatever_a_target_does_is_said_and_nothing_hangs() {
             "timeout",
         ),
     ];
-    for (what, url, expected) in cases {
-        let run = load(&place, &format!("{url}/x"), &["--requests", "20", "--every", "5ms", "--timeout", "300ms"]);
-        assert_eq!(outcomes(&run), [(expected.to_owned(), 20)], "{what}");
-        assert_eq!(run["sets"][0]["requests"], 20, "{what}");
+    for (case, url, expected) in cases {
+        let run = load(&sandbox, &format!("{url}/x"), &["--requests", "20", "--every", "5ms", "--timeout", "300ms"]);
+        assert_eq!(outcomes(&run), [(expected.to_owned(), 20)], "{case}");
+        assert_eq!(run["sets"][0]["requests"], 20, "{case}");
     }
     // nobody there is a mistake before the first request, and an outcome in the middle
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    place.run(&["lab", "load", &format!("http://{address}/")]).exits(1).complains(&["no server at", "refused"]);
+    sandbox.run(&["lab", "load", &format!("http://{address}/")]).exits(1).stderr_contains(&["no server at", "refused"]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || drop(listener.accept()));
-    let run = load(&place, &format!("http://{address}/"), &["--requests", "5", "--every", "50ms", "--timeout", "1s"]);
+    let run = load(&sandbox, &format!("http://{address}/"), &["--requests", "5", "--every", "50ms", "--timeout", "1s"]);
     assert!(outcomes(&run).iter().all(|(name, _)| name == "refused" || name == "reset"), "{run}");
 }
 
 #[test]
-fn a_connection_that_was_closed_between_two_requests_is_made_again() {
-    let place = Place::new(CATALOGUE);
+fn a_connection_closed_between_requests_is_reopened() {
+    let sandbox = Sandbox::new(CATALOGUE);
     // says that it keeps the connection, and closes it after every answer
-    let url = target(then_closes(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"));
-    let run = load(&place, &format!("{url}/"), &["--requests", "30", "--every", "10ms"]);
+    let url = serve_connections(answers_and_closes(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"));
+    let run = load(&sandbox, &format!("{url}/"), &["--requests", "30", "--every", "10ms"]);
     assert_eq!(outcomes(&run), [("200".to_owned(), 30)]);
 }
 
 /// A server that stands still for two seconds under 500 requests a second: who had to wait is counted from when they came.
 #[test]
 fn a_stall_counts_in_full() {
-    let place = Place::new(CATALOGUE);
-    let stook = Served::new(&place, &["--workers", "0"]);
+    let sandbox = Sandbox::new(CATALOGUE);
+    let stook = Served::new(&sandbox, &["--workers", "0"]);
     let url = format!("http://{}/healthz", stook.address());
     let pid = stook.pid().to_string();
     let signal = |name: &str| assert!(std::process::Command::new("kill").args([name, &pid]).status().unwrap().success());
@@ -158,15 +166,15 @@ fn a_stall_counts_in_full() {
             std::thread::sleep(Duration::from_millis(2_000));
             signal("-CONT");
         });
-        load(&place, &url, &["--rate", "500", "--for", "6s", "--connections", "4096"])
+        load(&sandbox, &url, &["--rate", "500", "--for", "6s", "--connections", "4096"])
     });
     let set = &run["sets"][0];
     assert_eq!(set["requests"], 3_000);
     assert_eq!(outcomes(&run), [("200".to_owned(), 3_000)]);
     // a third of the requests came while it stood still: their latencies go evenly from two seconds to nothing
-    assert!((1.7..2.6).contains(&at(set, "latency", 0.99)), "p99 {}", at(set, "latency", 0.99));
-    assert!((0.6..1.6).contains(&at(set, "latency", 0.84)), "p84 {}", at(set, "latency", 0.84));
-    assert!(at(set, "latency", 0.5) < 0.2, "p50 {}", at(set, "latency", 0.5));
+    assert!((1.7..2.6).contains(&quantile(set, "latency", 0.99)), "p99 {}", quantile(set, "latency", 0.99));
+    assert!((0.6..1.6).contains(&quantile(set, "latency", 0.84)), "p84 {}", quantile(set, "latency", 0.84));
+    assert!(quantile(set, "latency", 0.5) < 0.2, "p50 {}", quantile(set, "latency", 0.5));
     // and the picture over time has the triangle where it was
     let slowest = |from: f64, to: f64| -> f64 {
         let bins = set["bins"].as_array().unwrap().iter().filter(|bin| (from..to).contains(&bin["at"].as_f64().unwrap()));
@@ -177,13 +185,13 @@ fn a_stall_counts_in_full() {
 
 #[test]
 fn a_matrix_of_sets_is_measured_drained_and_shown() {
-    let place = Place::new(CATALOGUE);
-    let stook = Served::new(&place, &["--workers", "0"]);
+    let sandbox = Sandbox::new(CATALOGUE);
+    let stook = Served::new(&sandbox, &["--workers", "0"]);
     for number in 0..50 {
-        stook.send("POST", "/v1/main/t", &[("content-type", "application/json")], format!("{{\"k\":\"k{number}\"}}").as_bytes()).with(201);
+        stook.send("POST", "/v1/main/t", &[("content-type", "application/json")], format!("{{\"k\":\"k{number}\"}}").as_bytes()).expect_json(201);
     }
-    place.file("keys.ndjson", (0..60).map(|number| format!("{{\"k\":\"k{number}\"}}\n")).collect::<String>());
-    place.file(
+    sandbox.write_file("keys.ndjson", (0..60).map(|number| format!("{{\"k\":\"k{number}\"}}\n")).collect::<String>());
+    sandbox.write_file(
         "plan.yaml",
         format!(
             "name: hammer\ntarget: http://{}\nparameters: {{ key: keys.ndjson#k }}\nroutes:\n  - {{ name: one, get: '/v1/main/t/{{key}}' }}\n  \
@@ -192,9 +200,9 @@ fn a_matrix_of_sets_is_measured_drained_and_shown() {
             stook.address()
         ),
     );
-    let (plan, run, page, text) = (place.path("plan.yaml"), place.path("run.json"), place.path("run.html"), place.path("run.md"));
+    let (plan, run, page, text) = (sandbox.path("plan.yaml"), sandbox.path("run.json"), sandbox.path("run.html"), sandbox.path("run.md"));
     let name = |path: &std::path::Path| path.to_str().unwrap().to_owned();
-    let shown = place.run(&["lab", "load", &name(&plan), "-o", &name(&run), "--no-limits"]).exits(0).text();
+    let shown = sandbox.run(&["lab", "load", &name(&plan), "-o", &name(&run), "--no-limits"]).exits(0).text();
     for heading in ["Success (200)", "No Response", "By offset", "By route", "Overall", "Outcomes of requests"] {
         assert!(shown.contains(heading), "{heading}: {shown}");
     }
@@ -206,37 +214,37 @@ fn a_matrix_of_sets_is_measured_drained_and_shown() {
     );
     // ten keys of sixty are not there, which only one of the routes says
     let of = |set: &Json, status: &str| set["outcomes"][status].as_u64().unwrap_or(0);
-    let one: u64 = sets[..4].iter().map(|set| of(set, "200") + of(set, "404")).sum();
-    assert_eq!((one, sets[4..].iter().map(|set| of(set, "200")).sum::<u64>()), (120, 120));
+    let first_requests: u64 = sets[..4].iter().map(|set| of(set, "200") + of(set, "404")).sum();
+    assert_eq!((first_requests, sets[4..].iter().map(|set| of(set, "200")).sum::<u64>()), (120, 120));
     // what was sent was accepted, and ended
     let served = |stage: &str| -> u64 {
         let counters = sets.iter().flat_map(|set| set["served"].as_object().unwrap());
         counters.filter(|(name, _)| name.contains(&format!("\"{stage}\""))).map(|(_, value)| value.as_u64().unwrap()).sum()
     };
     assert_eq!((served("Accepted"), served("Completed")), (240, 240));
-    place.run(&["lab", "show", &name(&run), "--html", "-o", &name(&page)]).exits(0);
-    place.run(&["lab", "show", &name(&run), "--md", "-o", &name(&text)]).exits(0);
+    sandbox.run(&["lab", "show", &name(&run), "--html", "-o", &name(&page)]).exits(0);
+    sandbox.run(&["lab", "show", &name(&run), "--md", "-o", &name(&text)]).exits(0);
     let page = std::fs::read_to_string(&page).unwrap();
     assert!(page.matches("<svg").count() >= 10 && !page.contains("NaN"), "{page}");
     let text = std::fs::read_to_string(&text).unwrap();
     let picture = text.split("](").nth(1).unwrap().split(')').next().unwrap();
     assert!(std::fs::read_to_string(run.with_file_name(picture)).unwrap().starts_with("<svg"), "{picture}");
     // equal seeds draw equal values
-    let again: Json = serde_json::from_str(&place.run(&["lab", "load", &name(&plan), "--json", "--no-limits"]).exits(0).text()).unwrap();
+    let again: Json = serde_json::from_str(&sandbox.run(&["lab", "load", &name(&plan), "--json", "--no-limits"]).exits(0).text()).unwrap();
     assert_eq!(
         again["sets"].as_array().unwrap().iter().map(|set| set["outcomes"].clone()).collect::<Vec<_>>(),
         sets.iter().map(|set| set["outcomes"].clone()).collect::<Vec<_>>()
     );
     // a run of something else is none
-    place.run(&["lab", "show", &name(&plan)]).exits(1).complains(&["it is no run of the lab"]);
+    sandbox.run(&["lab", "show", &name(&plan)]).exits(1).stderr_contains(&["it is no run of the lab"]);
 }
 
 #[test]
-fn clients_that_wait_are_counted_and_shown() {
-    let place = Place::new(CATALOGUE);
-    let stook = Served::new(&place, &["--workers", "0"]);
+fn waiting_clients_are_counted_and_shown() {
+    let sandbox = Sandbox::new(CATALOGUE);
+    let stook = Served::new(&sandbox, &["--workers", "0"]);
     let url = format!("http://{}/healthz", stook.address());
-    let answer = place.run(&["lab", "sweep", &url, "--clients", "1,4", "--for", "300ms", "--json", "--no-limits"]).exits(0);
+    let answer = sandbox.run(&["lab", "sweep", &url, "--clients", "1,4", "--for", "300ms", "--json", "--no-limits"]).exits(0);
     let run: Json = serde_json::from_str(&answer.text()).unwrap();
     let sets = run["sets"].as_array().unwrap();
     assert_eq!(sets.iter().map(|set| set["clients"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 4]);
@@ -247,11 +255,11 @@ fn clients_that_wait_are_counted_and_shown() {
 }
 
 #[test]
-fn mistakes_in_plans_are_said() {
-    let place = Place::new(CATALOGUE);
+fn mistakes_in_plans_are_reported() {
+    let sandbox = Sandbox::new(CATALOGUE);
     let wrong = |text: &str, words: &[&str]| {
-        place.file("plan.yaml", text);
-        place.run(&["lab", "load", place.path("plan.yaml").to_str().unwrap()]).exits(1).complains(words);
+        sandbox.write_file("plan.yaml", text);
+        sandbox.run(&["lab", "load", sandbox.path("plan.yaml").to_str().unwrap()]).exits(1).stderr_contains(words);
     };
     wrong("target: http://127.0.0.1:1\nroutes:\n  - { get: /a }\n  - { gett: / }", &["plan.yaml:4:7", "unknown field `gett`"]);
     wrong("target: http://127.0.0.1:1\nconnections: many\nroutes: [{ get: / }]", &["plan.yaml:2:14", "string \"many\""]);
@@ -269,18 +277,18 @@ fn mistakes_in_plans_are_said() {
 
 #[test]
 fn imports_of_tenants_are_measured_while_users_work() {
-    for place in Place::both(stook_tests::LIBRARY) {
+    for sandbox in Sandbox::on_each_store(stook_tests::LIBRARY) {
         let items: String = (0..500).map(|number| format!("b{number},\n")).collect();
-        let items = place.file("items.csv", format!("barcode,lccn\n{items}"));
-        place.run(&["import", &items, "--profile", "stock", "--tenant", "one"]).exits(0);
+        let items = sandbox.write_file("items.csv", format!("barcode,lccn\n{items}"));
+        sandbox.run(&["import", &items, "--profile", "stock", "--tenant", "one"]).exits(0);
         for (name, records, first) in [("small", 200, 1), ("large", 1_000, 5_000)] {
             for tenant in ["one", "two"] {
-                place.file(&format!("{name}-{tenant}.mrc"), stook_tests::authorities(records, 1, first));
+                sandbox.write_file(&format!("{name}-{tenant}.mrc"), stook_tests::authorities(records, 1, first));
             }
         }
-        let token = place.ok(&["token", "create", "--tenant", "*", "--role", "write"]);
+        let token = sandbox.ok(&["token", "create", "--tenant", "*", "--role", "write"]);
         let token = token.trim();
-        let stook = Served::new(&place, &["--workers", "2"]);
+        let stook = Served::new(&sandbox, &["--workers", "2"]);
         let plan = |tenants: &str, pause: &str, profile: &str| {
             format!(
                 "name: matrix\ntarget: http://{}\ntenants: [{tenants}]\nheaders: {{ authorization: 'Bearer {token}' }}\nprofile: {profile}\n{pause}programs: [stook]\nreported_by: others\n\
@@ -292,91 +300,96 @@ fn imports_of_tenants_are_measured_while_users_work() {
                 stook.address()
             )
         };
-        let own = place.file("plan.yaml", plan("two, one", "", "upsert"));
-        let run = place.path("run.json");
-        let shown = place.run(&["lab", "import", &own, "-o", run.to_str().unwrap()]).exits(0).text();
+        let plan_file = sandbox.write_file("plan.yaml", plan("two, one", "", "upsert"));
+        let run = sandbox.path("run.json");
+        let shown = sandbox.run(&["lab", "import", &plan_file, "-o", run.to_str().unwrap()]).exits(0).text();
         for part in ["fairness (Jain's index; 1 is even)", "others, two", "p95 delta", "In order of completion", "Resources"] {
             assert!(shown.contains(part), "{part}: {shown}");
         }
-        fits_the_schema(&place, &run);
+        assert_fits_schema(&sandbox, &run);
         let seen: Run = serde_json::from_slice(&std::fs::read(&run).unwrap()).unwrap();
-        let mut imports: Vec<_> = seen.imports.iter().map(|own| (own.tenant.as_str(), own.file.as_str(), own.documents, own.failed)).collect();
+        let mut imports: Vec<_> =
+            seen.imports.iter().map(|import| (import.tenant.as_str(), import.file.as_str(), import.documents, import.failed)).collect();
         imports.sort_unstable();
         assert_eq!(imports, [("one", "large", 1_000, 0), ("one", "small", 200, 0), ("two", "large", 1_000, 0), ("two", "small", 200, 0)]);
-        for own in &seen.imports {
-            assert!(own.state == "completed" && own.begun < own.sent && own.sent <= own.ended, "{own:?}");
+        for import in &seen.imports {
+            assert!(import.state == "completed" && import.begun < import.sent && import.sent <= import.ended, "{import:?}");
         }
         // nobody waits for the one before
         assert!(seen.imports[2].begun < seen.imports[0].ended && seen.imports[2].begun < seen.imports[1].ended);
         let phases: Vec<_> = seen.sets.iter().map(|set| (set.series.as_str(), set.route.as_str())).collect();
         assert_eq!(phases, [("idle", "out"), ("idle", "in"), ("import", "out"), ("import", "in")]);
         for set in &seen.sets {
-            assert!(set.requests > 0 && set.of("200") > 0 && set.of("200") + set.of("409") == set.requests, "{} {:?}", set.route, set.outcomes);
+            assert!(set.requests > 0 && set.count_of("200") > 0 && set.count_of("200") + set.count_of("409") == set.requests, "{} {:?}", set.route, set.outcomes);
         }
         assert!(seen.curves.iter().any(|curve| curve.name == "stook" && curve.points.iter().any(|(_, value)| *value > 0.0)));
         // one after the other: users are told apart by the file
-        let own = place.file("plan.yaml", plan("one", "pause: 10ms\nrounds: 2\n", "upsert"));
-        let text = place.run(&["lab", "import", &own, "--json", "--no-limits"]).exits(0).text();
+        let plan_file = sandbox.write_file("plan.yaml", plan("one", "pause: 10ms\nrounds: 2\n", "upsert"));
+        let text = sandbox.run(&["lab", "import", &plan_file, "--json", "--no-limits"]).exits(0).text();
         let seen: Run = serde_json::from_str(&text).unwrap();
         assert_eq!(
-            seen.imports.iter().map(|own| (own.file.as_str(), own.round)).collect::<Vec<_>>(),
+            seen.imports.iter().map(|import| (import.file.as_str(), import.round)).collect::<Vec<_>>(),
             [("large", 1), ("small", 1), ("large", 2), ("small", 2)]
         );
         assert!(seen.imports.windows(2).all(|two| two[0].ended < two[1].begun));
         assert_eq!(seen.sets.iter().map(|set| set.series.as_str()).collect::<Vec<_>>(), ["idle", "idle", "large", "large", "small", "small"]);
-        place.file("seen.json", &text);
-        let page = place.run(&["lab", "show", place.path("seen.json").to_str().unwrap(), "--html"]).exits(0).text();
+        sandbox.write_file("seen.json", &text);
+        let page = sandbox.run(&["lab", "show", sandbox.path("seen.json").to_str().unwrap(), "--html"]).exits(0).text();
         assert!(page.contains("<svg") && page.contains("±") && page.contains("+100%") && !page.contains("NaN"), "{page}");
         // what the server refuses, and what is not there, is said
-        let own = place.file("plan.yaml", plan("one", "", "nobody"));
-        place.run(&["lab", "import", &own]).exits(1).complains(&["/v1/one/import?profile=nobody", "profile"]);
-        let own = place.file("plan.yaml", plan("three", "", "upsert"));
-        place.run(&["lab", "import", &own]).exits(1).complains(&["large-three.mrc"]);
+        let plan_file = sandbox.write_file("plan.yaml", plan("one", "", "nobody"));
+        sandbox.run(&["lab", "import", &plan_file]).exits(1).stderr_contains(&["/v1/one/import?profile=nobody", "profile"]);
+        let plan_file = sandbox.write_file("plan.yaml", plan("three", "", "upsert"));
+        sandbox.run(&["lab", "import", &plan_file]).exits(1).stderr_contains(&["large-three.mrc"]);
     }
 }
 
 #[test]
 fn logs_become_tables_runs_are_compared_and_capacity_is_planned() {
-    let place = Place::new(CATALOGUE);
-    let line = |seconds: f64| {
+    let sandbox = Sandbox::new(CATALOGUE);
+    let log_line = |seconds: f64| {
         format!("2023-03-01 10:00:00 INFO x ProductConsolidatorEngine - 8 created, 2 updated, 0 deleted, 0 errors, 0 conflicts in {seconds:.3}s\n")
     };
-    place.file("old.log", line(2.0) + &line(4.0));
-    place.file("new.log", line(0.5) + "noise\n");
-    let name = |file: &str| place.path(file).to_str().unwrap().to_owned();
-    let shown = place.run(&["lab", "kpi", &name("old.log"), &name("new.log")]).exits(0).text();
+    sandbox.write_file("old.log", log_line(2.0) + &log_line(4.0));
+    sandbox.write_file("new.log", log_line(0.5) + "noise\n");
+    let name = |file: &str| sandbox.path(file).to_str().unwrap().to_owned();
+    let shown = sandbox.run(&["lab", "kpi", &name("old.log"), &name("new.log")]).exits(0).text();
     for part in ["Duration summary in seconds", "Performance summary in document per second", "3.000", "6.00", "first / last"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    place.run(&["lab", "kpi", place.path("catalogue.yaml").to_str().unwrap()]).exits(1).complains(&["no line is a stage's"]);
+    sandbox.run(&["lab", "kpi", sandbox.path("catalogue.yaml").to_str().unwrap()]).exits(1).stderr_contains(&["no line is a stage's"]);
     // the log of a real import
-    place.file("t.ndjson", (0..500).map(|number| format!("{{\"k\":\"k{number}\"}}\n")).collect::<String>());
-    let stook = Served::new(&place, &["--workers", "1"]);
-    let job =
-        stook.send("POST", "/v1/main/import?source=s", &[("content-type", "application/x-ndjson")], &std::fs::read(place.path("t.ndjson")).unwrap());
+    sandbox.write_file("t.ndjson", (0..500).map(|number| format!("{{\"k\":\"k{number}\"}}\n")).collect::<String>());
+    let stook = Served::new(&sandbox, &["--workers", "1"]);
+    let job = stook.send(
+        "POST",
+        "/v1/main/import?source=s",
+        &[("content-type", "application/x-ndjson")],
+        &std::fs::read(sandbox.path("t.ndjson")).unwrap(),
+    );
     assert!(job.status < 300, "{}", job.text());
     for _ in 0..100 {
-        if stook.logged().contains("\"stage\":\"chunk\"") {
+        if stook.log_text().contains("\"stage\":\"chunk\"") {
             break;
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    place.file("own.log", stook.logged());
-    let shown = place.run(&["lab", "kpi", &name("own.log"), "--md"]).exits(0).text();
+    sandbox.write_file("own.log", stook.log_text());
+    let shown = sandbox.run(&["lab", "kpi", &name("own.log"), "--md"]).exits(0).text();
     assert!(shown.contains("| chunk | ") && shown.contains("| Total | "), "{shown}");
     // two sweeps of one plan, and the law behind them
     let url = format!("http://{}/healthz", stook.address());
     for run in ["a.json", "b.json"] {
-        place.run(&["lab", "sweep", &url, "--clients", "1,2,4", "--for", "200ms", "-o", &name(run)]).exits(0);
+        sandbox.run(&["lab", "sweep", &url, "--clients", "1,2,4", "--for", "200ms", "-o", &name(run)]).exits(0);
     }
-    fits_the_schema(&place, &place.path("a.json"));
+    assert_fits_schema(&sandbox, &sandbox.path("a.json"));
     // what the machine can do is measured with it
-    let kept: Json = serde_json::from_slice(&std::fs::read(place.path("a.json")).unwrap()).unwrap();
-    assert!(kept["limits"].as_array().unwrap().len() >= 7, "{}", kept["limits"]);
-    let shown = place.run(&["lab", "compare", &name("a.json"), &name("b.json")]).exits(0).text();
+    let written_run: Json = serde_json::from_slice(&std::fs::read(sandbox.path("a.json")).unwrap()).unwrap();
+    assert!(written_run["limits"].as_array().unwrap().len() >= 7, "{}", written_run["limits"]);
+    let shown = sandbox.run(&["lab", "compare", &name("a.json"), &name("b.json")]).exits(0).text();
     assert!(shown.contains("delta %") && shown.contains("4 clients"), "{shown}");
     // half as fast is a regression that is told from noise
-    let mut slower: Json = serde_json::from_slice(&std::fs::read(place.path("a.json")).unwrap()).unwrap();
+    let mut slower: Json = serde_json::from_slice(&std::fs::read(sandbox.path("a.json")).unwrap()).unwrap();
     for set in slower["sets"].as_array_mut().unwrap() {
         for step in set["latency"]["histogram"].as_array_mut().unwrap() {
             step[0] = (step[0].as_u64().unwrap() * 2).into();
@@ -387,24 +400,29 @@ fn logs_become_tables_runs_are_compared_and_capacity_is_planned() {
             }
         }
     }
-    place.file("slower.json", slower.to_string());
-    place.run(&["lab", "compare", &name("a.json"), &name("slower.json"), "--fail-on", "regression=5%"]).exits(1).complains(&["regression: p50 of"]);
-    place.run(&["lab", "compare", &name("slower.json"), &name("a.json"), "--fail-on", "regression=5%"]).exits(0);
-    place.run(&["lab", "compare", &name("a.json"), &name("b.json"), "--fail-on", "5"]).exits(64);
-    let shown = place.run(&["lab", "plan", &name("a.json"), "--target", "1000000"]).exits(0).text();
+    sandbox.write_file("slower.json", slower.to_string());
+    sandbox
+        .run(&["lab", "compare", &name("a.json"), &name("slower.json"), "--fail-on", "regression=5%"])
+        .exits(1)
+        .stderr_contains(&["regression: p50 of"]);
+    sandbox.run(&["lab", "compare", &name("slower.json"), &name("a.json"), "--fail-on", "regression=5%"]).exits(0);
+    sandbox.run(&["lab", "compare", &name("a.json"), &name("b.json"), "--fail-on", "5"]).exits(64);
+    let shown = sandbox.run(&["lab", "plan", &name("a.json"), "--target", "1000000"]).exits(0).text();
     assert!(shown.contains("X(N) =") && shown.contains("systems"), "{shown}");
     let shipped = stook_tests::repository().join("examples/lab/tags-100k.yaml");
-    let shown = place.run(&["lab", "plan", shipped.to_str().unwrap(), "--target", "8333", "--html"]).exits(0).text();
+    let shown = sandbox.run(&["lab", "plan", shipped.to_str().unwrap(), "--target", "8333", "--html"]).exits(0).text();
     assert!(shown.contains("<svg") && shown.contains("rebuilds at once"), "{shown}");
-    place.run(&["lab", "limits", "--folder", place.folder().to_str().unwrap(), "-o", &name("limits.json")]).exits(0);
-    fits_the_schema(&place, &place.path("limits.json"));
-    let limits: Json = serde_json::from_slice(&std::fs::read(place.path("limits.json")).unwrap()).unwrap();
+    sandbox.run(&["lab", "limits", "--folder", sandbox.folder().to_str().unwrap(), "-o", &name("limits.json")]).exits(0);
+    assert_fits_schema(&sandbox, &sandbox.path("limits.json"));
+    let limits: Json = serde_json::from_slice(&std::fs::read(sandbox.path("limits.json")).unwrap()).unwrap();
     assert!(
         limits["limits"].as_array().unwrap().len() >= 7
-            && limits["limits"].as_array().unwrap().iter().all(|own| own["value"].as_f64().unwrap() > 0.0),
+            && limits["limits"].as_array().unwrap().iter().all(|limit| limit["value"].as_f64().unwrap() > 0.0),
         "{limits}"
     );
-    let left =
-        std::fs::read_dir(place.folder()).unwrap().filter_map(Result::ok).any(|file| file.file_name().to_string_lossy().starts_with(".stook-limits"));
-    assert!(!left, "its files are removed");
+    let has_leftovers = std::fs::read_dir(sandbox.folder())
+        .unwrap()
+        .filter_map(Result::ok)
+        .any(|file| file.file_name().to_string_lossy().starts_with(".stook-limits"));
+    assert!(!has_leftovers, "its files are removed");
 }

@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
 
 use serde_json::{Value as Json, json};
-use stook_tests::Place;
-use stook_tests::http::{Served, encoded};
+use stook_tests::Sandbox;
+use stook_tests::http::{Served, url_encoded};
 
 const BOOKS: &str = "\
 catalogue: library
@@ -51,54 +51,54 @@ const DELIVERIES: [(&str, &str); 3] = [
     ("topics", r#"[{"id":"subject/x","label":"Xylophones"}]"#),
 ];
 
-fn deliver(place: &Place, order: [usize; 3]) {
+fn deliver(sandbox: &Sandbox, order: [usize; 3]) {
     for (source, documents) in order.map(|which| DELIVERIES[which]) {
-        let file = place.file(&format!("{source}.json"), documents);
-        place.ok(&["import", &file, "--profile", source]);
+        let file = sandbox.write_file(&format!("{source}.json"), documents);
+        sandbox.ok(&["import", &file, "--profile", source]);
     }
 }
 
-fn asked(place: &Place, query: &str) -> Json {
-    place.json(&["query", query, "--format", "json"])
+fn query_rows(sandbox: &Sandbox, query: &str) -> Json {
+    sandbox.json(&["query", query, "--format", "json"])
 }
 
-fn keys(place: &Place, query: &str) -> String {
-    asked(place, query).as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap()).collect::<Vec<_>>().join(" ")
+fn keys(sandbox: &Sandbox, query: &str) -> String {
+    query_rows(sandbox, query).as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap()).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
 fn books_have_several_authors_whichever_came_first() {
     for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
-        for place in Place::both(BOOKS) {
-            deliver(&place, order);
-            assert_eq!(place.get("book", "1")["authors"], json!(["p1", "p2", "p3"]), "two have the same ORCID");
-            assert_eq!(place.get("book", "2")["names"], json!(["Ann", "Bob", "Ann"]));
-            assert_eq!(place.get("book", "1")["labels"], json!(["Xylophones"]));
-            assert_eq!(place.get("book", "1")["subjects"], json!(["subject/x", "subject/y"]));
-            let counted: Vec<u64> = ["p1", "p2", "p3"].map(|author| place.get("author", author)["books"].as_u64().unwrap()).to_vec();
+        for sandbox in Sandbox::on_each_store(BOOKS) {
+            deliver(&sandbox, order);
+            assert_eq!(sandbox.get("book", "1")["authors"], json!(["p1", "p2", "p3"]), "two have the same ORCID");
+            assert_eq!(sandbox.get("book", "2")["names"], json!(["Ann", "Bob", "Ann"]));
+            assert_eq!(sandbox.get("book", "1")["labels"], json!(["Xylophones"]));
+            assert_eq!(sandbox.get("book", "1")["subjects"], json!(["subject/x", "subject/y"]));
+            let counted: Vec<u64> = ["p1", "p2", "p3"].map(|author| sandbox.get("author", author)["books"].as_u64().unwrap()).to_vec();
             assert_eq!(counted, [2, 2, 2]);
-            assert_eq!(["subject/x", "subject/y"].map(|subject| place.get("subject", subject)["books"].clone()), [json!(1), json!(2)]);
+            assert_eq!(["subject/x", "subject/y"].map(|subject| sandbox.get("subject", subject)["books"].clone()), [json!(1), json!(2)]);
             let found =
                 ["book authors=p2", "book subjects=subject/x", "book editor.exists=false", "book editor.exists=true", "book authors.exists=true"];
-            assert_eq!(found.map(|query| keys(&place, query)), ["1 2", "1", "2", "1", "1 2"]);
-            let explained = place.json(&["get", "book", "2", "--explain", "--format", "json"]);
+            assert_eq!(found.map(|query| keys(&sandbox, query)), ["1 2", "1", "2", "1", "1 2"]);
+            let explained = sandbox.json(&["get", "book", "2", "--explain", "--format", "json"]);
             assert_eq!((&explained["fields"]["editor"]["planned"], &explained["fields"]["authors"]["planned"]), (&json!(["p9"]), &Json::Null));
-            let exported = place.records("book");
+            let exported = sandbox.records("book");
             assert_eq!(exported[0]["authors"], json!(["p1", "p2", "p3"]));
-            place.ok(&["check", "--deep"]);
+            sandbox.ok(&["check", "--deep"]);
         }
     }
 }
 
 #[test]
-fn a_list_that_is_edited_leads_elsewhere() {
-    for place in Place::both(BOOKS) {
-        deliver(&place, [0, 1, 2]);
-        let stook = Served::new(&place, &["--workers", "1"]);
-        let path = |query: &str| format!("/v1/main/query?q={}", encoded(query));
+fn an_edited_list_links_to_other_targets() {
+    for sandbox in Sandbox::on_each_store(BOOKS) {
+        deliver(&sandbox, [0, 1, 2]);
+        let stook = Served::new(&sandbox, &["--workers", "1"]);
+        let path = |query: &str| format!("/v1/main/query?q={}", url_encoded(query));
         let wait = |query: &str, wanted: &str| {
             let keys = || {
-                stook.get(&path(query)).with(200)["rows"]
+                stook.get(&path(query)).expect_json(200)["rows"]
                     .as_array()
                     .unwrap()
                     .iter()
@@ -115,13 +115,13 @@ fn a_list_that_is_edited_leads_elsewhere() {
             panic!("{query}: {} instead of {wanted}", keys());
         };
         // added, removed, and one who is planned comes
-        stook.call("PATCH", "/v1/main/book/3", &json!({ "orcids": ["C", "B"] })).with(200);
+        stook.call("PATCH", "/v1/main/book/3", &json!({ "orcids": ["C", "B"] })).expect_json(200);
         wait("book authors=p2", "1 2 3");
         wait("author books=3", "p2");
-        stook.call("PATCH", "/v1/main/book/1", &json!({ "orcids": ["B"] })).with(200);
+        stook.call("PATCH", "/v1/main/book/1", &json!({ "orcids": ["B"] })).expect_json(200);
         wait("book authors=p1", "2");
         wait("author books=1", "p1 p3");
-        stook.call("POST", "/v1/main/author", &json!({ "id": "p9", "orcid": "C", "name": "Cy" })).with(201);
+        stook.call("POST", "/v1/main/author", &json!({ "id": "p9", "orcid": "C", "name": "Cy" })).expect_json(201);
         wait("book authors=p9", "3");
         wait("book editor.exists=false", "");
         assert_eq!(stook.send("DELETE", "/v1/main/author/p9", &[], b"").status, 204);
@@ -132,34 +132,37 @@ fn a_list_that_is_edited_leads_elsewhere() {
             assert!(page.contains(&format!("/t/main/record?collection=author&amp;key={author}")), "{page}");
         }
         assert!(page.contains("not imported yet"), "{page}");
-        let page = stook.get(&format!("/t/main/search?q={}", encoded("book authors=p2 | grep key, authors"))).text();
+        let page = stook.get(&format!("/t/main/search?q={}", url_encoded("book authors=p2 | grep key, authors"))).text();
         assert!(page.contains("/t/main/record?collection=author&amp;key=p3"), "{page}");
-        let overview = stook.get("/v1/main").with(200);
-        let book = overview["collections"].as_array().unwrap().iter().find(|own| own["name"] == "book").unwrap().clone();
+        let overview = stook.get("/v1/main").expect_json(200);
+        let book = overview["collections"].as_array().unwrap().iter().find(|collection| collection["name"] == "book").unwrap().clone();
         assert_eq!((&book["fields"]["authors"], &book["links"]["authors"]), (&json!("[text]"), &json!("author")));
     }
 }
 
 #[test]
 fn a_link_becomes_one_of_a_list_in_a_store_that_exists() {
-    let one = BOOKS
+    let single_link = BOOKS
         .replace("same: { orcids: orcid }", "same: orcid")
         .replace("derive: authors.name", "derive: '[authors.name]'")
         .replace("derive: subjects.label", "derive: '[subjects.label]'")
         .replace("subject/{subject_codes}", "subject/{orcid}");
-    for place in Place::both(&one) {
-        deliver(&place, [0, 1, 2]);
-        assert_eq!(place.get("author", "p1")["books"], 0);
-        place.define(BOOKS);
-        let told = place.run(&["prepare"]).exits(0);
-        told.complains(&["`book.authors` is a list of keys now", "is settled again"]);
-        place.ok(&["check", "--deep"]);
-        assert_eq!((place.get("book", "1")["authors"].clone(), place.get("author", "p1")["books"].clone()), (json!(["p1", "p2", "p3"]), json!(2)));
-        assert_eq!((keys(&place, "book subjects=subject/y"), place.get("subject", "subject/y")["books"].clone()), ("1 2".into(), json!(2)));
-        assert_eq!(place.get("book", "1")["orcids"], json!(["A", "B"]), "what was contributed stays");
-        place.define(&one);
-        place.ok(&["prepare"]);
-        place.ok(&["check", "--deep"]);
-        assert_eq!((place.get("book", "1")["authors"].clone(), place.get("author", "p1")["books"].clone()), (Json::Null, json!(0)));
+    for sandbox in Sandbox::on_each_store(&single_link) {
+        deliver(&sandbox, [0, 1, 2]);
+        assert_eq!(sandbox.get("author", "p1")["books"], 0);
+        sandbox.write_definition(BOOKS);
+        let prepared = sandbox.run(&["prepare"]).exits(0);
+        prepared.stderr_contains(&["`book.authors` is a list of keys now", "is settled again"]);
+        sandbox.ok(&["check", "--deep"]);
+        assert_eq!(
+            (sandbox.get("book", "1")["authors"].clone(), sandbox.get("author", "p1")["books"].clone()),
+            (json!(["p1", "p2", "p3"]), json!(2))
+        );
+        assert_eq!((keys(&sandbox, "book subjects=subject/y"), sandbox.get("subject", "subject/y")["books"].clone()), ("1 2".into(), json!(2)));
+        assert_eq!(sandbox.get("book", "1")["orcids"], json!(["A", "B"]), "what was contributed stays");
+        sandbox.write_definition(&single_link);
+        sandbox.ok(&["prepare"]);
+        sandbox.ok(&["check", "--deep"]);
+        assert_eq!((sandbox.get("book", "1")["authors"].clone(), sandbox.get("author", "p1")["books"].clone()), (Json::Null, json!(0)));
     }
 }

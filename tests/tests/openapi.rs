@@ -8,7 +8,7 @@ use stook_sample::datasets::Datasets;
 use stook_sample::machines;
 use stook_sample::services::SampleServices;
 use stook_tests::http::Served;
-use stook_tests::{Place, authorities, repository};
+use stook_tests::{Sandbox, authorities, repository};
 
 fn schemathesis() -> Option<PathBuf> {
     let named = std::env::var_os("STOOK_TEST_PYTHON").map(PathBuf::from);
@@ -21,10 +21,10 @@ fn schemathesis() -> Option<PathBuf> {
     None
 }
 
-fn check(place: &Place) {
+fn check(sandbox: &Sandbox) {
     let Some(program) = schemathesis() else { return };
-    let token = place.ok(&["token", "create", "--role", "admin"]).trim().to_owned();
-    let stook = Served::new(place, &["--workers", "1"]).with_token(&token);
+    let token = sandbox.ok(&["token", "create", "--role", "admin"]).trim().to_owned();
+    let stook = Served::new(sandbox, &["--workers", "1"]).with_token(&token);
     let folder = tempfile::tempdir().unwrap();
     std::fs::copy(repository().join("tests/reference/schemathesis.toml"), folder.path().join("schemathesis.toml")).unwrap();
     let url = format!("http://{}/openapi.json", stook.address());
@@ -41,18 +41,18 @@ fn check(place: &Place) {
         .current_dir(folder.path())
         .output()
         .expect("schemathesis starts");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}\n{}\n{}", String::from_utf8_lossy(&output.stderr), stook.logged());
-    assert!(said.contains(" passed"), "{said}");
+    let output_text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output_text}\n{}\n{}", String::from_utf8_lossy(&output.stderr), stook.log_text());
+    assert!(output_text.contains(" passed"), "{output_text}");
     assert_eq!(stook.get("/readyz").status, 200);
 }
 
 #[test]
 fn authorities_are_served_as_documented() {
-    let place = Place::new(&std::fs::read_to_string(repository().join("examples/authorities/catalogue.yaml")).unwrap());
-    place.import(&[&place.file("names.mrc", authorities(50, 1, 1))]);
-    place.import(&[&place.file("items.csv", "barcode,lccn\nb1,x\nb2,y\n"), "--profile", "stock"]);
-    check(&place);
+    let sandbox = Sandbox::new(&std::fs::read_to_string(repository().join("examples/authorities/catalogue.yaml")).unwrap());
+    sandbox.import(&[&sandbox.write_file("names.mrc", authorities(50, 1, 1))]);
+    sandbox.import(&[&sandbox.write_file("items.csv", "barcode,lccn\nb1,x\nb2,y\n"), "--profile", "stock"]);
+    check(&sandbox);
 }
 
 #[test]
@@ -65,34 +65,34 @@ fn datasets_are_served_as_documented() {
     for name in ["CATALOG", "TRANSFER", "SITES", "RUNS"] {
         definition = definition.replace(&format!("${{{name}_URL}}"), &format!("{url}/{}", name.to_lowercase()));
     }
-    let place = Place::new(&definition);
-    place.ok(&["query", "block | count(key)"]);
-    check(&place);
+    let sandbox = Sandbox::new(&definition);
+    sandbox.ok(&["query", "block | count(key)"]);
+    check(&sandbox);
 }
 
 #[test]
 fn businesses_are_served_as_documented() {
-    let place = Place::new(&std::fs::read_to_string(repository().join("examples/businesses/catalogue.yaml")).unwrap());
-    place.register(20);
-    check(&place);
+    let sandbox = Sandbox::new(&std::fs::read_to_string(repository().join("examples/businesses/catalogue.yaml")).unwrap());
+    sandbox.import_businesses(20);
+    check(&sandbox);
 }
 
 #[test]
 fn machines_and_their_tags_are_served_as_documented() {
-    let place = Place::new(&std::fs::read_to_string(repository().join("examples/machines/catalogue.yaml")).unwrap());
-    let line = |number: u64| machines::machine(1, number).line().to_string();
-    place.import(&[&place.file("machines.ndjson", (1..20).map(line).collect::<Vec<_>>().join("\n")), "--source", "enlist"]);
-    place.ok(&["tag", "create", "intel", "--xpath", "//node[@class='processor']/vendor = 'Intel Corp.'"]);
-    place.ok(&["tag", "create", "rack7"]);
-    check(&place);
+    let sandbox = Sandbox::new(&std::fs::read_to_string(repository().join("examples/machines/catalogue.yaml")).unwrap());
+    let document = |number: u64| machines::machine(1, number).line().to_string();
+    sandbox.import(&[&sandbox.write_file("machines.ndjson", (1..20).map(document).collect::<Vec<_>>().join("\n")), "--source", "enlist"]);
+    sandbox.ok(&["tag", "create", "intel", "--xpath", "//node[@class='processor']/vendor = 'Intel Corp.'"]);
+    sandbox.ok(&["tag", "create", "rack7"]);
+    check(&sandbox);
 }
 
 #[test]
 fn the_document_is_a_page_too() {
-    let place = Place::new(&std::fs::read_to_string(repository().join("examples/businesses/catalogue.yaml")).unwrap());
-    let stook = Served::new(&place, &["--workers", "0"]);
+    let sandbox = Sandbox::new(&std::fs::read_to_string(repository().join("examples/businesses/catalogue.yaml")).unwrap());
+    let stook = Served::new(&sandbox, &["--workers", "0"]);
     let page = stook.get("/docs/operations");
     assert!(page.text().contains("/party-api/v1/businesses/search") && page.header("content-security-policy").is_some());
-    let document = stook.get("/openapi.json").with(200);
+    let document = stook.get("/openapi.json").expect_json(200);
     assert_eq!(document["openapi"], "3.1.0");
 }

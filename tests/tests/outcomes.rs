@@ -1,8 +1,8 @@
 //! What becomes of documents: every profile, every refusal, every kind of damage, and what is left in the store after it.
 
 use serde_json::{Value as Json, json};
-use stook_tests::http::{Served, encoded};
-use stook_tests::{Place, authorities, counts, gzip, sum_of_outcomes, touch, zstandard};
+use stook_tests::http::{Served, url_encoded};
+use stook_tests::{Sandbox, authorities, counts, gzip, sum_of_outcomes, touch, zstandard};
 
 /// Things from a list that says itself when it was true.
 const THINGS: &str = "\
@@ -40,17 +40,17 @@ fn things(rows: &[(&str, &str, u32)]) -> String {
 }
 
 /// Imports rows with a profile; gives the counts in words.
-fn deliver(place: &Place, profile: &str, rows: &[(&str, &str, u32)]) -> String {
-    let file = place.file("rows.csv", things(rows));
-    let preview = place.dry_run(&[&file, "--profile", profile]);
-    let job = place.import(&[&file, "--profile", profile]);
+fn deliver(sandbox: &Sandbox, profile: &str, rows: &[(&str, &str, u32)]) -> String {
+    let file = sandbox.write_file("rows.csv", things(rows));
+    let preview = sandbox.dry_run(&[&file, "--profile", profile]);
+    let job = sandbox.import(&[&file, "--profile", profile]);
     assert_eq!(preview["counts"], job["counts"], "a dry run counts what the import does");
     counts(&job)
 }
 
-fn names(place: &Place) -> Vec<(String, String)> {
+fn names(sandbox: &Sandbox) -> Vec<(String, String)> {
     let text = |json: &Json| json.as_str().unwrap_or_default().to_owned();
-    place.records("thing").iter().map(|record| (text(&record["id"]), text(&record["name"]))).collect()
+    sandbox.records("thing").iter().map(|record| (text(&record["id"]), text(&record["name"]))).collect()
 }
 
 fn reasons(trouble: &Json) -> String {
@@ -64,217 +64,217 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 // --- profiles -----------------------------------------------------------------------------------------------------------
 
 #[test]
-fn create_on_no_match_leaves_records_that_are_there_as_they_are() {
-    let place = Place::new(THINGS);
-    assert_eq!(deliver(&place, "create_on_no_match", &[("a", "one", 1), ("b", "two", 1)]), "created 2");
-    assert_eq!(deliver(&place, "create_on_no_match", &[("a", "one", 1), ("b", "two", 1)]), "skipped 2");
-    assert_eq!(deliver(&place, "create_on_no_match", &[("a", "newer", 9), ("c", "three", 1)]), "created 1, skipped 1");
-    assert_eq!(names(&place), pairs(&[("a", "one"), ("b", "two"), ("c", "three")]));
+fn create_on_no_match_leaves_existing_records_as_they_are() {
+    let sandbox = Sandbox::new(THINGS);
+    assert_eq!(deliver(&sandbox, "create_on_no_match", &[("a", "one", 1), ("b", "two", 1)]), "created 2");
+    assert_eq!(deliver(&sandbox, "create_on_no_match", &[("a", "one", 1), ("b", "two", 1)]), "skipped 2");
+    assert_eq!(deliver(&sandbox, "create_on_no_match", &[("a", "newer", 9), ("c", "three", 1)]), "created 1, skipped 1");
+    assert_eq!(names(&sandbox), pairs(&[("a", "one"), ("b", "two"), ("c", "three")]));
 }
 
 #[test]
 fn importing_the_same_file_twice_changes_nothing() {
-    let place = Place::new(THINGS);
-    assert_eq!(deliver(&place, "upsert", &[("a", "one", 1), ("b", "two", 1)]), "created 2");
-    let before = place.json(&["get", "thing", "a", "--explain", "--format", "json"]);
-    assert_eq!(deliver(&place, "upsert", &[("a", "one", 1), ("b", "two", 1)]), "unchanged 2");
-    assert_eq!(place.json(&["get", "thing", "a", "--explain", "--format", "json"]), before, "not even where it came from");
+    let sandbox = Sandbox::new(THINGS);
+    assert_eq!(deliver(&sandbox, "upsert", &[("a", "one", 1), ("b", "two", 1)]), "created 2");
+    let before = sandbox.json(&["get", "thing", "a", "--explain", "--format", "json"]);
+    assert_eq!(deliver(&sandbox, "upsert", &[("a", "one", 1), ("b", "two", 1)]), "unchanged 2");
+    assert_eq!(sandbox.json(&["get", "thing", "a", "--explain", "--format", "json"]), before, "not even where it came from");
 }
 
 #[test]
 fn upsert_updates_what_changed_and_creates_what_is_new() {
-    let place = Place::new(THINGS);
-    deliver(&place, "upsert", &[("a", "one", 1), ("b", "two", 1)]);
-    assert_eq!(deliver(&place, "upsert", &[("a", "one!", 2), ("b", "two", 1), ("c", "three", 1)]), "created 1, updated 1, unchanged 1");
-    assert_eq!(names(&place), pairs(&[("a", "one!"), ("b", "two"), ("c", "three")]));
+    let sandbox = Sandbox::new(THINGS);
+    deliver(&sandbox, "upsert", &[("a", "one", 1), ("b", "two", 1)]);
+    assert_eq!(deliver(&sandbox, "upsert", &[("a", "one!", 2), ("b", "two", 1), ("c", "three", 1)]), "created 1, updated 1, unchanged 1");
+    assert_eq!(names(&sandbox), pairs(&[("a", "one!"), ("b", "two"), ("c", "three")]));
 }
 
 #[test]
 fn update_only_creates_nothing() {
-    let place = Place::new(THINGS);
-    deliver(&place, "upsert", &[("a", "one", 1)]);
-    assert_eq!(deliver(&place, "update_only", &[("a", "one!", 2), ("b", "two", 1)]), "updated 1, skipped 1");
-    assert_eq!(names(&place), pairs(&[("a", "one!")]));
+    let sandbox = Sandbox::new(THINGS);
+    deliver(&sandbox, "upsert", &[("a", "one", 1)]);
+    assert_eq!(deliver(&sandbox, "update_only", &[("a", "one!", 2), ("b", "two", 1)]), "updated 1, skipped 1");
+    assert_eq!(names(&sandbox), pairs(&[("a", "one!")]));
 }
 
 #[test]
-fn fail_profiles_refuse_documents_and_say_why() {
-    let place = Place::new(THINGS);
-    deliver(&place, "upsert", &[("a", "one", 1)]);
-    assert_eq!(deliver(&place, "only_new", &[("a", "one!", 2), ("b", "two", 1)]), "created 1, failed 1");
-    assert_eq!(reasons(&place.troubles(2)[0]), "a record with this key existed before");
-    assert_eq!(deliver(&place, "only_known", &[("a", "one!", 2), ("c", "three", 1)]), "updated 1, failed 1");
-    assert_eq!(reasons(&place.troubles(3)[0]), "there is no record with this key");
-    assert_eq!(names(&place), pairs(&[("a", "one!"), ("b", "two")]));
+fn fail_profiles_refuse_documents_with_a_reason() {
+    let sandbox = Sandbox::new(THINGS);
+    deliver(&sandbox, "upsert", &[("a", "one", 1)]);
+    assert_eq!(deliver(&sandbox, "only_new", &[("a", "one!", 2), ("b", "two", 1)]), "created 1, failed 1");
+    assert_eq!(reasons(&sandbox.troubles(2)[0]), "a record with this key existed before");
+    assert_eq!(deliver(&sandbox, "only_known", &[("a", "one!", 2), ("c", "three", 1)]), "updated 1, failed 1");
+    assert_eq!(reasons(&sandbox.troubles(3)[0]), "there is no record with this key");
+    assert_eq!(names(&sandbox), pairs(&[("a", "one!"), ("b", "two")]));
 }
 
 #[test]
-fn a_withdrawing_profile_takes_back_what_the_source_said_of_the_keys_in_the_file() {
-    let place = Place::new(THINGS);
-    deliver(&place, "upsert", &[("a", "one", 1), ("b", "two", 1), ("c", "three", 1)]);
-    assert_eq!(deliver(&place, "take_back", &[("a", "whatever", 1), ("a", "again", 1), ("x", "unknown", 1)]), "skipped 2, withdrawn 1");
-    assert_eq!(names(&place), pairs(&[("b", "two"), ("c", "three")]));
-    assert_eq!(deliver(&place, "upsert", &[("a", "one", 1)]), "created 1", "nothing is left that would know of it");
+fn a_withdrawing_profile_withdraws_the_contributions_for_the_keys_in_the_file() {
+    let sandbox = Sandbox::new(THINGS);
+    deliver(&sandbox, "upsert", &[("a", "one", 1), ("b", "two", 1), ("c", "three", 1)]);
+    assert_eq!(deliver(&sandbox, "take_back", &[("a", "whatever", 1), ("a", "again", 1), ("x", "unknown", 1)]), "skipped 2, withdrawn 1");
+    assert_eq!(names(&sandbox), pairs(&[("b", "two"), ("c", "three")]));
+    assert_eq!(deliver(&sandbox, "upsert", &[("a", "one", 1)]), "created 1", "nothing is left that would know of it");
 }
 
 #[test]
 fn matched_means_existed_before_the_job() {
-    let place = Place::new(THINGS);
+    let sandbox = Sandbox::new(THINGS);
     // the second document for `a` does not match the record the first one made
-    assert_eq!(deliver(&place, "create_on_no_match", &[("a", "old", 1), ("a", "new", 2)]), "created 1, superseded 1");
-    assert_eq!(names(&place), pairs(&[("a", "new")]));
+    assert_eq!(deliver(&sandbox, "create_on_no_match", &[("a", "old", 1), ("a", "new", 2)]), "created 1, superseded 1");
+    assert_eq!(names(&sandbox), pairs(&[("a", "new")]));
 }
 
 // --- time ---------------------------------------------------------------------------------------------------------------
 
 #[test]
 fn of_several_documents_for_one_record_the_newest_wins_and_the_others_are_superseded() {
-    let place = Place::new(THINGS);
-    assert_eq!(deliver(&place, "upsert", &[("a", "second", 2), ("a", "third", 3), ("a", "first", 1)]), "created 1, superseded 2");
-    assert_eq!(names(&place), pairs(&[("a", "third")]));
-    let outcomes: Vec<Json> = place.journal(1).iter().map(|entry| entry["outcome"].clone()).collect();
+    let sandbox = Sandbox::new(THINGS);
+    assert_eq!(deliver(&sandbox, "upsert", &[("a", "second", 2), ("a", "third", 3), ("a", "first", 1)]), "created 1, superseded 2");
+    assert_eq!(names(&sandbox), pairs(&[("a", "third")]));
+    let outcomes: Vec<Json> = sandbox.journal(1).iter().map(|entry| entry["outcome"].clone()).collect();
     assert_eq!(outcomes, ["superseded", "created", "superseded"]);
 }
 
 #[test]
 fn a_late_delivery_of_an_older_version_loses() {
-    let place = Place::new(THINGS);
-    deliver(&place, "upsert", &[("a", "new", 5)]);
-    assert_eq!(deliver(&place, "upsert", &[("a", "old", 4)]), "superseded 1");
-    assert_eq!(names(&place), pairs(&[("a", "new")]));
+    let sandbox = Sandbox::new(THINGS);
+    deliver(&sandbox, "upsert", &[("a", "new", 5)]);
+    assert_eq!(deliver(&sandbox, "upsert", &[("a", "old", 4)]), "superseded 1");
+    assert_eq!(names(&sandbox), pairs(&[("a", "new")]));
 }
 
 #[test]
 fn of_documents_with_one_date_the_one_that_was_received_last_wins() {
-    let place = Place::new(&THINGS.replace("as_of: changed", "as_of: [changed, meta.received]"));
+    let sandbox = Sandbox::new(&THINGS.replace("as_of: changed", "as_of: [changed, meta.received]"));
     let texts = ["b", "a", "c", "b", "b"];
     let outcomes = ["created 1", "updated 1", "updated 1", "updated 1", "unchanged 1"];
     for (text, outcome) in texts.into_iter().zip(outcomes) {
-        assert_eq!(deliver(&place, "upsert", &[("k", text, 1)]), outcome);
-        assert_eq!(names(&place), pairs(&[("k", text)]));
+        assert_eq!(deliver(&sandbox, "upsert", &[("k", text, 1)]), outcome);
+        assert_eq!(names(&sandbox), pairs(&[("k", text)]));
     }
     // of one file the last one
-    assert_eq!(deliver(&place, "upsert", &[("k", "z", 1), ("k", "a", 1), ("k", "d", 1)]), "updated 1, superseded 2");
-    assert_eq!(names(&place), pairs(&[("k", "d")]));
-    let told = reasons(&place.journal(6)[0]);
-    assert!(told.starts_with("document 3 of the same delivery counts instead, as of 2020-01-01T00:00:00Z, received 20"), "{told}");
+    assert_eq!(deliver(&sandbox, "upsert", &[("k", "z", 1), ("k", "a", 1), ("k", "d", 1)]), "updated 1, superseded 2");
+    assert_eq!(names(&sandbox), pairs(&[("k", "d")]));
+    let reason = reasons(&sandbox.journal(6)[0]);
+    assert!(reason.starts_with("document 3 of the same delivery counts instead, as of 2020-01-01T00:00:00Z, received 20"), "{reason}");
     // the order of acceptance counts, not that of processing
     let detach = |text: &str| {
-        let file = place.file(&format!("{text}.csv"), things(&[("k", text, 1)]));
-        let job = place.json(&["import", "--json", "--detach", "--profile", "upsert", &file]);
+        let file = sandbox.write_file(&format!("{text}.csv"), things(&[("k", text, 1)]));
+        let job = sandbox.json(&["import", "--json", "--detach", "--profile", "upsert", &file]);
         job["id"].as_u64().unwrap().to_string()
     };
     let (older, newer) = (detach("f"), detach("e"));
-    assert_eq!(counts(&place.json(&["import", "--json", "--resume", &newer])), "updated 1");
-    assert_eq!(counts(&place.json(&["import", "--json", "--resume", &older])), "superseded 1");
-    assert_eq!(names(&place), pairs(&[("k", "e")]));
-    let shown = place.ok(&["journal", &older]);
+    assert_eq!(counts(&sandbox.json(&["import", "--json", "--resume", &newer])), "updated 1");
+    assert_eq!(counts(&sandbox.json(&["import", "--json", "--resume", &older])), "superseded 1");
+    assert_eq!(names(&sandbox), pairs(&[("k", "e")]));
+    let shown = sandbox.ok(&["journal", &older]);
     assert!(shown.contains(&format!("document 1 of job {newer} counts instead, as of 2020-01-01T00:00:00Z, received 20")), "{shown}");
 }
 
 #[test]
 fn without_a_list_the_content_decides_between_documents_with_one_date_and_the_journal_says_so() {
-    let place = Place::new(THINGS);
+    let sandbox = Sandbox::new(THINGS);
     let rows = [("k", "a", 1), ("k", "b", 1)];
-    deliver(&place, "upsert", &rows[..1]);
-    let first = deliver(&place, "upsert", &rows[1..]);
-    let (job, other) = if first == "superseded 1" { (2, "document 1 of job 1") } else { (3, "document 1 of job 2") };
-    deliver(&place, "upsert", &rows[..1]);
-    let told = reasons(&place.journal(job)[0]);
-    assert_eq!(told, format!("{other} counts instead, as of 2020-01-01T00:00:00Z: both are of the same time, so their content decided"));
+    deliver(&sandbox, "upsert", &rows[..1]);
+    let first = deliver(&sandbox, "upsert", &rows[1..]);
+    let (job, superseding) = if first == "superseded 1" { (2, "document 1 of job 1") } else { (3, "document 1 of job 2") };
+    deliver(&sandbox, "upsert", &rows[..1]);
+    let reason = reasons(&sandbox.journal(job)[0]);
+    assert_eq!(reason, format!("{superseding} counts instead, as of 2020-01-01T00:00:00Z: both are of the same time, so their content decided"));
 }
 
 /// A(1), A(3), then a late B(2): the second A says nothing new, but its time counts.
 #[test]
-fn equal_content_of_a_later_time_is_unchanged_and_still_beats_what_came_between() {
-    let place = Place::new(
+fn equal_content_of_a_later_time_is_unchanged_and_still_overrules_what_was_between() {
+    let sandbox = Sandbox::new(
         "\
 catalogue: things
 sources: { list: { format: csv, into: thing, as_of: meta.received } }
 collections: { thing: { key: id, fields: { id: text, name: text } } }
 ",
     );
-    let a = place.file("a.csv", "id,name\nx,A\n");
-    let b = place.file("b.csv", "id,name\nx,B\n");
-    assert_eq!(counts(&place.import(&[&a, "--as-of", "2020-01-01"])), "created 1");
-    assert_eq!(counts(&place.import(&[&a, "--as-of", "2020-01-03"])), "unchanged 1");
-    assert_eq!(counts(&place.import(&[&b, "--as-of", "2020-01-02"])), "superseded 1");
-    assert_eq!(place.get("thing", "x")["name"], "A");
-    assert_eq!(counts(&place.import(&[&b, "--as-of", "2020-01-04"])), "updated 1");
-    assert_eq!(place.get("thing", "x")["name"], "B");
+    let a = sandbox.write_file("a.csv", "id,name\nx,A\n");
+    let b = sandbox.write_file("b.csv", "id,name\nx,B\n");
+    assert_eq!(counts(&sandbox.import(&[&a, "--as-of", "2020-01-01"])), "created 1");
+    assert_eq!(counts(&sandbox.import(&[&a, "--as-of", "2020-01-03"])), "unchanged 1");
+    assert_eq!(counts(&sandbox.import(&[&b, "--as-of", "2020-01-02"])), "superseded 1");
+    assert_eq!(sandbox.get("thing", "x")["name"], "A");
+    assert_eq!(counts(&sandbox.import(&[&b, "--as-of", "2020-01-04"])), "updated 1");
+    assert_eq!(sandbox.get("thing", "x")["name"], "B");
 }
 
 #[test]
 fn a_document_from_the_future_fails_and_blocks_nothing() {
-    let place = Place::new(THINGS);
-    let file = place.file("rows.csv", format!("{HEADER}a,one,,,2999-01-01T00:00:00Z\n{}", thing("b", "two", 1)));
-    assert_eq!(counts(&place.import(&[&file])), "created 1, failed 1");
-    let trouble = &place.troubles(1)[0];
+    let sandbox = Sandbox::new(THINGS);
+    let file = sandbox.write_file("rows.csv", format!("{HEADER}a,one,,,2999-01-01T00:00:00Z\n{}", thing("b", "two", 1)));
+    assert_eq!(counts(&sandbox.import(&[&file])), "created 1, failed 1");
+    let trouble = &sandbox.troubles(1)[0];
     assert_eq!((&trouble["record"], &trouble["key"], &trouble["collection"]), (&json!(1), &json!("a"), &json!("thing")));
     assert_eq!(reasons(trouble), "the document's as-of time 2999-01-01T00:00:00Z is more than a day in the future");
-    assert_eq!(deliver(&place, "upsert", &[("a", "one", 2)]), "created 1");
+    assert_eq!(deliver(&sandbox, "upsert", &[("a", "one", 2)]), "created 1");
 }
 
 #[test]
 fn a_delivery_from_the_future_fails_as_well() {
-    let place = Place::new(&THINGS.replace("as_of: changed", "as_of: meta.received"));
-    let file = place.file("rows.csv", things(&[("a", "one", 1)]));
-    assert_eq!(counts(&place.import(&[&file, "--as-of", "2999-01-01"])), "failed 1");
+    let sandbox = Sandbox::new(&THINGS.replace("as_of: changed", "as_of: meta.received"));
+    let file = sandbox.write_file("rows.csv", things(&[("a", "one", 1)]));
+    assert_eq!(counts(&sandbox.import(&[&file, "--as-of", "2999-01-01"])), "failed 1");
     touch(&file, 32_472_144_000);
-    assert_eq!(counts(&place.import(&[&file])), "failed 1");
+    assert_eq!(counts(&sandbox.import(&[&file])), "failed 1");
     touch(&file, 1_500_000_000);
-    assert_eq!(counts(&place.import(&[&file])), "created 1");
+    assert_eq!(counts(&sandbox.import(&[&file])), "created 1");
 }
 
 #[test]
 fn a_delivery_without_a_time_of_its_own_has_that_of_its_file() {
-    let place = Place::new(
+    let sandbox = Sandbox::new(
         &THINGS
             .replace("as_of: changed", "as_of: meta.received")
             .replace("status: text", "status: text\n      seen: { type: timestamp, expr: meta.received }"),
     );
-    let file = place.file("rows.csv", things(&[("a", "one", 1)]));
+    let file = sandbox.write_file("rows.csv", things(&[("a", "one", 1)]));
     touch(&file, 1_000_000_000);
-    place.import(&[&file]);
-    let as_of = |place: &Place| place.json(&["get", "thing", "a", "--explain", "--format", "json"])["contributions"][0]["as_of"].clone();
-    assert_eq!(as_of(&place), "2001-09-09T01:46:40Z");
-    assert_eq!(place.get("thing", "a")["seen"], "2001-09-09T01:46:40Z");
+    sandbox.import(&[&file]);
+    let as_of = |sandbox: &Sandbox| sandbox.json(&["get", "thing", "a", "--explain", "--format", "json"])["contributions"][0]["as_of"].clone();
+    assert_eq!(as_of(&sandbox), "2001-09-09T01:46:40Z");
+    assert_eq!(sandbox.get("thing", "a")["seen"], "2001-09-09T01:46:40Z");
     // what the caller says counts more than the file
-    assert_eq!(counts(&place.import(&[&file, "--as-of", "2010-05-06T07:08:09Z"])), "unchanged 1");
-    assert_eq!(as_of(&place), "2010-05-06T07:08:09Z");
+    assert_eq!(counts(&sandbox.import(&[&file, "--as-of", "2010-05-06T07:08:09Z"])), "unchanged 1");
+    assert_eq!(as_of(&sandbox), "2010-05-06T07:08:09Z");
 }
 
 #[test]
-fn a_changed_map_reads_the_same_documents_anew() {
-    let place = Place::new(THINGS);
+fn a_changed_mapping_maps_the_same_documents_again() {
+    let sandbox = Sandbox::new(THINGS);
     let rows: Vec<(String, String)> = (0..64).map(|number| (format!("k{number:02}"), format!("name {number}"))).collect();
     let rows: Vec<(&str, &str, u32)> = rows.iter().map(|(id, name)| (id.as_str(), name.as_str(), 1)).collect();
-    assert_eq!(deliver(&place, "upsert", &rows), "created 64");
-    place.define(&THINGS.replace("name: { type: text, index: equal }", "name: { type: text, index: equal, path: id }"));
-    assert_eq!(deliver(&place, "upsert", &rows), "updated 64", "the documents have the same times, but another map read them");
-    assert!(names(&place).iter().all(|(id, name)| id == name));
-    assert_eq!(deliver(&place, "upsert", &rows), "unchanged 64");
+    assert_eq!(deliver(&sandbox, "upsert", &rows), "created 64");
+    sandbox.write_definition(&THINGS.replace("name: { type: text, index: equal }", "name: { type: text, index: equal, path: id }"));
+    assert_eq!(deliver(&sandbox, "upsert", &rows), "updated 64", "the documents have the same times, but another map read them");
+    assert!(names(&sandbox).iter().all(|(id, name)| id == name));
+    assert_eq!(deliver(&sandbox, "upsert", &rows), "unchanged 64");
 }
 
 // --- deletion and withdrawal --------------------------------------------------------------------------------------------
 
 #[test]
 fn a_tombstone_deletes_by_its_time_and_a_later_document_revives() {
-    let place = Place::new(THINGS);
+    let sandbox = Sandbox::new(THINGS);
     let row = |status: &str, day: u32| format!("{HEADER}a,one,,{status},2020-01-{day:02}T00:00:00Z\n");
-    let import = |text: String| counts(&place.import(&[&place.file("rows.csv", text)]));
+    let import = |text: String| counts(&sandbox.import(&[&sandbox.write_file("rows.csv", text)]));
     assert_eq!(import(row("here", 2)), "created 1");
     assert_eq!(import(row("gone", 1)), "superseded 1", "an older tombstone does not delete");
-    assert_eq!(place.records("thing").len(), 1);
+    assert_eq!(sandbox.records("thing").len(), 1);
     assert_eq!(import(row("gone", 3)), "updated 1");
-    assert_eq!(place.records("thing").len(), 0);
-    assert_eq!(place.get("thing", "a"), Json::Null);
-    assert_eq!(place.run(&["get", "thing", "a", "--deleted", "--format", "json"]).exits(0).json()["key"], "a");
-    assert_eq!(place.json(&["query", "thing | count(id)", "--format", "json"])[0]["count(id)"], 0);
+    assert_eq!(sandbox.records("thing").len(), 0);
+    assert_eq!(sandbox.get("thing", "a"), Json::Null);
+    assert_eq!(sandbox.run(&["get", "thing", "a", "--deleted", "--format", "json"]).exits(0).json()["key"], "a");
+    assert_eq!(sandbox.json(&["query", "thing | count(id)", "--format", "json"])[0]["count(id)"], 0);
     assert_eq!(import(row("here", 2)), "superseded 1", "what is older than the tombstone stays dead");
-    assert_eq!(place.records("thing").len(), 0);
+    assert_eq!(sandbox.records("thing").len(), 0);
     assert_eq!(import(row("here", 4)), "created 1");
-    assert_eq!(place.records("thing").len(), 1);
+    assert_eq!(sandbox.records("thing").len(), 1);
 }
 
 const TWO_VOICES: &str = "\
@@ -289,32 +289,32 @@ collections:
 ";
 
 #[test]
-fn withdrawing_a_source_restores_what_was_there_before() {
-    let place = Place::new(TWO_VOICES);
-    let list = place.file("list.csv", "id,name,shelf\na,from the list,1\nb,list only,2\n");
-    let staff = place.file("staff.csv", "id,name,shelf\na,by hand,\nc,staff only,3\n");
-    place.import(&[&list, "--source", "list", "--as-of", "2020-01-01"]);
-    let before = place.export("thing", "ndjson");
-    assert_eq!(counts(&place.import(&[&staff, "--source", "staff", "--as-of", "2020-01-02"])), "created 1, updated 1");
-    assert_eq!(place.get("thing", "a"), json!({"key": "a", "id": "a", "name": "by hand", "shelf": "1"}));
-    let explained = place.json(&["get", "thing", "a", "--explain", "--format", "json"]);
+fn withdrawing_a_source_restores_the_previous_values() {
+    let sandbox = Sandbox::new(TWO_VOICES);
+    let list = sandbox.write_file("list.csv", "id,name,shelf\na,from the list,1\nb,list only,2\n");
+    let staff = sandbox.write_file("staff.csv", "id,name,shelf\na,by hand,\nc,staff only,3\n");
+    sandbox.import(&[&list, "--source", "list", "--as-of", "2020-01-01"]);
+    let before = sandbox.export("thing", "ndjson");
+    assert_eq!(counts(&sandbox.import(&[&staff, "--source", "staff", "--as-of", "2020-01-02"])), "created 1, updated 1");
+    assert_eq!(sandbox.get("thing", "a"), json!({"key": "a", "id": "a", "name": "by hand", "shelf": "1"}));
+    let explained = sandbox.json(&["get", "thing", "a", "--explain", "--format", "json"]);
     assert_eq!(explained["fields"]["name"]["from"], json!(["staff"]));
     assert_eq!(explained["fields"]["name"]["lost"][0]["value"], "from the list");
     let withdrawn = json!({"records": 2, "gone": 1, "held": 0, "refused": [], "fails": [], "more_fail": false});
-    assert_eq!(place.json(&["withdraw", "staff", "--json"]), withdrawn);
-    assert!(place.export("thing", "ndjson") == before);
-    assert_eq!(place.json(&["withdraw", "staff", "--json"])["records"], 0, "a second time nothing found to take back");
+    assert_eq!(sandbox.json(&["withdraw", "staff", "--json"]), withdrawn);
+    assert!(sandbox.export("thing", "ndjson") == before);
+    assert_eq!(sandbox.json(&["withdraw", "staff", "--json"])["records"], 0, "a second time nothing found to take back");
     // and it may speak again as if it never had
-    assert_eq!(counts(&place.import(&[&staff, "--source", "staff", "--as-of", "2020-01-02"])), "created 1, updated 1");
+    assert_eq!(counts(&sandbox.import(&[&staff, "--source", "staff", "--as-of", "2020-01-02"])), "created 1, updated 1");
 }
 
 #[test]
 fn withdrawing_from_one_record_leaves_the_others() {
-    let place = Place::new(TWO_VOICES);
-    let list = place.file("list.csv", "id,name,shelf\na,one,1\nb,two,2\n");
-    place.import(&[&list, "--source", "list"]);
-    assert_eq!(place.json(&["withdraw", "list", "--collection", "thing", "--key", "a", "--json"])["gone"], 1);
-    assert_eq!(names(&place), pairs(&[("b", "two")]));
+    let sandbox = Sandbox::new(TWO_VOICES);
+    let list = sandbox.write_file("list.csv", "id,name,shelf\na,one,1\nb,two,2\n");
+    sandbox.import(&[&list, "--source", "list"]);
+    assert_eq!(sandbox.json(&["withdraw", "list", "--collection", "thing", "--key", "a", "--json"])["gone"], 1);
+    assert_eq!(names(&sandbox), pairs(&[("b", "two")]));
 }
 
 // --- conditions ---------------------------------------------------------------------------------------------------------
@@ -344,49 +344,49 @@ collections:
 const STRICT_HEADER: &str = "id,name,code,size,width,kind\n";
 
 #[test]
-fn documents_fail_for_what_they_lack_and_the_rest_goes_in() {
-    let place = Place::new(STRICT);
+fn documents_without_required_values_fail_and_the_others_are_imported() {
+    let sandbox = Sandbox::new(STRICT);
     let rows = "ok,one,,1,2,a\nnameless,,,,,a\n,no key,,,,a\nlarge,three,,many,,a\nlast,four,,,,b\n";
-    let file = place.file("rows.csv", [STRICT_HEADER, rows].concat());
-    let job = place.import(&[&file]);
+    let file = sandbox.write_file("rows.csv", [STRICT_HEADER, rows].concat());
+    let job = sandbox.import(&[&file]);
     assert_eq!(counts(&job), "created 2, failed 3");
-    let told: Vec<(u64, String)> = place.troubles(1).iter().map(|trouble| (trouble["record"].as_u64().unwrap(), reasons(trouble))).collect();
-    assert_eq!(told[0], (2, "missing required field: name".to_owned()));
-    assert_eq!(told[1], (3, "no key: `id` has no value".to_owned()));
-    assert_eq!(told[2].0, 4);
-    assert!(told[2].1.starts_with("size: ") && told[2].1.contains("many"), "{}", told[2].1);
-    assert_eq!(names(&place), pairs(&[("last", "four"), ("ok", "one")]));
+    let failures: Vec<(u64, String)> = sandbox.troubles(1).iter().map(|trouble| (trouble["record"].as_u64().unwrap(), reasons(trouble))).collect();
+    assert_eq!(failures[0], (2, "missing required field: name".to_owned()));
+    assert_eq!(failures[1], (3, "no key: `id` has no value".to_owned()));
+    assert_eq!(failures[2].0, 4);
+    assert!(failures[2].1.starts_with("size: ") && failures[2].1.contains("many"), "{}", failures[2].1);
+    assert_eq!(names(&sandbox), pairs(&[("last", "four"), ("ok", "one")]));
 }
 
 #[test]
 fn accept_rules_skip_or_fail_with_their_reason() {
-    let place = Place::new(STRICT);
-    let file = place.file("rows.csv", [STRICT_HEADER, "a,one,,,,a\nb,two,,,,secret\nc,three,,,,wrong\n"].concat());
-    let preview = place.dry_run(&[&file]);
-    let job = place.import(&[&file]);
+    let sandbox = Sandbox::new(STRICT);
+    let file = sandbox.write_file("rows.csv", [STRICT_HEADER, "a,one,,,,a\nb,two,,,,secret\nc,three,,,,wrong\n"].concat());
+    let preview = sandbox.dry_run(&[&file]);
+    let job = sandbox.import(&[&file]);
     assert_eq!((counts(&job), &preview["counts"]), ("created 1, skipped 1, failed 1".to_owned(), &job["counts"]));
-    let journal = place.journal(1);
+    let journal = sandbox.journal(1);
     assert_eq!((&journal[1]["outcome"], &journal[1]["key"]), (&json!("skipped"), &json!("b")));
     assert_eq!((&journal[2]["outcome"], reasons(&journal[2])), (&json!("failed"), "kind wrong is not for us".to_owned()));
 }
 
 #[test]
 fn text_with_a_nul_character_is_left_out() {
-    let place = Place::new(STRICT);
-    let job = place.import(&[&place.file("rows.csv", [STRICT_HEADER, "a,on\0e,,,7,b\n"].concat())]);
+    let sandbox = Sandbox::new(STRICT);
+    let job = sandbox.import(&[&sandbox.write_file("rows.csv", [STRICT_HEADER, "a,on\0e,,,7,b\n"].concat())]);
     // it is a required field
     assert_eq!(counts(&job), "failed 1, warnings 1");
-    let told = reasons(&place.troubles(1)[0]);
-    assert!(told.contains("name: ") && told.contains("\"on\\0e\" has a NUL character"), "{told}");
+    let reason = reasons(&sandbox.troubles(1)[0]);
+    assert!(reason.contains("name: ") && reason.contains("\"on\\0e\" has a NUL character"), "{reason}");
 }
 
 #[test]
-fn what_does_not_fit_its_type_is_left_out_with_a_warning_that_names_the_place() {
-    let place = Place::new(STRICT);
-    let file = place.file("rows.csv", [STRICT_HEADER, "a,one,,,wide,x\nb,two,,,7,b\n"].concat());
-    let job = place.import(&[&file]);
+fn unreadable_values_are_left_out_with_a_warning_that_names_their_position() {
+    let sandbox = Sandbox::new(STRICT);
+    let file = sandbox.write_file("rows.csv", [STRICT_HEADER, "a,one,,,wide,x\nb,two,,,7,b\n"].concat());
+    let job = sandbox.import(&[&file]);
     assert_eq!(counts(&job), "created 2, warnings 2");
-    let troubles = place.troubles(1);
+    let troubles = sandbox.troubles(1);
     assert_eq!(troubles.len(), 1, "one document, two warnings");
     let trouble = &troubles[0];
     assert_eq!(
@@ -394,24 +394,24 @@ fn what_does_not_fit_its_type_is_left_out_with_a_warning_that_names_the_place() 
         (&json!("created"), &json!(1), &json!(29), &json!("a"))
     );
     assert!(trouble["file"].as_str().unwrap().ends_with("rows.csv"));
-    let told = reasons(trouble);
-    assert!(told.contains("width: ") && told.contains("\"x\" is not one of a, b, secret, wrong") && told.contains("it is ignored"), "{told}");
-    assert_eq!(place.get("thing", "a"), json!({"key": "a", "id": "a", "name": "one"}));
-    let shown = place.run(&["import", &file]).exits(0).text();
+    let reason = reasons(trouble);
+    assert!(reason.contains("width: ") && reason.contains("\"x\" is not one of a, b, secret, wrong") && reason.contains("it is ignored"), "{reason}");
+    assert_eq!(sandbox.get("thing", "a"), json!({"key": "a", "id": "a", "name": "one"}));
+    let shown = sandbox.run(&["import", &file]).exits(0).text();
     assert!(shown.contains("2 warnings"), "{shown}");
     assert!(shown.contains("warning: rows.csv record 1 at byte 29 (a): width: "), "{shown}");
 }
 
 #[test]
 fn a_unique_value_is_refused_with_the_name_of_its_holder() {
-    let place = Place::new(STRICT);
-    let import = |rows: &str| counts(&place.import(&[&place.file("rows.csv", [STRICT_HEADER, rows].concat())]));
+    let sandbox = Sandbox::new(STRICT);
+    let import = |rows: &str| counts(&sandbox.import(&[&sandbox.write_file("rows.csv", [STRICT_HEADER, rows].concat())]));
     assert_eq!(import("a,one,X1,,,\n"), "created 1");
     assert_eq!(import("b,two,X1,,,\nc,three,X2,,,\n"), "created 1, failed 1");
-    let trouble = &place.troubles(2)[0];
+    let trouble = &sandbox.troubles(2)[0];
     assert_eq!(reasons(trouble), "`code` must be unique, but record \"a\" already has this value");
     assert_eq!((&trouble["key"], &trouble["collection"], &trouble["offset"]), (&json!("b"), &json!("thing"), &json!(29)));
-    assert_eq!(names(&place), pairs(&[("a", "one"), ("c", "three")]));
+    assert_eq!(names(&sandbox), pairs(&[("a", "one"), ("c", "three")]));
     // a value that is given up can be taken
     assert_eq!(import("a,one,X9,,,\n"), "updated 1");
     assert_eq!(import("b,two,X1,,,\n"), "created 1");
@@ -419,7 +419,7 @@ fn a_unique_value_is_refused_with_the_name_of_its_holder() {
 
 #[test]
 fn one_document_feeds_several_collections_or_fails_as_a_whole() {
-    let place = Place::new(
+    let sandbox = Sandbox::new(
         "\
 catalogue: businesses
 sources:
@@ -436,16 +436,16 @@ collections:
 ",
     );
     let rows = r#"[{"ref":"1","sample":"x","name":"one"},{"ref":"1","sample":"y","name":"one"},{"ref":"2","name":"two"},{"ref":"3","sample":"x"}]"#;
-    let job = place.import(&[&place.file("rows.json", rows), "--as-of", "2020-01-01"]);
+    let job = sandbox.import(&[&sandbox.write_file("rows.json", rows), "--as-of", "2020-01-01"]);
     assert_eq!(job["counts"]["documents"], 4);
     // an outcome per document and collection: the second says of business 1 what the first had said
     assert_eq!(counts(&job), "created 4, superseded 1, failed 1");
-    let keys = |collection: &str| place.records(collection).iter().map(|record| record["key"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let keys = |collection: &str| sandbox.records(collection).iter().map(|record| record["key"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
     assert_eq!(keys("business"), ["1", "2"]);
     assert_eq!(keys("version"), ["1/x", "1/y"]);
-    let failed = &place.troubles(1)[0];
+    let failed = &sandbox.troubles(1)[0];
     assert_eq!((&failed["document"], &failed["collection"]), (&json!(4), &Json::Null), "it reached none of its collections");
-    let lines: Vec<(u64, Json)> = place.journal(1).iter().map(|entry| (entry["document"].as_u64().unwrap(), entry["collection"].clone())).collect();
+    let lines: Vec<(u64, Json)> = sandbox.journal(1).iter().map(|entry| (entry["document"].as_u64().unwrap(), entry["collection"].clone())).collect();
     assert_eq!(lines.iter().map(|(document, _)| *document).collect::<Vec<_>>(), [1, 1, 2, 2, 3, 4]);
     assert_eq!((&lines[0].1, &lines[1].1), (&json!("business"), &json!("version")));
 }
@@ -453,15 +453,15 @@ collections:
 #[test]
 fn documents_that_fail_are_journalled_under_the_collection_they_were_for() {
     // `item` is not the first collection of the library
-    let place = Place::library();
-    let file = place.file("items.csv", "barcode,lccn\nb1,n 1\n,n 2\nb3,n 3,surplus\n");
-    let job = place.import(&[&file, "--profile", "stock"]);
+    let sandbox = Sandbox::library();
+    let file = sandbox.write_file("items.csv", "barcode,lccn\nb1,n 1\n,n 2\nb3,n 3,surplus\n");
+    let job = sandbox.import(&[&file, "--profile", "stock"]);
     assert_eq!(counts(&job), "created 1, failed 2");
-    let told: Vec<Json> = place.journal(1).iter().map(|entry| entry["collection"].clone()).collect();
-    assert_eq!(told, [json!("item"), Json::Null, Json::Null]);
-    let future = place.run(&["import", "--json", &file, "--profile", "stock", "--as-of", "2999-01-01"]).exits(2).json();
+    let collections: Vec<Json> = sandbox.journal(1).iter().map(|entry| entry["collection"].clone()).collect();
+    assert_eq!(collections, [json!("item"), Json::Null, Json::Null]);
+    let future = sandbox.run(&["import", "--json", &file, "--profile", "stock", "--as-of", "2999-01-01"]).exits(2).json();
     assert_eq!(counts(&future), "failed 3");
-    let entry = &place.journal(2)[0];
+    let entry = &sandbox.journal(2)[0];
     assert_eq!((&entry["key"], &entry["collection"]), (&json!("b1"), &json!("item")), "it had a key, so the collection is known");
 }
 
@@ -480,48 +480,48 @@ collections: {{ thing: {{ key: id, fields: {{ id: {{ type: text, path: \"{id}\" 
 
 /// Imports a file in which document 2 is broken at `offset`, and two others are sound.
 fn broken(definition: &str, name: &str, bytes: &[u8], offset: usize, reason: &str) {
-    let place = Place::new(definition);
-    let file = place.file(name, bytes);
-    let answer = place.run(&["import", &file]).exits(2);
+    let sandbox = Sandbox::new(definition);
+    let file = sandbox.write_file(name, bytes);
+    let answer = sandbox.run(&["import", &file]).exits(2);
     let shown = answer.text();
     assert!(shown.contains("job 1: completed with errors, 3 documents"), "{shown}");
     assert!(shown.contains("2 created, 1 failed"), "{shown}");
     assert!(shown.contains(&format!("failed: {name} record 2 at byte {offset}: ")), "{shown}");
     assert!(shown.contains("for all issues: stook journal 1 --errors"), "{shown}");
-    let troubles = place.troubles(1);
+    let troubles = sandbox.troubles(1);
     assert_eq!(troubles.len(), 1);
     assert_eq!((&troubles[0]["record"], &troubles[0]["offset"], &troubles[0]["outcome"]), (&json!(2), &json!(offset), &json!("failed")));
     assert!(reasons(&troubles[0]).contains(reason), "{reason:?} is missing in {}", reasons(&troubles[0]));
-    assert_eq!(names(&place).iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["a", "c"]);
+    assert_eq!(names(&sandbox).iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["a", "c"]);
     // the same bytes compressed break at the same place
     for (ending, compressed) in [("gz", gzip(bytes)), ("zst", zstandard(bytes))] {
-        let place = Place::new(definition);
-        let file = place.file(&format!("{name}.{ending}"), compressed);
-        place.run(&["import", &file]).exits(2);
-        assert_eq!(place.troubles(1)[0]["offset"], offset);
-        assert_eq!(names(&place).len(), 2);
+        let sandbox = Sandbox::new(definition);
+        let file = sandbox.write_file(&format!("{name}.{ending}"), compressed);
+        sandbox.run(&["import", &file]).exits(2);
+        assert_eq!(sandbox.troubles(1)[0]["offset"], offset);
+        assert_eq!(names(&sandbox).len(), 2);
     }
 }
 
 #[test]
-fn a_broken_csv_row_is_told_with_its_place() {
+fn a_broken_csv_row_is_reported_with_its_position() {
     broken(&plain("csv", "id", "name", ""), "rows.csv", b"id,name\na,one\nb,two,three\nc,four\n", 14, "the row has 3 values, the header has 2");
 }
 
 #[test]
-fn a_broken_json_value_is_told_with_its_place() {
+fn a_broken_json_value_is_reported_with_its_position() {
     let bytes = b"[\n {\"id\":\"a\",\"name\":\"one\"},\n {\"id\":\"b\",\"name\":tw},\n {\"id\":\"c\",\"name\":\"three\"}\n]\n";
     broken(&plain("json", "$.id", "$.name", ""), "rows.json", bytes, 29, "not JSON");
 }
 
 #[test]
-fn a_broken_line_of_json_is_told_with_its_place() {
+fn a_broken_line_of_json_is_reported_with_its_position() {
     let bytes = b"{\"id\":\"a\",\"name\":\"one\"}\n{\"id\":\"b\",\"name\":tw}\n{\"id\":\"c\",\"name\":\"three\"}\n";
     broken(&plain("json", "$.id", "$.name", ""), "rows.ndjson", bytes, 24, "not JSON");
 }
 
 #[test]
-fn a_broken_xml_element_is_told_with_its_place() {
+fn a_broken_xml_element_is_reported_with_its_position() {
     let bytes = b"<all>\n<t><id>a</id><name>one</name></t>\n<t><id>b</id><name a=b>two</name></t>\n<t><id>c</id><name>three</name></t>\n</all>\n";
     broken(&plain("xml", "id", "name", ", records: t"), "rows.xml", bytes, 40, "not XML");
 }
@@ -540,7 +540,7 @@ fn marc_record(number: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_broken_marc_record_is_told_with_its_place() {
+fn a_broken_marc_record_is_reported_with_its_position() {
     let definition = plain("marc", "010$a", "100$a", ", tolerance: strict");
     let (first, second, third) = (marc_record("a"), marc_record("b"), marc_record("c"));
     let mut damaged = second.clone();
@@ -549,22 +549,22 @@ fn a_broken_marc_record_is_told_with_its_place() {
     let bytes = [first.clone(), damaged, third.clone()].concat();
     broken(&definition, "names.mrc", &bytes, first.len(), "");
     // unless the source is strict, it is repaired, and a warning says so
-    let place = Place::new(&plain("marc", "010$a", "100$a", ""));
-    let job = place.import(&[&place.file("names.mrc", bytes)]);
+    let sandbox = Sandbox::new(&plain("marc", "010$a", "100$a", ""));
+    let job = sandbox.import(&[&sandbox.write_file("names.mrc", bytes)]);
     assert_eq!(counts(&job), "created 3, warnings 1");
-    assert_eq!((&place.troubles(1)[0]["record"], &place.troubles(1)[0]["offset"]), (&json!(2), &json!(first.len())));
-    assert!(reasons(&place.troubles(1)[0]).contains("field 010"), "{}", reasons(&place.troubles(1)[0]));
+    assert_eq!((&sandbox.troubles(1)[0]["record"], &sandbox.troubles(1)[0]["offset"]), (&json!(2), &json!(first.len())));
+    assert!(reasons(&sandbox.troubles(1)[0]).contains("field 010"), "{}", reasons(&sandbox.troubles(1)[0]));
     // a record whose end is missing is found out at the next record's beginning
-    let place = Place::new(&definition);
+    let sandbox = Sandbox::new(&definition);
     let cut_short = second[..second.len() - 12].to_vec();
-    let file = place.file("names.mrc", [first.clone(), cut_short, third.clone(), marc_record("d")].concat());
-    let job = place.run(&["import", "--json", &file]).exits(2).json();
-    assert_eq!((&job["counts"]["failed"], &place.troubles(1)[0]["offset"]), (&json!(1), &json!(first.len())));
-    assert!(names(&place).contains(&("d".to_owned(), "Somebody".to_owned())), "reading goes on behind the damage");
+    let file = sandbox.write_file("names.mrc", [first.clone(), cut_short, third.clone(), marc_record("d")].concat());
+    let job = sandbox.run(&["import", "--json", &file]).exits(2).json();
+    assert_eq!((&job["counts"]["failed"], &sandbox.troubles(1)[0]["offset"]), (&json!(1), &json!(first.len())));
+    assert!(names(&sandbox).contains(&("d".to_owned(), "Somebody".to_owned())), "reading goes on behind the damage");
 }
 
 #[test]
-fn a_broken_marcxml_record_is_told_with_its_place() {
+fn a_broken_marcxml_record_is_reported_with_its_position() {
     let record = |number: &str, more: &str| {
         format!(
             "<record><leader>00000nz  a2200000n  4500</leader><datafield tag=\"010\" ind1=\" \" ind2=\" \"><subfield code=\"a\">{number}</subfield></datafield>{more}</record>\n"
@@ -577,60 +577,61 @@ fn a_broken_marcxml_record_is_told_with_its_place() {
 
 #[test]
 fn an_empty_file_is_a_job_without_documents() {
-    let place = Place::new(THINGS);
+    let sandbox = Sandbox::new(THINGS);
     for name in ["empty.csv", "empty.csv.gz"] {
         let bytes = if name.ends_with(".gz") { gzip(b"") } else { Vec::new() };
-        let job = place.import(&[&place.file(name, bytes)]);
+        let job = sandbox.import(&[&sandbox.write_file(name, bytes)]);
         assert_eq!((&job["state"], &job["counts"]["documents"]), (&json!("completed"), &json!(0)));
     }
-    let job = place.import(&[&place.file("header.csv", HEADER)]);
+    let job = sandbox.import(&[&sandbox.write_file("header.csv", HEADER)]);
     assert_eq!(job["counts"]["documents"], 0, "a header is no document");
 }
 
 #[test]
 fn a_file_that_is_something_else_is_refused_before_a_job_is_made() {
-    let place = Place::library();
+    let sandbox = Sandbox::library();
     let mut dice = stook_tests::Dice::new(9);
     let noise: Vec<u8> = (0..5_000).map(|_| dice.below(256) as u8).filter(|byte| !matches!(byte, 0x1d | 0x1f)).collect();
-    let file = place.file("noise", noise);
-    place.run(&["import", &file, "--profile", "upsert"]).exits(1).complains(&["noise looks like csv, source `loc` reads marc"]);
-    let folder = place.folder().to_str().unwrap().to_owned();
-    place.run(&["import", &folder, "--profile", "upsert"]).exits(1).complains(&["looks like csv, source `loc` reads marc"]);
-    place.run(&["import", "nowhere.mrc", "--profile", "upsert"]).exits(1).complains(&["nowhere.mrc"]);
-    let json = place.file("page.json", "{}");
-    place.run(&["import", &json, "--profile", "stock"]).exits(1).complains(&["page.json looks like json, source `holdings` reads csv"]);
-    assert_eq!(place.json(&["jobs", "--json"]), json!([]));
+    let file = sandbox.write_file("noise", noise);
+    sandbox.run(&["import", &file, "--profile", "upsert"]).exits(1).stderr_contains(&["noise looks like csv, source `loc` reads marc"]);
+    let folder = sandbox.folder().to_str().unwrap().to_owned();
+    sandbox.run(&["import", &folder, "--profile", "upsert"]).exits(1).stderr_contains(&["looks like csv, source `loc` reads marc"]);
+    sandbox.run(&["import", "nowhere.mrc", "--profile", "upsert"]).exits(1).stderr_contains(&["nowhere.mrc"]);
+    let json = sandbox.write_file("page.json", "{}");
+    sandbox.run(&["import", &json, "--profile", "stock"]).exits(1).stderr_contains(&["page.json looks like json, source `holdings` reads csv"]);
+    assert_eq!(sandbox.json(&["jobs", "--json"]), json!([]));
 }
 
 #[test]
 fn noise_between_records_costs_no_record() {
-    let place = Place::new(&plain("marc", "010$a", "100$a", ""));
-    let file = place.file("names.mrc", [marc_record("a"), b"\r\n\r\n".to_vec(), marc_record("b"), b"rubbish".to_vec()].concat());
-    let job = place.run(&["import", "--json", &file]).exits(2).json();
+    let sandbox = Sandbox::new(&plain("marc", "010$a", "100$a", ""));
+    let file = sandbox.write_file("names.mrc", [marc_record("a"), b"\r\n\r\n".to_vec(), marc_record("b"), b"rubbish".to_vec()].concat());
+    let job = sandbox.run(&["import", "--json", &file]).exits(2).json();
     assert_eq!(counts(&job), "created 2, failed 1");
 }
 
 #[test]
-fn a_damaged_compressed_file_fails_and_says_so() {
-    let place = Place::library();
+fn a_damaged_compressed_file_fails_with_a_message() {
+    let sandbox = Sandbox::library();
     let mut bytes = gzip(&authorities(2_000, 1, 1));
     bytes.truncate(bytes.len() / 2);
-    let file = place.file("names.mrc.gz", bytes);
-    place.run(&["import", &file, "--profile", "upsert"]).exits(1).complains(&["names.mrc.gz", "--resume 1"]);
-    place.assert_sound();
+    let file = sandbox.write_file("names.mrc.gz", bytes);
+    sandbox.run(&["import", &file, "--profile", "upsert"]).exits(1).stderr_contains(&["names.mrc.gz", "--resume 1"]);
+    sandbox.assert_sound();
 }
 
 // --- several files ------------------------------------------------------------------------------------------------------
 
 #[test]
 fn two_files_are_one_job_and_each_keeps_its_own_numbers() {
-    let place = Place::new(THINGS);
-    let first = place.file("first.csv", things(&[("a", "one", 1), ("b", "two", 1)]));
-    let second = place.file("second.csv.gz", gzip([things(&[("a", "newer", 2)]), "broken\n".to_owned(), thing("c", "three", 1)].concat().as_bytes()));
-    let empty = place.file("empty.csv", "");
-    let job = place.run(&["import", "--json", &first, &empty, &second]).exits(2).json();
+    let sandbox = Sandbox::new(THINGS);
+    let first = sandbox.write_file("first.csv", things(&[("a", "one", 1), ("b", "two", 1)]));
+    let second =
+        sandbox.write_file("second.csv.gz", gzip([things(&[("a", "newer", 2)]), "broken\n".to_owned(), thing("c", "three", 1)].concat().as_bytes()));
+    let empty = sandbox.write_file("empty.csv", "");
+    let job = sandbox.run(&["import", "--json", &first, &empty, &second]).exits(2).json();
     assert_eq!((counts(&job), &job["counts"]["documents"]), ("created 3, superseded 1, failed 1".to_owned(), &json!(5)));
-    let told: Vec<(u64, String, u64)> = place
+    let numbering: Vec<(u64, String, u64)> = sandbox
         .journal(1)
         .iter()
         .map(|entry| {
@@ -639,8 +640,8 @@ fn two_files_are_one_job_and_each_keeps_its_own_numbers() {
         })
         .collect();
     let expected = [(1, "first.csv", 1), (2, "first.csv", 2), (3, "second.csv.gz", 1), (4, "second.csv.gz", 2), (5, "second.csv.gz", 3)];
-    assert_eq!(told, expected.map(|(document, file, record)| (document, file.to_owned(), record)));
-    let trouble = &place.troubles(1)[0];
+    assert_eq!(numbering, expected.map(|(document, file, record)| (document, file.to_owned(), record)));
+    let trouble = &sandbox.troubles(1)[0];
     assert_eq!((&trouble["document"], &trouble["record"]), (&json!(4), &json!(2)));
     assert!(trouble["file"].as_str().unwrap().ends_with("second.csv.gz"));
 }
@@ -649,11 +650,11 @@ fn two_files_are_one_job_and_each_keeps_its_own_numbers() {
 fn compressed_input_equals_plain_input() {
     let bytes = authorities(2_500, 7, 1);
     let import = |name: &str, bytes: &[u8]| {
-        let place = Place::library();
-        let job = place.import(&[&place.file(name, bytes), "--profile", "upsert"]);
+        let sandbox = Sandbox::library();
+        let job = sandbox.import(&[&sandbox.write_file(name, bytes), "--profile", "upsert"]);
         let journal: Vec<Json> =
-            place.journal(1).iter().map(|entry| json!([entry["record"], entry["offset"], entry["key"], entry["outcome"]])).collect();
-        (job["counts"].clone(), journal, place.export("authority", "ndjson"), place.export("authority", "marc"))
+            sandbox.journal(1).iter().map(|entry| json!([entry["record"], entry["offset"], entry["key"], entry["outcome"]])).collect();
+        (job["counts"].clone(), journal, sandbox.export("authority", "ndjson"), sandbox.export("authority", "marc"))
     };
     let plain = import("names.mrc", &bytes);
     assert_eq!(plain.0["created"], 2_500);
@@ -671,10 +672,10 @@ fn the_number_of_workers_changes_nothing() {
     // every record several times, spread over many chunks that run into each other
     let versions: Vec<u8> = (1..=6).flat_map(|seed| authorities(1_500, seed, 1)).collect();
     let import = |workers: &str| {
-        let place = Place::library();
-        let job = place.import(&[&place.file("names.mrc", &versions), "--profile", "upsert", "--workers", workers]);
+        let sandbox = Sandbox::library();
+        let job = sandbox.import(&[&sandbox.write_file("names.mrc", &versions), "--profile", "upsert", "--workers", workers]);
         assert_eq!(sum_of_outcomes(&job), 9_000);
-        (job["counts"].clone(), place.export("authority", "ndjson"), place.export("authority", "marc"))
+        (job["counts"].clone(), sandbox.export("authority", "ndjson"), sandbox.export("authority", "marc"))
     };
     let alone = import("1");
     assert_eq!((&alone.0["created"], &alone.0["superseded"]), (&json!(1_500), &json!(7_500)));
@@ -690,48 +691,48 @@ fn a_dry_run_counts_like_the_import_and_changes_nothing() {
     // duplicates inside a chunk and far apart, against an empty and a filled store
     let first = [authorities(1_500, 1, 1), authorities(700, 2, 1_001), authorities(1_000, 1, 1)].concat();
     let second = [authorities(900, 3, 1), authorities(900, 1, 1), authorities(1_500, 4, 1_201), authorities(900, 3, 1)].concat();
-    let place = Place::library();
+    let sandbox = Sandbox::library();
     for (number, bytes) in [(1, &first), (2, &second), (3, &second)] {
         for profile in ["upsert", "create_on_no_match"] {
-            let file = place.file("names.mrc", bytes);
-            let before = std::fs::read(place.store()).unwrap_or_default();
-            let preview = place.dry_run(&[&file, "--profile", profile]);
-            let untouched = before.is_empty() || std::fs::read(place.store()).unwrap() == before;
+            let file = sandbox.write_file("names.mrc", bytes);
+            let before = std::fs::read(sandbox.store()).unwrap_or_default();
+            let preview = sandbox.dry_run(&[&file, "--profile", profile]);
+            let untouched = before.is_empty() || std::fs::read(sandbox.store()).unwrap() == before;
             assert!(untouched, "the store's file is the same");
-            let trial = Place::library();
+            let trial = Sandbox::library();
             if !before.is_empty() {
                 std::fs::write(trial.store(), &before).unwrap();
             }
             let job = trial.import(&[&file, "--profile", profile]);
             assert_eq!(preview["counts"], job["counts"], "file {number}, {profile}");
         }
-        let file = place.file("names.mrc", bytes);
-        place.import(&[&file, "--profile", "upsert"]);
+        let file = sandbox.write_file("names.mrc", bytes);
+        sandbox.import(&[&file, "--profile", "upsert"]);
     }
-    assert_eq!(place.json(&["jobs", "--json"]).as_array().unwrap().len(), 3);
+    assert_eq!(sandbox.json(&["jobs", "--json"]).as_array().unwrap().len(), 3);
 }
 
 #[test]
-fn a_dry_run_of_several_voices_counts_like_the_import() {
+fn a_dry_run_with_several_contributors_counts_like_the_import() {
     let definition = TWO_VOICES.replace("list: { format: csv,", "list: { format: csv, let: { shelf: shelf }, contributor: \"{shelf}\",");
-    let place = Place::new(&definition);
+    let sandbox = Sandbox::new(&definition);
     let old: String = (0..1_200).map(|number| format!("k{number},name {},s{}\n", number % 7, number % 3)).collect();
-    place.import(&[&place.file("old.csv", format!("id,name,shelf\n{old}")), "--source", "list", "--as-of", "2020-01-01"]);
+    sandbox.import(&[&sandbox.write_file("old.csv", format!("id,name,shelf\n{old}")), "--source", "list", "--as-of", "2020-01-01"]);
     // the same and other voices speak again of the same records, twice, more than a chunk apart
     let new: String = (0..2_600).map(|number| format!("k{},name {},s{}\n", number % 1_300, number % 5, number % 4)).collect();
-    let file = place.file("new.csv", format!("id,name,shelf\n{new}"));
+    let file = sandbox.write_file("new.csv", format!("id,name,shelf\n{new}"));
     for (source, as_of) in [("list", "2020-01-02"), ("list", "2020-01-02"), ("staff", "2020-01-03")] {
-        let preview = place.dry_run(&[&file, "--source", source, "--as-of", as_of]);
-        let job = place.import(&[&file, "--source", source, "--as-of", as_of]);
+        let preview = sandbox.dry_run(&[&file, "--source", source, "--as-of", as_of]);
+        let job = sandbox.import(&[&file, "--source", source, "--as-of", as_of]);
         assert_eq!(preview["counts"], job["counts"]);
     }
 }
 
 #[test]
-fn a_dry_run_shows_the_troubles_an_import_would_have() {
-    let place = Place::new(STRICT);
-    let file = place.file("rows.csv", [STRICT_HEADER, "a,one,,,wide,a\nnameless,,,,,a\n"].concat());
-    let preview = place.dry_run(&[&file]);
+fn a_dry_run_shows_the_issues_of_the_import() {
+    let sandbox = Sandbox::new(STRICT);
+    let file = sandbox.write_file("rows.csv", [STRICT_HEADER, "a,one,,,wide,a\nnameless,,,,,a\n"].concat());
+    let preview = sandbox.dry_run(&[&file]);
     assert_eq!(counts(&preview), "created 1, failed 1, warnings 1");
     assert_eq!(
         preview["troubles"][1],
@@ -739,20 +740,20 @@ fn a_dry_run_shows_the_troubles_an_import_would_have() {
             "file": std::fs::canonicalize(&file).unwrap(), "record": 2, "offset": 44, "key": "nameless", "failed": true, "reason": "missing required field: name",
         })
     );
-    let shown = place.run(&["import", "--dry-run", &file]).exits(2).text();
+    let shown = sandbox.run(&["import", "--dry-run", &file]).exits(2).text();
     assert!(shown.contains("nothing changed") && shown.contains("failed: record 2 at byte 44: missing required field: name"), "{shown}");
-    assert!(!place.store().exists());
+    assert!(!sandbox.store().exists());
 }
 
 #[test]
 fn a_dry_run_knows_unique_values() {
-    let place = Place::new(STRICT);
-    place.import(&[&place.file("rows.csv", [STRICT_HEADER, "a,one,X1,,,\n"].concat())]);
+    let sandbox = Sandbox::new(STRICT);
+    sandbox.import(&[&sandbox.write_file("rows.csv", [STRICT_HEADER, "a,one,X1,,,\n"].concat())]);
     // taken in the store, taken in the file, given up in the file
     let rows = "b,two,X1,,,\nc,three,X2,,,\nd,four,X2,,,\n";
-    let file = place.file("rows.csv", [STRICT_HEADER, rows].concat());
-    let preview = place.dry_run(&[&file]);
-    let job = place.import(&[&file]);
+    let file = sandbox.write_file("rows.csv", [STRICT_HEADER, rows].concat());
+    let preview = sandbox.dry_run(&[&file]);
+    let job = sandbox.import(&[&file]);
     assert_eq!((counts(&job), &preview["counts"]), ("created 1, failed 2".to_owned(), &job["counts"]));
     assert_eq!(preview["troubles"][0]["reason"], "`code` must be unique, but record \"a\" already has this value");
 }
@@ -761,44 +762,49 @@ fn a_dry_run_knows_unique_values() {
 
 #[test]
 fn tenants_do_not_see_each_other() {
-    let place = Place::new(STRICT);
-    let file = place.file("rows.csv", [STRICT_HEADER, "a,one,X1,,,\n"].concat());
-    let other = place.file("other.csv", [STRICT_HEADER, "a,another,X1,,,\nb,two,X2,,,\n"].concat());
-    assert_eq!(counts(&place.import(&[&file, "--tenant", "north"])), "created 1");
-    assert_eq!(counts(&place.import(&[&other, "--tenant", "south"])), "created 2", "neither the key nor the unique value of the other is in the way");
-    let export = |tenant: &str| place.run(&["export", "thing", "--format", "ndjson", "--tenant", tenant]).exits(0).lines();
+    let sandbox = Sandbox::new(STRICT);
+    let file = sandbox.write_file("rows.csv", [STRICT_HEADER, "a,one,X1,,,\n"].concat());
+    let other_file = sandbox.write_file("other.csv", [STRICT_HEADER, "a,another,X1,,,\nb,two,X2,,,\n"].concat());
+    assert_eq!(counts(&sandbox.import(&[&file, "--tenant", "north"])), "created 1");
+    assert_eq!(
+        counts(&sandbox.import(&[&other_file, "--tenant", "south"])),
+        "created 2",
+        "neither the key nor the unique value of the other is in the way"
+    );
+    let export = |tenant: &str| sandbox.run(&["export", "thing", "--format", "ndjson", "--tenant", tenant]).exits(0).lines();
     assert_eq!(export("north"), [json!({"key": "a", "id": "a", "name": "one", "code": "X1"})]);
     assert_eq!(export("south").len(), 2);
     assert_eq!(export("main").len(), 0);
-    assert_eq!(place.run(&["get", "thing", "b", "--tenant", "north"]).code, 1);
-    assert_eq!(place.json(&["query", "thing | count(id)", "--format", "json", "--tenant", "south"])[0]["count(id)"], 2);
-    let jobs = place.json(&["jobs", "--json", "--tenant", "north"]);
+    assert_eq!(sandbox.run(&["get", "thing", "b", "--tenant", "north"]).code, 1);
+    assert_eq!(sandbox.json(&["query", "thing | count(id)", "--format", "json", "--tenant", "south"])[0]["count(id)"], 2);
+    let jobs = sandbox.json(&["jobs", "--json", "--tenant", "north"]);
     assert_eq!((jobs.as_array().unwrap().len(), &jobs[0]["tenant"]), (1, &json!("north")));
-    assert_eq!(place.json(&["withdraw", "list", "--tenant", "south", "--json"])["gone"], 2);
+    assert_eq!(sandbox.json(&["withdraw", "list", "--tenant", "south", "--json"])["gone"], 2);
     assert_eq!(export("north").len(), 1);
-    place.run(&["import", &file, "--tenant", "No Such"]).exits(64).complains(&["`No Such` is not a tenant"]);
+    sandbox.run(&["import", &file, "--tenant", "No Such"]).exits(64).stderr_contains(&["`No Such` is not a tenant"]);
 }
 
 #[test]
-fn a_document_of_any_length_costs_itself_only() {
+fn a_document_that_is_too_long_fails_alone() {
     let mut bytes = Vec::new();
     let name = |bytes: &mut Vec<u8>, id: u32| bytes.extend_from_slice(format!("{{\"id\":\"n{id}\"}}\n").as_bytes());
     (1..=3).for_each(|id| name(&mut bytes, id));
     bytes.extend_from_slice(b"{\"id\":\"");
     bytes.resize(bytes.len() + (100 << 20), b'x');
     bytes.extend_from_slice(b"\"}\n");
-    let behind = bytes.len();
+    let following_offset = bytes.len();
     (5..=7).for_each(|id| name(&mut bytes, id));
     for (file, bytes) in [("names.ndjson.gz", gzip(&bytes)), ("names.ndjson", bytes)] {
-        let place = Place::new(
+        let sandbox = Sandbox::new(
             "catalogue: long\nsources: { s: { format: json, into: name, as_of: meta.received } }\n\
              collections: { name: { key: id, fields: { id: text } } }\n",
         );
-        place.run(&["import", &place.file(file, bytes)]).exits(2);
-        let places: Vec<_> = place.journal(1).iter().map(|line| (line["record"].clone(), line["offset"].clone(), line["outcome"].clone())).collect();
-        assert_eq!(places[3], (4.into(), 36.into(), "failed".into()), "{file}");
-        assert_eq!(places[4], (5.into(), behind.into(), "created".into()), "{file}");
-        assert_eq!((place.records("name").len(), place.troubles(1).len()), (6, 1), "{file}");
+        sandbox.run(&["import", &sandbox.write_file(file, bytes)]).exits(2);
+        let positions: Vec<_> =
+            sandbox.journal(1).iter().map(|line| (line["record"].clone(), line["offset"].clone(), line["outcome"].clone())).collect();
+        assert_eq!(positions[3], (4.into(), 36.into(), "failed".into()), "{file}");
+        assert_eq!(positions[4], (5.into(), following_offset.into(), "created".into()), "{file}");
+        assert_eq!((sandbox.records("name").len(), sandbox.troubles(1).len()), (6, 1), "{file}");
     }
 }
 
@@ -821,7 +827,7 @@ collections:
 ";
 
 #[test]
-fn aggregates_are_also_told_by_source() {
+fn aggregates_are_also_reported_by_source() {
     const ALL: &str = "count(key), count(whole), sum(whole), min(whole), max(whole), avg(whole), median(whole), sum(part), avg(part), median(part), \
                        min(name), max(name), min(at), max(at)";
     let row = |number: i64| {
@@ -829,36 +835,36 @@ fn aggregates_are_also_told_by_source() {
         format!("k{number:03},n{},{whole},{:.2},2020-01-{:02}T00:00:00Z\n", number % 13, number as f64 / 8.0, number % 28 + 1)
     };
     let file = |numbers: std::ops::Range<i64>| std::iter::once("id,name,whole,part,at\n".to_owned()).chain(numbers.map(row)).collect::<String>();
-    for place in Place::both(SHOPS) {
-        let ask = |query: &str| -> Vec<Json> {
-            let rows = place.json(&["query", query, "--by-source", "--format", "json"]);
+    for sandbox in Sandbox::on_each_store(SHOPS) {
+        let query_by_source = |query: &str| -> Vec<Json> {
+            let rows = sandbox.json(&["query", query, "--by-source", "--format", "json"]);
             rows.as_array().unwrap().iter().map(|row| row.as_object().unwrap().clone().into()).collect()
         };
-        place.import(&[&place.file("one.csv", file(0..1_500)), "--source", "one"]);
+        sandbox.import(&[&sandbox.write_file("one.csv", file(0..1_500)), "--source", "one"]);
         // who is alone is all
         for query in ["thing", "thing whole>0", "thing key<k100"] {
-            let mut rows = ask(&format!("{query} | {ALL}"));
+            let mut rows = query_by_source(&format!("{query} | {ALL}"));
             assert_eq!((rows.len(), &rows[0]["source"], &rows[1]["source"]), (2, &json!("merged"), &json!("one")));
             rows[1]["source"] = json!("merged");
-            let [merged, own] = &rows[..] else { panic!("two rows") };
+            let [merged, by_source] = &rows[..] else { panic!("two rows") };
             for (name, value) in merged.as_object().unwrap() {
-                let same = match (value.as_f64(), own[name].as_f64()) {
+                let is_equal = match (value.as_f64(), by_source[name].as_f64()) {
                     (Some(a), Some(b)) => (a - b).abs() <= a.abs() * 1e-12,
-                    _ => *value == own[name],
+                    _ => *value == by_source[name],
                 };
-                assert!(same, "{query} {name}: {value} {}", own[name]);
+                assert!(is_equal, "{query} {name}: {value} {}", by_source[name]);
             }
         }
         // what another one says is its own
-        place.import(&[&place.file("two.csv", "id,name,whole,part,at\nk001,n1,1000,,\nother,x,7,,\n"), "--source", "two"]);
-        let rows = ask("thing | sum(whole), count(key), count(part)");
+        sandbox.import(&[&sandbox.write_file("two.csv", "id,name,whole,part,at\nk001,n1,1000,,\nother,x,7,,\n"), "--source", "two"]);
+        let rows = query_by_source("thing | sum(whole), count(key), count(part)");
         let of = |source: &str| rows.iter().find(|row| row["source"] == source).unwrap().clone();
         assert_eq!((&of("two")["sum(whole)"], &of("two")["count(key)"], &of("two")["count(part)"]), (&json!(1_007), &json!(2), &json!(0)));
         assert_eq!((&of("one")["count(key)"], &of("merged")["count(key)"]), (&json!(1_500), &json!(1_501)));
         // the same by HTTP: the merged row, and beside it each source's
-        let stook = Served::new(&place, &["--workers", "0"]);
-        let text = encoded("thing | sum(whole), count(key), count(part)");
-        let answer = stook.get(&format!("/v1/main/query?q={text}&by_source=true")).with(200);
+        let stook = Served::new(&sandbox, &["--workers", "0"]);
+        let text = url_encoded("thing | sum(whole), count(key), count(part)");
+        let answer = stook.get(&format!("/v1/main/query?q={text}&by_source=true")).expect_json(200);
         let without = |mut row: Json| {
             row.as_object_mut().unwrap().remove("source");
             row
@@ -866,16 +872,16 @@ fn aggregates_are_also_told_by_source() {
         assert_eq!(answer["rows"], json!([without(of("merged"))]));
         let sources = json!([{ "source": "one", "row": without(of("one")) }, { "source": "two", "row": without(of("two")) }]);
         assert_eq!(answer["by_source"], sources);
-        assert_eq!(stook.get(&format!("/v1/main/query?q={}&by_source=true", encoded("thing | sum(twice)"))).status, 400);
-        place
+        assert_eq!(stook.get(&format!("/v1/main/query?q={}&by_source=true", url_encoded("thing | sum(twice)"))).status, 400);
+        sandbox
             .run(&["query", "thing | sum(twice)", "--by-source"])
             .exits(1)
-            .complains(&["`twice` is derived or of type ranges, so it has no values by source"]);
+            .stderr_contains(&["`twice` is derived or of type ranges, so it has no values by source"]);
     }
 }
 
 #[test]
-fn a_list_that_is_cut_off_behind_a_whole_document_is_not_a_whole_file() {
+fn a_list_that_is_cut_off_after_a_complete_document_is_not_a_complete_file() {
     let definition = "\
 catalogue: list
 sources:
@@ -883,24 +889,24 @@ sources:
 collections:
   thing: { key: id, fields: { id: text } }
 ";
-    let place = Place::new(definition);
+    let sandbox = Sandbox::new(definition);
     for (number, count) in [1_u64, 999, 1_000, 1_001, 2_500].into_iter().enumerate() {
         let rows: Vec<String> = (0..count).map(|row| format!("{{\"id\": \"{number}-{row}\"}}")).collect();
         let cut = format!("{{\"value\": [{}", rows.join(", "));
         for (name, bytes) in [("list.json", cut.as_bytes().to_vec()), ("list.json.gz", gzip(cut.as_bytes()))] {
-            let file = place.file(&format!("{number}-{name}"), bytes);
-            let answer = place.run(&["import", &file, "--json"]).exits(2);
+            let file = sandbox.write_file(&format!("{number}-{name}"), bytes);
+            let answer = sandbox.run(&["import", &file, "--json"]).exits(2);
             let job = answer.lines().pop().expect("the job is told at the end");
             let counts = &job["counts"];
             assert_eq!((&counts["documents"], &counts["failed"]), (&json!(count + 1), &json!(1)), "{job}");
-            let troubles = place.troubles(job["id"].as_u64().expect("a number"));
-            let told = troubles.last().expect("one is told");
-            assert_eq!((&told["record"], &told["offset"]), (&json!(count + 1), &json!(cut.len())), "{told}");
-            assert!(told["reasons"][0].as_str().is_some_and(|reason| reason.contains("there is no closing ]")), "{told}");
+            let troubles = sandbox.troubles(job["id"].as_u64().expect("a number"));
+            let trouble = troubles.last().expect("one is told");
+            assert_eq!((&trouble["record"], &trouble["offset"]), (&json!(count + 1), &json!(cut.len())), "{trouble}");
+            assert!(trouble["reasons"][0].as_str().is_some_and(|reason| reason.contains("there is no closing ]")), "{trouble}");
         }
         // the same, whole
-        let file = place.file(&format!("{number}-whole.json"), format!("{cut}]}}"));
-        let job = place.import(&[&file]);
+        let file = sandbox.write_file(&format!("{number}-whole.json"), format!("{cut}]}}"));
+        let job = sandbox.import(&[&file]);
         assert_eq!((&job["counts"]["documents"], &job["counts"]["failed"]), (&json!(count), &json!(0)), "{job}");
     }
 }
@@ -925,7 +931,7 @@ fn plans(is_alone: bool) -> String {
 
 /// A plan by its day, with rows of key, day and kind.
 fn plan(day: u32, rows: &[(&str, &str, &str)]) -> String {
-    let row = |(id, at, kind): &(&str, &str, &str)| format!("{id},2020-01-{day:02}T00:00:00Z,{at},A,{kind}\n");
+    let row = |(id, time, kind): &(&str, &str, &str)| format!("{id},2020-01-{day:02}T00:00:00Z,{time},A,{kind}\n");
     std::iter::once("id,made,at,craft,kind\n".to_owned()).chain(rows.iter().map(row)).collect()
 }
 
@@ -939,24 +945,26 @@ fn rows_that_are_skipped_are_part_of_a_complete_delivery() {
     for is_alone in [true, false] {
         let definition = if is_alone { plans(true).replace("  pass: { key: id, exists: any, fields: { id: text } }\n", "") } else { plans(false) };
         for order in [[&older, &newer], [&newer, &older]] {
-            let place = Place::new(&definition);
+            let sandbox = Sandbox::new(&definition);
             for (number, text) in order.iter().enumerate() {
-                let file = place.file(&format!("{number}.csv"), text);
-                let preview = place.dry_run(&[&file]);
-                let job = place.import(&[&file]);
+                let file = sandbox.write_file(&format!("{number}.csv"), text);
+                let preview = sandbox.dry_run(&[&file]);
+                let job = sandbox.import(&[&file]);
                 assert_eq!(preview["counts"], job["counts"]);
                 assert_eq!(preview["replaced"]["retired"], job["replaced"]["retired"], "{preview} {job}");
             }
-            let kept: Vec<String> = place.records("visit").iter().map(|own| own["id"].as_str().unwrap().to_owned()).collect();
-            assert_eq!(kept, ["c", "d", "e"], "alone: {is_alone}");
+            let remaining_ids: Vec<String> = sandbox.records("visit").iter().map(|visit| visit["id"].as_str().unwrap().to_owned()).collect();
+            assert_eq!(remaining_ids, ["c", "d", "e"], "alone: {is_alone}");
         }
     }
     // a skipped row without a place in the plan takes no part, and fails nothing
-    let place = Place::new(&plans(true).replace("  pass: { key: id, exists: any, fields: { id: text } }\n", ""));
-    place.import(&[&place.file("older.csv", &older)]);
-    let job = place
-        .import(&[&place.file("newer.csv", plan(2, &[("a", "", "none"), ("c", &third, "near"), ("d", &fourth, "near"), ("e", &fourth, "near")]))]);
+    let sandbox = Sandbox::new(&plans(true).replace("  pass: { key: id, exists: any, fields: { id: text } }\n", ""));
+    sandbox.import(&[&sandbox.write_file("older.csv", &older)]);
+    let job =
+        sandbox
+            .import(&[&sandbox
+                .write_file("newer.csv", plan(2, &[("a", "", "none"), ("c", &third, "near"), ("d", &fourth, "near"), ("e", &fourth, "near")]))]);
     assert_eq!((&job["counts"]["skipped"], &job["counts"]["failed"]), (&json!(1), &json!(0)));
-    let kept: Vec<String> = place.records("visit").iter().map(|own| own["id"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(kept, ["a", "b", "c", "d", "e"]);
+    let remaining_ids: Vec<String> = sandbox.records("visit").iter().map(|visit| visit["id"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(remaining_ids, ["a", "b", "c", "d", "e"]);
 }

@@ -8,16 +8,16 @@ use std::process::Command;
 use stook_catalogue::value::{FieldType, from_text};
 use stook_formats::marc::MarcBuilder;
 use stook_sample::random::Random;
-use stook_tests::http::{Client, Reply, Served, encoded};
-use stook_tests::{LIBRARY, Place, authorities, repository, stook};
+use stook_tests::http::{Client, Reply, Served, url_encoded};
+use stook_tests::{LIBRARY, Sandbox, authorities, repository, stook};
 
-/// A place as its example has it, on both stores.
-fn places(example: &str) -> Vec<Place> {
-    Place::both(&std::fs::read_to_string(repository().join(format!("examples/{example}/catalogue.yaml"))).unwrap())
+/// A sandbox as its example has it, on both stores.
+fn sandboxes(example: &str) -> Vec<Sandbox> {
+    Sandbox::on_each_store(&std::fs::read_to_string(repository().join(format!("examples/{example}/catalogue.yaml"))).unwrap())
 }
 
-fn token(place: &Place, role: &str) -> String {
-    place.ok(&["token", "create", "--role", role]).trim().to_owned()
+fn token(sandbox: &Sandbox, role: &str) -> String {
+    sandbox.ok(&["token", "create", "--role", role]).trim().to_owned()
 }
 
 fn sample(words: &[&str]) {
@@ -40,10 +40,10 @@ fn browser() -> Option<(PathBuf, PathBuf)> {
 }
 
 /// Goes through the steps of a script.
-fn walk(script: &str, stook: &Served, arguments: &[&str]) {
+fn run_browser_script(script: &str, stook: &Served, arguments: &[&str]) {
     let Some((packages, chromium)) = browser() else { return };
     let url = format!("http://{}", stook.address());
-    let ran = Command::new("timeout")
+    let output = Command::new("timeout")
         .args(["300", "node"])
         .arg(repository().join("tests/browser").join(script))
         .arg(url)
@@ -51,108 +51,111 @@ fn walk(script: &str, stook: &Served, arguments: &[&str]) {
         .env("STOOK_TEST_BROWSER", packages)
         .env("STOOK_TEST_CHROMIUM", chromium)
         .output();
-    let Ok(ran) = ran else { return stook_testkit::skip::missing("node is not installed") };
-    let said = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success(), "{said}\n{}", String::from_utf8_lossy(&ran.stderr));
-    assert!(said.contains("ok signs in"), "{said}");
+    let Ok(output) = output else { return stook_testkit::skip::missing("node is not installed") };
+    let output_text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output_text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output_text.contains("ok signs in"), "{output_text}");
 }
 
 #[test]
 fn a_librarian_imports_finds_explains_and_lends() {
-    for place in places("authorities") {
-        let names = place.file("names.mrc", authorities(400, 1, 1));
-        let items = place.file("items.csv", "barcode,lccn\nb1,x\nb2,y\n");
+    for sandbox in sandboxes("authorities") {
+        let names = sandbox.write_file("names.mrc", authorities(400, 1, 1));
+        let items = sandbox.write_file("items.csv", "barcode,lccn\nb1,x\nb2,y\n");
         let mut nameless = MarcBuilder::new("00000nz  a2200000n  4500").unwrap();
         nameless.data("100", "1", " ").unwrap();
         nameless.subfield("a", "No Number Given").unwrap();
-        let broken = place.file("broken.mrc", nameless.finish().to_iso2709().unwrap());
-        let (all, reader) = (token(&place, "admin"), token(&place, "read"));
-        let long = place.file("long.mrc", authorities(200_000, 2, 1));
-        let stook = Served::new(&place, &["--workers", "1"]);
-        walk("library.mjs", &stook, &[&all, &names, &items, &reader, &broken, &long]);
+        let broken = sandbox.write_file("broken.mrc", nameless.finish().to_iso2709().unwrap());
+        let (all, reader) = (token(&sandbox, "admin"), token(&sandbox, "read"));
+        let long = sandbox.write_file("long.mrc", authorities(200_000, 2, 1));
+        let stook = Served::new(&sandbox, &["--workers", "1"]);
+        run_browser_script("library.mjs", &stook, &[&all, &names, &items, &reader, &broken, &long]);
     }
 }
 
 #[test]
 fn a_data_centre_tags_machines() {
-    for place in places("machines") {
-        let data = place.path("data").display().to_string();
+    for sandbox in sandboxes("machines") {
+        let data = sandbox.path("data").display().to_string();
         sample(&["machines", "--records", "60", "-o", &data]);
-        place.import(&[&format!("{data}/machines.ndjson"), "--source", "enlist"]);
-        let (all, runs) = (token(&place, "admin"), place.path("runs").display().to_string());
+        sandbox.import(&[&format!("{data}/machines.ndjson"), "--source", "enlist"]);
+        let (all, runs) = (token(&sandbox, "admin"), sandbox.path("runs").display().to_string());
         std::fs::create_dir(&runs).unwrap();
-        let stook = Served::new(&place, &["--workers", "1", "--runs", &runs]);
+        let stook = Served::new(&sandbox, &["--workers", "1", "--runs", &runs]);
         for run in ["before", "after"] {
             let file = format!("{runs}/{run}.json");
-            place.run(&["lab", "sweep", &format!("http://{}/healthz", stook.address()), "--clients", "1,2", "--for", "200ms", "-o", &file]).exits(0);
+            sandbox
+                .run(&["lab", "sweep", &format!("http://{}/healthz", stook.address()), "--clients", "1,2", "--for", "200ms", "-o", &file])
+                .exits(0);
         }
         std::fs::write(format!("{runs}/broken.json"), "{}").unwrap();
         let client = stook.client(Some(&all));
         assert_eq!((client.get("/v1/main/lab/broken").status, client.get("/v1/main/lab/%2e%2e%2fcatalogue").status), (500, 404));
-        walk("machines.mjs", &stook, &[&all]);
+        run_browser_script("machines.mjs", &stook, &[&all]);
     }
 }
 
 #[test]
-fn an_evaluation_that_was_cancelled_needs_somebody() {
-    let place = Place::new(&std::fs::read_to_string(repository().join("examples/machines/catalogue.yaml")).unwrap());
-    let data = place.path("data").display().to_string();
+fn a_cancelled_evaluation_is_shown_as_incomplete() {
+    let sandbox = Sandbox::new(&std::fs::read_to_string(repository().join("examples/machines/catalogue.yaml")).unwrap());
+    let data = sandbox.path("data").display().to_string();
     sample(&["machines", "--records", "5", "-o", &data]);
-    place.import(&[&format!("{data}/machines.ndjson"), "--source", "enlist"]);
-    let admin = token(&place, "admin");
-    let stook = Served::new(&place, &["--workers", "0"]);
-    let (client, own) = (stook.client(Some(&admin)), Visitor::new(&stook, &admin));
-    let made = client.call("POST", "/v1/main/tags/machine", &json!({ "name": "any", "xpath": "//node" })).with(201);
-    let needs = || own.get("/t/main/home").text().contains("Not all of machine was evaluated");
-    assert!(!needs(), "it may still be evaluated");
+    sandbox.import(&[&format!("{data}/machines.ndjson"), "--source", "enlist"]);
+    let admin = token(&sandbox, "admin");
+    let stook = Served::new(&sandbox, &["--workers", "0"]);
+    let (client, visitor) = (stook.client(Some(&admin)), Visitor::new(&stook, &admin));
+    let made = client.call("POST", "/v1/main/tags/machine", &json!({ "name": "any", "xpath": "//node" })).expect_json(201);
+    let is_incomplete_shown = || visitor.get("/t/main/home").text().contains("Not all of machine was evaluated");
+    assert!(!is_incomplete_shown(), "it may still be evaluated");
     let job = &made["job"];
-    let shown = own.get(&format!("/t/main/job?id={job}")).text();
+    let shown = visitor.get(&format!("/t/main/job?id={job}")).text();
     assert!(shown.contains(&format!("<h1>Evaluation {job}</h1>")) && shown.contains("yes, cancel"), "{shown}");
-    assert_eq!(own.post("/t/main/job/change", &format!("id={job}&do=cancel&csrf={}", own.mark())).status, 303);
-    assert!(needs());
+    assert_eq!(visitor.post("/t/main/job/change", &format!("id={job}&do=cancel&csrf={}", visitor.csrf_token())).status, 303);
+    assert!(is_incomplete_shown());
 }
 
 #[test]
 fn an_operator_looks_for_gaps() {
-    for place in places("sentinel") {
-        let data = place.path("data").display().to_string();
+    for sandbox in sandboxes("sentinel") {
+        let data = sandbox.path("data").display().to_string();
         sample(&["sentinel", "--days", "1", "-o", &data]);
         for source in ["plan_s1", "plan_s2", "prip", "probe"] {
             let mut files: Vec<String> =
                 std::fs::read_dir(format!("{data}/{source}")).unwrap().map(|file| file.unwrap().path().display().to_string()).collect();
             files.sort();
             let words: Vec<&str> = files.iter().map(String::as_str).chain(["--source", source]).collect();
-            place.import(&words);
+            sandbox.import(&words);
         }
-        let all = token(&place, "read");
-        let stook = Served::new(&place, &["--workers", "1"]);
-        counted_records_cover_what_is_measured(&stook.client(Some(&all)));
-        walk("satellites.mjs", &stook, &[&all]);
+        let all = token(&sandbox, "read");
+        let stook = Served::new(&sandbox, &["--workers", "1"]);
+        assert_counts_cover_measures(&stook.client(Some(&all)));
+        run_browser_script("satellites.mjs", &stook, &[&all]);
     }
 }
 
 #[test]
 fn the_documentation_is_read_and_searched_without_a_token() {
-    let place = Place::new(THINGS);
-    let admin = token(&place, "admin");
-    let stook = Served::new(&place, &["--workers", "0"]);
+    let sandbox = Sandbox::new(THINGS);
+    let admin = token(&sandbox, "admin");
+    let stook = Served::new(&sandbox, &["--workers", "0"]);
     assert_eq!(stook.get("/").header("location"), Some("/sign-in"), "there are tokens");
     let start = stook.get("/docs");
     assert_eq!((start.status, start.header("content-type")), (200, Some("text/html; charset=utf-8")));
     assert!(start.header("content-security-policy").is_some() && start.text().contains(env!("CARGO_PKG_VERSION")));
     // whatever a page links to is there, and nothing but pages, pictures and what pages are made of
     let link = regex::Regex::new(r##"(?:href|src)="(/[^"#?]*)"##).unwrap();
-    let (mut seen, mut ahead) = (std::collections::BTreeSet::from(["/docs".to_owned()]), vec!["/docs".to_owned()]);
-    while let Some(path) = ahead.pop() {
+    let (mut seen, mut pending) = (std::collections::BTreeSet::from(["/docs".to_owned()]), vec!["/docs".to_owned()]);
+    while let Some(path) = pending.pop() {
         let page = stook.get(&path);
         assert_eq!(page.status, 200, "{path}");
         if page.header("content-type") != Some("text/html; charset=utf-8") {
             continue;
         }
         let text = page.text();
-        whole(&text).unwrap_or_else(|wrong| panic!("{path}: {wrong}"));
+        check_complete(&text).unwrap_or_else(|wrong| panic!("{path}: {wrong}"));
         assert_eq!((text.matches("<h1").count(), text.matches("aria-current=\"page\"").count()), (1, usize::from(path != "/docs")), "{path}");
-        ahead.extend(link.captures_iter(&text).map(|found| found[1].to_owned()).filter(|own| own.starts_with("/docs") && seen.insert(own.clone())));
+        pending
+            .extend(link.captures_iter(&text).map(|found| found[1].to_owned()).filter(|path| path.starts_with("/docs") && seen.insert(path.clone())));
     }
     for path in [
         "/docs/tutorial",
@@ -163,8 +166,8 @@ fn the_documentation_is_read_and_searched_without_a_token() {
     ] {
         assert!(seen.contains(path), "{path} is linked: {seen:?}");
     }
-    for (other, path) in [("query.md", "/docs/query"), ("decisions/README.md", "/docs/decisions"), ("", "/docs"), ("tutorial/", "/docs/tutorial")] {
-        let led = stook.get(&format!("/docs/{other}"));
+    for (link, path) in [("query.md", "/docs/query"), ("decisions/README.md", "/docs/decisions"), ("", "/docs"), ("tutorial/", "/docs/tutorial")] {
+        let led = stook.get(&format!("/docs/{link}"));
         assert_eq!((led.status, led.header("location")), (303, Some(path)));
     }
     let missing = stook.get("/docs/howto/import-big-file");
@@ -176,16 +179,16 @@ fn the_documentation_is_read_and_searched_without_a_token() {
     let nothing = stook.get("/docs/search?q=%3Cxyzzy%3E").text();
     assert!(nothing.contains("&lt;xyzzy&gt;") && nothing.contains("Try fewer letters"), "{nothing}");
     assert!(stook.get("/docs/search").text().contains("Write words"));
-    walk("documentation.mjs", &stook, &[&admin]);
+    run_browser_script("documentation.mjs", &stook, &[&admin]);
 }
 
 /// What is drawn of a group is what was measured: the union of its records' intervals.
-fn counted_records_cover_what_is_measured(client: &Client) {
-    let rows = client.get("/v1/main/query?limit=1000&q=datatake.sensing_s1").with(200);
+fn assert_counts_cover_measures(client: &Client) {
+    let rows = client.get("/v1/main/query?limit=1000&q=datatake.sensing_s1").expect_json(200);
     assert!(!rows["rows"].as_array().unwrap().is_empty(), "{rows}");
     let sums = client.get("/v1/main/coverage/children?collection=datatake.sensing_s1&parent=x");
     assert_eq!((sums.status, client.get("/v1/main/coverage/children?collection=product&parent=x").status), (404, 404));
-    let rows = client.get("/v1/main/query?limit=1000&q=datatake.completeness_s1").with(200);
+    let rows = client.get("/v1/main/query?limit=1000&q=datatake.completeness_s1").expect_json(200);
     let micros = |time: &Json| from_text(time.as_str().unwrap(), &FieldType::Timestamp, None).unwrap().as_int().unwrap();
     let mut compared = 0;
     for row in rows["rows"].as_array().unwrap().iter().filter(|row| row["value"] != "PT0S") {
@@ -194,19 +197,19 @@ fn counted_records_cover_what_is_measured(client: &Client) {
         if !group.ends_with("_RAW__0S") {
             continue;
         }
-        let parent = encoded(row["datatake"].as_str().unwrap());
-        let counted = client.get(&format!("/v1/main/coverage/children?collection=datatake.completeness_s1&parent={parent}")).with(200);
+        let parent = url_encoded(row["datatake"].as_str().unwrap());
+        let counted = client.get(&format!("/v1/main/coverage/children?collection=datatake.completeness_s1&parent={parent}")).expect_json(200);
         assert_eq!((counted["collection"].as_str(), counted["whole"].as_bool()), (Some("product"), Some(true)));
-        let own = counted["groups"].as_array().unwrap().iter().find(|own| own["group"] == group).unwrap();
+        let counted_group = counted["groups"].as_array().unwrap().iter().find(|counted_group| counted_group["group"] == group).unwrap();
         let (mut length, mut covered) = (0, i64::MIN);
-        for child in own["children"].as_array().unwrap() {
+        for child in counted_group["children"].as_array().unwrap() {
             let (start, stop) = (micros(&child["start"]), micros(&child["stop"]));
             length += (stop - start.max(covered)).max(0);
             covered = covered.max(stop);
-            assert_eq!(client.get(&format!("/v1/main/product?key={}", encoded(child["key"].as_str().unwrap()))).status, 200);
+            assert_eq!(client.get(&format!("/v1/main/product?key={}", url_encoded(child["key"].as_str().unwrap()))).status, 200);
         }
         let value = from_text(row["value"].as_str().unwrap(), &FieldType::Duration, None).unwrap().as_int().unwrap();
-        assert_eq!(length, value, "{row} {own}");
+        assert_eq!(length, value, "{row} {counted_group}");
         compared += 1;
     }
     assert!(compared > 3, "{compared}");
@@ -248,7 +251,7 @@ impl Visitor {
         stook.client(None).send("GET", "/t/main/home", &[("cookie", &cookie)], b"").status
     }
 
-    fn mark(&self) -> String {
+    fn csrf_token(&self) -> String {
         let page = self.get("/t/main/home").text();
         page.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
     }
@@ -256,7 +259,7 @@ impl Visitor {
 
 /// How many records there are.
 fn all_records(stook: &Served, token: &str) -> u64 {
-    stook.client(Some(token)).get("/v1/main/query?q=records&limit=1&total=true").with(200)["total"].as_u64().unwrap()
+    stook.client(Some(token)).get("/v1/main/query?q=records&limit=1&total=true").expect_json(200)["total"].as_u64().unwrap()
 }
 
 const THINGS: &str = "catalogue: things\nsources:\n  s: { format: json, into: thing, as_of: meta.received }\ncollections:\n  thing:\n    key: k\n    fields: { k: text, \
@@ -264,38 +267,38 @@ const THINGS: &str = "catalogue: things\nsources:\n  s: { format: json, into: th
                       transitions: { take: { set: { status: \"'taken'\" } } }\n    tags: {}\n";
 
 #[test]
-fn pages_are_for_who_may_see_them() {
-    for place in Place::both(THINGS) {
-        let (read, write, admin) = (token(&place, "read"), token(&place, "write"), token(&place, "admin"));
-        let other = place.ok(&["token", "create", "--role", "admin", "--tenant", "other"]).trim().to_owned();
-        let everybody = place.ok(&["token", "create", "--role", "admin", "--tenant", "*"]).trim().to_owned();
-        let stook = Served::new(&place, &["--workers", "1"]);
-        stook.client(Some(&write)).send("POST", "/v1/main/thing", &[("content-type", "application/json")], br#"{"k": "one"}"#).with(201);
+fn pages_are_shown_to_authorised_callers_only() {
+    for sandbox in Sandbox::on_each_store(THINGS) {
+        let (read, write, admin) = (token(&sandbox, "read"), token(&sandbox, "write"), token(&sandbox, "admin"));
+        let other_token = sandbox.ok(&["token", "create", "--role", "admin", "--tenant", "other"]).trim().to_owned();
+        let everybody = sandbox.ok(&["token", "create", "--role", "admin", "--tenant", "*"]).trim().to_owned();
+        let stook = Served::new(&sandbox, &["--workers", "1"]);
+        stook.client(Some(&write)).send("POST", "/v1/main/thing", &[("content-type", "application/json")], br#"{"k": "one"}"#).expect_json(201);
         // who is not known signs in, and programs are told so
-        let nobody = stook.client(None);
+        let anonymous = stook.client(None);
         for path in ["/", "/t/main/home", "/t/main/search?q=thing", "/t/nobody/home"] {
-            let sent = nobody.get(path);
-            assert!(sent.status == 303 && sent.header("location").is_some_and(|place| place.starts_with("/sign-in")), "{path}: {sent:?}");
+            let sent = anonymous.get(path);
+            assert!(sent.status == 303 && sent.header("location").is_some_and(|sandbox| sandbox.starts_with("/sign-in")), "{path}: {sent:?}");
         }
-        assert_eq!((nobody.get("/t/main/home.json").status, nobody.send("POST", "/t/main/transition", &[], b"").status), (401, 401));
-        let wrong = nobody.send("POST", "/sign-in", &[], b"token=stook_wrong%0d%0aset-cookie:x");
+        assert_eq!((anonymous.get("/t/main/home.json").status, anonymous.send("POST", "/t/main/transition", &[], b"").status), (401, 401));
+        let wrong = anonymous.send("POST", "/sign-in", &[], b"token=stook_wrong%0d%0aset-cookie:x");
         assert_eq!((wrong.status, wrong.header("set-cookie")), (401, None));
-        assert_eq!(nobody.send("GET", "/t/main/home", &[("cookie", &format!("{}=wrong; other=1", cookie(&stook)))], b"").status, 303);
+        assert_eq!(anonymous.send("GET", "/t/main/home", &[("cookie", &format!("{}=wrong; other=1", cookie(&stook)))], b"").status, 303);
         // where somebody wanted to go, if that is theirs; nobody is signed in by another site
         let enter = |to: &str, site: &str| {
             let form = format!("token={read}&to={to}");
-            let sent = nobody.send("POST", "/sign-in", &[("sec-fetch-site", site)], form.as_bytes());
+            let sent = anonymous.send("POST", "/sign-in", &[("sec-fetch-site", site)], form.as_bytes());
             (sent.status, sent.header("location").map(str::to_owned))
         };
-        assert_eq!(nobody.get("/t/main/search?q=thing").header("location"), Some("/sign-in?to=%2Ft%2Fmain%2Fsearch%3Fq%3Dthing"));
+        assert_eq!(anonymous.get("/t/main/search?q=thing").header("location"), Some("/sign-in?to=%2Ft%2Fmain%2Fsearch%3Fq%3Dthing"));
         assert_eq!(enter("%2Ft%2Fmain%2Fsearch%3Fq%3Dthing", "same-origin"), (303, Some("/t/main/search?q=thing".into())));
-        for away in ["https:%2F%2Fevil.example", "%2F%2Fevil.example", "%2Ft%2Fother%2Fhome", "%2Ft%2Fmain%2Fa%0d%0ax:y"] {
-            assert_eq!(enter(away, "none"), (303, Some("/t/main/home".into())), "{away}");
+        for foreign_transition in ["https:%2F%2Fevil.example", "%2F%2Fevil.example", "%2Ft%2Fother%2Fhome", "%2Ft%2Fmain%2Fa%0d%0ax:y"] {
+            assert_eq!(enter(foreign_transition, "none"), (303, Some("/t/main/home".into())), "{foreign_transition}");
         }
         assert_eq!(enter("", "cross-site"), (403, None));
         assert_eq!(Visitor::new(&stook, &admin).get("/t/main/coverage?collection=nope").status, 404);
         // every page says what may be loaded, and gives its answers as JSON
-        let own = Visitor::new(&stook, &admin);
+        let visitor = Visitor::new(&stook, &admin);
         let pages = [
             "home",
             "facets?q=thing",
@@ -309,7 +312,7 @@ fn pages_are_for_who_may_see_them() {
             "tokens",
         ];
         for page in pages {
-            let shown = own.get(&format!("/t/main/{page}"));
+            let shown = visitor.get(&format!("/t/main/{page}"));
             assert_eq!(shown.status, 200, "{page}: {}", shown.text());
             let policy = shown.header("content-security-policy").unwrap();
             assert!(policy.starts_with("default-src 'none'; script-src 'self'") && !policy.contains("unsafe"), "{policy}");
@@ -320,7 +323,7 @@ fn pages_are_for_who_may_see_them() {
                     && !shown.text().contains("<script>")
             );
             let (path, query) = page.split_once('?').unwrap_or((page, ""));
-            let answers = own.get(&format!("/t/main/{path}.json?{query}")).with(200);
+            let answers = visitor.get(&format!("/t/main/{path}.json?{query}")).expect_json(200);
             // what a page shows is what the API says
             assert!(!answers.as_object().unwrap().is_empty(), "{page}");
             for (path, answer) in answers.as_object().unwrap() {
@@ -328,23 +331,23 @@ fn pages_are_for_who_may_see_them() {
                 if path.starts_with("/metrics") {
                     continue;
                 }
-                let again: Json = stook.client(Some(&admin)).get(path).with(200);
+                let again: Json = stook.client(Some(&admin)).get(path).expect_json(200);
                 assert_eq!(&again, answer, "{path}");
             }
         }
         // what is wrong is said on a page, too, and among its answers
-        for (wrong, status, said) in [
+        for (wrong, status, message) in [
             ("nowhere", 404, "page not found"),
             ("search?q=thing%20nmae%3D1", 400, "did you mean"),
             ("search?q=thing&idx=-1", 400, "idx is a number"),
             ("download?q=thing%20nmae%3D1", 400, "did you mean"),
             ("record?collection=thing&key=nobody", 404, "there is no thing"),
         ] {
-            let shown = own.get(&format!("/t/main/{wrong}"));
+            let shown = visitor.get(&format!("/t/main/{wrong}"));
             let is_page = shown.text().starts_with("<!DOCTYPE html>") && shown.text().contains("/t/main/search");
-            assert!(shown.status == status && shown.text().contains(said) && is_page, "{wrong}: {} {}", shown.status, shown.text());
+            assert!(shown.status == status && shown.text().contains(message) && is_page, "{wrong}: {} {}", shown.status, shown.text());
         }
-        let answers = own.get("/t/main/search.json?q=thing%20nmae%3D1");
+        let answers = visitor.get("/t/main/search.json?q=thing%20nmae%3D1");
         let problem = &answers.json()["/v1/main/query?q=thing%20nmae%3D1&idx=0&limit=51&wait=5"];
         assert!(answers.status == 400 && problem["status"] == 400, "{}", answers.text());
         // conditions are taken back where they stand
@@ -353,55 +356,58 @@ fn pages_are_for_who_may_see_them() {
             { "condition": "k=one", "without": "thing name=\"a b\" | sort k" },
             { "condition": "name=\"a b\"", "without": "thing k=one | sort k" },
         ]);
-        assert_eq!(narrowed.with(200)["conditions"], without);
-        assert_eq!(own.get("/t/main/record?collection=thing&key=nobody").status, 404);
-        assert_eq!(own.get("/t/main/record?collection=nobody&key=x").status, 404);
-        assert_eq!(own.get("/t/main/job?id=99").status, 404);
-        assert_eq!(own.get("/t/main/job?id=../tokens").status, 400);
-        assert_eq!((own.get("/t/other/home").status, Visitor::status_of(&stook, &other)), (404, 404));
+        assert_eq!(narrowed.expect_json(200)["conditions"], without);
+        assert_eq!(visitor.get("/t/main/record?collection=thing&key=nobody").status, 404);
+        assert_eq!(visitor.get("/t/main/record?collection=nobody&key=x").status, 404);
+        assert_eq!(visitor.get("/t/main/job?id=99").status, 404);
+        assert_eq!(visitor.get("/t/main/job?id=../tokens").status, 400);
+        assert_eq!((visitor.get("/t/other/home").status, Visitor::status_of(&stook, &other_token)), (404, 404));
         // who may see everybody's records is shown whose there are
-        stook.client(Some(&everybody)).send("POST", "/v1/other/thing", &[("content-type", "application/json")], br#"{"k": "theirs"}"#).with(201);
-        let names = |token: &str| stook.client(Some(token)).get("/v1").with(200)["tenants"].clone();
+        stook
+            .client(Some(&everybody))
+            .send("POST", "/v1/other/thing", &[("content-type", "application/json")], br#"{"k": "theirs"}"#)
+            .expect_json(201);
+        let names = |token: &str| stook.client(Some(token)).get("/v1").expect_json(200)["tenants"].clone();
         assert_eq!((names(&everybody), names(&admin)), (json!([{"name": "main"}, {"name": "other"}]), json!([{"name": "main"}])));
         assert!(Visitor::new(&stook, &everybody).get("/t/main/home").text().contains("href=\"/t/other/home\""));
-        assert!(!own.get("/t/main/home").text().contains("/t/other"));
+        assert!(!visitor.get("/t/main/home").text().contains("/t/other"));
         // a form of somebody else's page does nothing
         let take = "collection=thing&key=one&transition=take";
-        for form in [take.to_owned(), format!("{take}&csrf=0000"), format!("{take}&csrf={}", Visitor::new(&stook, &read).mark())] {
-            assert_eq!(own.post("/t/main/transition", &form).status, 403, "{form}");
+        for form in [take.to_owned(), format!("{take}&csrf=0000"), format!("{take}&csrf={}", Visitor::new(&stook, &read).csrf_token())] {
+            assert_eq!(visitor.post("/t/main/transition", &form).status, 403, "{form}");
         }
-        assert_eq!(stook.client(Some(&admin)).get("/v1/main/thing/one").with(200)["status"], "free");
-        let taken = own.post("/t/main/transition", &format!("{take}&csrf={}", own.mark()));
+        assert_eq!(stook.client(Some(&admin)).get("/v1/main/thing/one").expect_json(200)["status"], "free");
+        let taken = visitor.post("/t/main/transition", &format!("{take}&csrf={}", visitor.csrf_token()));
         assert_eq!((taken.status, taken.header("location")), (303, Some("/t/main/record?collection=thing&key=one")));
-        assert_eq!(stook.client(Some(&admin)).get("/v1/main/thing/one").with(200)["status"], "taken");
-        let away = format!("collection=thing&key=one&transition=../../tokens&csrf={}", own.mark());
-        assert_eq!(own.post("/t/main/transition", &away).status, 404);
+        assert_eq!(stook.client(Some(&admin)).get("/v1/main/thing/one").expect_json(200)["status"], "taken");
+        let foreign_transition = format!("collection=thing&key=one&transition=../../tokens&csrf={}", visitor.csrf_token());
+        assert_eq!(visitor.post("/t/main/transition", &foreign_transition).status, 404);
         // a reader sees no button, and is refused
         let reader = Visitor::new(&stook, &read);
         assert!(!reader.get("/t/main/record?collection=thing&key=one").text().contains("<button>take"));
-        assert_eq!(reader.post("/t/main/transition", &format!("{take}&csrf={}", reader.mark())).status, 403);
+        assert_eq!(reader.post("/t/main/transition", &format!("{take}&csrf={}", reader.csrf_token())).status, 403);
         for page in ["metrics", "tokens"] {
             assert_eq!(reader.get(&format!("/t/main/{page}")).status, 403, "{page}");
             assert!(!reader.get("/t/main/home").text().contains(&format!("/t/main/{page}")), "{page}");
         }
         // a file is sent in a form
-        let form = |mark: &str| {
+        let form = |csrf_token: &str| {
             let part = |name: &str, more: &str, text: &str| format!("--x\r\ncontent-disposition: form-data; name=\"{name}\"{more}\r\n\r\n{text}\r\n");
             let file = (0..500).map(|number| format!("{{\"k\":\"f{number}\",\"name\":\"n\"}}\n")).collect::<String>();
-            part("csrf", "", mark) + &part("by", "", "source=s") + &part("file", "; filename=\"things.ndjson\"", &file) + "--x--\r\n"
+            part("csrf", "", csrf_token) + &part("by", "", "source=s") + &part("file", "; filename=\"things.ndjson\"", &file) + "--x--\r\n"
         };
         let media = ("content-type", "multipart/form-data; boundary=x");
         let writer = Visitor::new(&stook, &write);
-        let send = |visitor: &Visitor, mark: &str| {
-            visitor.client.send("POST", "/t/main/upload", &[("cookie", &visitor.cookie), media], form(mark).as_bytes())
+        let send = |visitor: &Visitor, csrf_token: &str| {
+            visitor.client.send("POST", "/t/main/upload", &[("cookie", &visitor.cookie), media], form(csrf_token).as_bytes())
         };
-        assert_eq!((send(&writer, "wrong").status, send(&reader, &reader.mark()).status), (403, 403));
-        let sent = send(&writer, &writer.mark());
+        assert_eq!((send(&writer, "wrong").status, send(&reader, &reader.csrf_token()).status), (403, 403));
+        let sent = send(&writer, &writer.csrf_token());
         assert_eq!(sent.status, 303, "{}", sent.text());
         let job = sent.header("location").unwrap().rsplit('=').next().unwrap().parse::<u64>().unwrap();
         let ended = stook.client(Some(&write));
         for _ in 0..200 {
-            if !ended.get(&format!("/v1/main/jobs/{job}")).with(200)["finished"].is_null() {
+            if !ended.get(&format!("/v1/main/jobs/{job}")).expect_json(200)["finished"].is_null() {
                 break;
             }
             std::thread::sleep(std::time::Duration::from_millis(50));
@@ -412,15 +418,15 @@ fn pages_are_for_who_may_see_them() {
         // a page of long rows has few of them; all that was found can be kept
         let long = "x".repeat(1_000_000);
         let lines: String = (0..45).map(|number| json!({ "k": format!("long{number}"), "name": long }).to_string() + "\n").collect();
-        place.import(&[&place.file("long.ndjson", lines), "--source", "s"]);
+        sandbox.import(&[&sandbox.write_file("long.ndjson", lines), "--source", "s"]);
         let shown = writer.get("/t/main/search?q=thing%20k%3Dlong*").text();
         assert!(shown.contains("so only 5 are shown per page") && shown.len() < 2_000_000, "{}", &shown[..shown.len().min(3_000)]);
         let more: String = (0..12_000).map(|number| json!({ "k": format!("more{number}"), "name": "many" }).to_string() + "\n").collect();
-        place.import(&[&place.file("more.ndjson", more), "--source", "s"]);
-        let kept = writer.get("/t/main/download?q=thing%20name=many&format=csv").text();
-        assert_eq!(kept.lines().count(), 12_001);
-        let kept = writer.get("/t/main/download?q=thing%20name=many&format=ndjson").text();
-        assert_eq!(kept.lines().filter(|line| serde_json::from_str::<Json>(line).is_ok_and(|row| row["name"] == "many")).count(), 12_000);
+        sandbox.import(&[&sandbox.write_file("more.ndjson", more), "--source", "s"]);
+        let download = writer.get("/t/main/download?q=thing%20name=many&format=csv").text();
+        assert_eq!(download.lines().count(), 12_001);
+        let download = writer.get("/t/main/download?q=thing%20name=many&format=ndjson").text();
+        assert_eq!(download.lines().filter(|line| serde_json::from_str::<Json>(line).is_ok_and(|row| row["name"] == "many")).count(), 12_000);
         let everything = writer.get("/t/main/download?q=records&format=csv").text();
         assert_eq!(everything.lines().count() as u64, 1 + all_records(&stook, &write));
         // where one is, is in all links
@@ -431,23 +437,23 @@ fn pages_are_for_who_may_see_them() {
         let part = writer.get("/t/main/suggestions?q=thi").text();
         assert!(part.contains(">thing</bdi></a>") && !part.contains("<html"), "{part}");
         // signing out takes the cookie back
-        let gone = writer.post("/sign-out", &format!("csrf={}", writer.mark()));
-        assert!(gone.header("set-cookie").unwrap().contains("Max-Age=0"));
+        let signed_out = writer.post("/sign-out", &format!("csrf={}", writer.csrf_token()));
+        assert!(signed_out.header("set-cookie").unwrap().contains("Max-Age=0"));
         assert_eq!(writer.post("/sign-out", "").status, 403);
     }
 }
 
 /// Values that want to be more than values, and missing ones: nothing of them is markup, nothing fails.
 #[test]
-fn hostile_values_are_only_values() {
-    for place in Place::both(THINGS) {
-        hostile_values_are_shown(&place);
+fn hostile_values_are_shown_as_text() {
+    for sandbox in Sandbox::on_each_store(THINGS) {
+        hostile_values_are_shown(&sandbox);
     }
 }
 
-fn hostile_values_are_shown(place: &Place) {
-    let admin = token(place, "admin");
-    let stook = Served::new(place, &["--workers", "1"]);
+fn hostile_values_are_shown(sandbox: &Sandbox) {
+    let admin = token(sandbox, "admin");
+    let stook = Served::new(sandbox, &["--workers", "1"]);
     let client = stook.client(Some(&admin));
     let nasty = [
         "<script>alert(1)</script>",
@@ -473,35 +479,36 @@ fn hostile_values_are_shown(place: &Place) {
         let sent = client.call("POST", "/v1/main/thing", &record);
         assert_eq!(sent.status, 201, "{}", sent.text());
     }
-    let own = Visitor::new(&stook, &admin);
-    let keys: Vec<String> = client.get("/v1/main/query?q=thing&limit=100").with(200)["rows"]
+    let visitor = Visitor::new(&stook, &admin);
+    let keys: Vec<String> = client.get("/v1/main/query?q=thing&limit=100").expect_json(200)["rows"]
         .as_array()
         .unwrap()
         .iter()
         .map(|row| row["key"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(keys.len(), 60);
-    let mut pages: Vec<String> = keys.iter().map(|key| format!("record?collection=thing&key={}", encoded(key))).collect();
+    let mut pages: Vec<String> = keys.iter().map(|key| format!("record?collection=thing&key={}", url_encoded(key))).collect();
     pages.extend(["search?q=thing".into(), "search?q=thing&view=json".into(), "search?q=thing&all=1".into(), "home".into()]);
-    pages.extend(nasty.iter().map(|text| format!("search?q={}", encoded(text))));
-    pages.extend(nasty.iter().map(|text| format!("suggestions?q={}", encoded(text))));
-    pages.extend(nasty.iter().map(|text| format!("search?q={}", encoded(&format!("thing name=\"{text}\"")))));
+    pages.extend(nasty.iter().map(|text| format!("search?q={}", url_encoded(text))));
+    pages.extend(nasty.iter().map(|text| format!("suggestions?q={}", url_encoded(text))));
+    pages.extend(nasty.iter().map(|text| format!("search?q={}", url_encoded(&format!("thing name=\"{text}\"")))));
     for page in pages {
-        let shown = own.get(&format!("/t/main/{page}"));
+        let shown = visitor.get(&format!("/t/main/{page}"));
         assert!(shown.status < 500, "{page}: {}", shown.text());
         let text = shown.text();
-        for mark in ["<script>", "<img", "<style", " onerror=", " onmouseover=", "href=\"javascript:"] {
+        for csrf_token in ["<script>", "<img", "<style", " onerror=", " onmouseover=", "href=\"javascript:"] {
             // in text and attributes `<` and `"` are escaped; a word like onerror may stand there, as it is
-            let outside = text.contains(mark) && (mark.starts_with('<') || mark.starts_with("href") || tags_have(&text, mark));
-            assert!(!outside, "{page}: {mark}");
+            let outside =
+                text.contains(csrf_token) && (csrf_token.starts_with('<') || csrf_token.starts_with("href") || has_tag_with(&text, csrf_token));
+            assert!(!outside, "{page}: {csrf_token}");
         }
         assert!(text.len() < 400_000, "{page} is {} bytes long", text.len());
     }
-    walk("hostile.mjs", &stook, &[&admin]);
+    run_browser_script("hostile.mjs", &stook, &[&admin]);
 }
 
 /// Whether an attribute of some element is called so, outside of all quoted values.
-fn tags_have(text: &str, mark: &str) -> bool {
+fn has_tag_with(text: &str, marker: &str) -> bool {
     text.split('<').skip(1).any(|rest| {
         let mut quoted = false;
         let bare: String = rest
@@ -511,15 +518,15 @@ fn tags_have(text: &str, mark: &str) -> bool {
                 quoted || *c != '>'
             })
             .collect();
-        bare.split('"').step_by(2).any(|outside| outside.contains(mark))
+        bare.split('"').step_by(2).any(|outside| outside.contains(marker))
     })
 }
 
 #[test]
-fn a_library_is_looked_at_without_a_token_on_the_same_machine_only() {
-    let place = Place::new(LIBRARY);
-    place.import(&[&place.file("names.mrc", authorities(30, 1, 1))]);
-    let stook = Served::new(&place, &[]);
+fn a_library_can_be_read_without_a_token_from_the_same_machine_only() {
+    let sandbox = Sandbox::new(LIBRARY);
+    sandbox.import(&[&sandbox.write_file("names.mrc", authorities(30, 1, 1))]);
+    let stook = Served::new(&sandbox, &[]);
     let open = stook.client(None);
     assert_eq!(open.get("/").header("location"), Some("/t/main/home"));
     assert_eq!(open.get("/t/main/home").status, 200);
@@ -540,30 +547,30 @@ fn a_library_is_looked_at_without_a_token_on_the_same_machine_only() {
 /// Chunks that are dead: said at home and with their import, made smaller and tried again by an admin, by nobody else.
 /// Records of anything: every page of them is a whole document, and no value is more than text in it.
 #[test]
-fn random_records_are_whole_pages() {
-    for place in Place::both(THINGS) {
+fn pages_of_random_records_are_complete() {
+    for sandbox in Sandbox::on_each_store(THINGS) {
         let mut random = Random::new(11);
         let lines: String = (0..300).map(|number| format!("{}\n", random_record(&mut random, number))).collect();
         // one of a very long list
-        let many: Vec<String> = (0..200_000).map(|number| format!("<zz{number}>")).collect();
-        let lines = lines + &json!({ "k": "many", "list": many, "more": many[..50_000] }).to_string() + "\n";
-        place.import(&[&place.file("random.ndjson", lines), "--source", "s"]);
-        let admin = token(&place, "admin");
-        let stook = Served::new(&place, &["--workers", "1"]);
-        let (client, own) = (stook.client(Some(&admin)), Visitor::new(&stook, &admin));
-        let rows = client.get("/v1/main/query?q=thing%20%7C%20grep%20key&limit=1000").with(200);
+        let many_values: Vec<String> = (0..200_000).map(|number| format!("<zz{number}>")).collect();
+        let lines = lines + &json!({ "k": "many", "list": many_values, "more": many_values[..50_000] }).to_string() + "\n";
+        sandbox.import(&[&sandbox.write_file("random.ndjson", lines), "--source", "s"]);
+        let admin = token(&sandbox, "admin");
+        let stook = Served::new(&sandbox, &["--workers", "1"]);
+        let (client, visitor) = (stook.client(Some(&admin)), Visitor::new(&stook, &admin));
+        let rows = client.get("/v1/main/query?q=thing%20%7C%20grep%20key&limit=1000").expect_json(200);
         let keys: Vec<&str> = rows["rows"].as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap()).collect();
         assert!(keys.len() > 250, "{}", keys.len());
-        let records = keys.iter().map(|key| format!("record?collection=thing&key={}", encoded(key)));
-        let begun = keys.iter().take(40).map(|key| format!("suggestions?q={}", encoded(&format!("thing name={key}"))));
+        let records = keys.iter().map(|key| format!("record?collection=thing&key={}", url_encoded(key)));
+        let begun = keys.iter().take(40).map(|key| format!("suggestions?q={}", url_encoded(&format!("thing name={key}"))));
         let views = ["", "&view=json", "&view=plain", "&all=1"];
         let found = (0..7).flat_map(|page| views.map(|view| format!("search?q=thing&idx={}{view}", page * 50)));
         for page in records.chain(begun).chain(found).chain(["facets?q=thing".into(), "home".into()]) {
-            let shown = own.get(&format!("/t/main/{page}"));
+            let shown = visitor.get(&format!("/t/main/{page}"));
             assert_eq!(shown.status, 200, "{page}: {}", shown.text());
             let text = shown.text();
             assert!(text.len() < 800_000, "{page} is {} bytes long", text.len());
-            if let Err(wrong) = whole(&text) {
+            if let Err(wrong) = check_complete(&text) {
                 panic!("{page}: {wrong}");
             }
         }
@@ -609,7 +616,7 @@ fn random_record(random: &mut Random, number: u64) -> Json {
 }
 
 /// Whether elements end in the order in which they begin, and are none of those that values would make.
-fn whole(page: &str) -> Result<(), String> {
+fn check_complete(page: &str) -> Result<(), String> {
     const ALONE: [&str; 5] = ["meta", "link", "input", "br", "img"];
     let mut open: Vec<&str> = Vec::new();
     let mut rest = page.strip_prefix("<!DOCTYPE html>").unwrap_or(page);
@@ -640,39 +647,39 @@ fn whole(page: &str) -> Result<(), String> {
 }
 
 #[test]
-fn dead_chunks_are_made_smaller_and_tried_again() {
-    let place = Place::new(THINGS);
-    let (write, admin) = (token(&place, "write"), token(&place, "admin"));
+fn dead_chunks_can_be_cut_smaller_and_retried() {
+    let sandbox = Sandbox::new(THINGS);
+    let (write, admin) = (token(&sandbox, "write"), token(&sandbox, "admin"));
     let lines: String = (0..300).map(|number| json!({ "k": format!("d{number}"), "name": "n" }).to_string() + "\n").collect();
-    let file = place.file("things.ndjson", &lines);
-    place.ok(&["import", &file, "--source", "s", "--detach"]);
+    let file = sandbox.write_file("things.ndjson", &lines);
+    sandbox.ok(&["import", &file, "--source", "s", "--detach"]);
     let modified = std::fs::metadata(&file).unwrap().modified().unwrap();
     // it is another file when it is read
     std::fs::write(&file, "{}\n").unwrap();
-    place.run(&["work", "--drain"]);
-    assert!(place.queue().iter().all(|chunk| chunk["state"] == "dead"), "{:?}", place.queue());
-    let stook = Served::new(&place, &["--workers", "1"]);
-    let (writer, own) = (Visitor::new(&stook, &write), Visitor::new(&stook, &admin));
-    assert!(own.get("/t/main/home").text().contains("3 chunks are dead"), "{}", own.get("/t/main/home").text());
-    let shown = own.get("/t/main/job?id=1").text();
+    sandbox.run(&["work", "--drain"]);
+    assert!(sandbox.queue().iter().all(|chunk| chunk["state"] == "dead"), "{:?}", sandbox.queue());
+    let stook = Served::new(&sandbox, &["--workers", "1"]);
+    let (writer, visitor) = (Visitor::new(&stook, &write), Visitor::new(&stook, &admin));
+    assert!(visitor.get("/t/main/home").text().contains("3 chunks are dead"), "{}", visitor.get("/t/main/home").text());
+    let shown = visitor.get("/t/main/job?id=1").text();
     assert!(shown.contains("dead chunk") && shown.contains("has changed since the job was created") && shown.contains("<button>rechunk"), "{shown}");
     assert!(!writer.get("/t/main/job?id=1").text().contains("<button>rechunk"));
-    let rechunk = format!("id=1&do=rechunk&chunk={}&documents=50", place.queue()[0]["ordinal"]);
-    assert_eq!(own.post("/t/main/job/change", &rechunk).status, 403, "not from our page");
-    assert_eq!(writer.post("/t/main/job/change", &format!("{rechunk}&csrf={}", writer.mark())).status, 403);
+    let rechunk = format!("id=1&do=rechunk&chunk={}&documents=50", sandbox.queue()[0]["ordinal"]);
+    assert_eq!(visitor.post("/t/main/job/change", &rechunk).status, 403, "not from our page");
+    assert_eq!(writer.post("/t/main/job/change", &format!("{rechunk}&csrf={}", writer.csrf_token())).status, 403);
     for wrong in ["id=1&do=rechunk&chunk=0&documents=x", "id=../1&do=retry", "id=1&do=burn"] {
-        assert_eq!(own.post("/t/main/job/change", &format!("{wrong}&csrf={}", own.mark())).status, 400, "{wrong}");
+        assert_eq!(visitor.post("/t/main/job/change", &format!("{wrong}&csrf={}", visitor.csrf_token())).status, 400, "{wrong}");
     }
     // the file is back as it was
     std::fs::write(&file, &lines).unwrap();
     std::fs::File::options().write(true).open(&file).unwrap().set_modified(modified).unwrap();
-    assert_eq!(own.post("/t/main/job/change", &format!("{rechunk}&csrf={}", own.mark())).status, 303);
+    assert_eq!(visitor.post("/t/main/job/change", &format!("{rechunk}&csrf={}", visitor.csrf_token())).status, 303);
     let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
     let client = stook.client(Some(&admin));
     loop {
-        let job: Json = client.get("/v1/main/jobs/1").with(200);
+        let job: Json = client.get("/v1/main/jobs/1").expect_json(200);
         if job["chunks_dead"].as_u64() > Some(0) {
-            own.post("/t/main/job/change", &format!("id=1&do=retry&csrf={}", own.mark()));
+            visitor.post("/t/main/job/change", &format!("id=1&do=retry&csrf={}", visitor.csrf_token()));
         }
         if job["state"] == "completed" {
             break;
@@ -680,6 +687,6 @@ fn dead_chunks_are_made_smaller_and_tried_again() {
         assert!(std::time::Instant::now() < until, "{job}");
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    assert_eq!(client.get("/v1/main/query?q=thing%20name=n&total=true&limit=1").with(200)["total"], 300);
-    assert!(!own.get("/t/main/home").text().contains("chunks are dead"));
+    assert_eq!(client.get("/v1/main/query?q=thing%20name=n&total=true&limit=1").expect_json(200)["total"], 300);
+    assert!(!visitor.get("/t/main/home").text().contains("chunks are dead"));
 }

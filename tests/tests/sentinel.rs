@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use stook_sample::random::Random;
 use stook_sample::sentinel::{self, Sentinel};
 use stook_testkit::postgres::TestServer;
-use stook_tests::Place;
+use stook_tests::Sandbox;
 
 const SATELLITES: &str = include_str!("../../examples/sentinel/catalogue.yaml");
 
@@ -67,21 +67,21 @@ fn files(folder: &Path) -> Vec<String> {
 }
 
 /// The sample's files of these sources.
-fn import_days(place: &Place, sources: &[&str]) {
+fn import_days(sandbox: &Sandbox, sources: &[&str]) {
     for source in sources {
-        import(place, source, &files(&days().join(source)));
+        import(sandbox, source, &files(&days().join(source)));
     }
 }
 
-fn import(place: &Place, source: &str, files: &[String]) {
+fn import(sandbox: &Sandbox, source: &str, files: &[String]) {
     let words: Vec<&str> = ["import", "--source", source].into_iter().chain(files.iter().map(String::as_str)).collect();
-    let answer = place.run(&words);
+    let answer = sandbox.run(&words);
     assert_eq!(answer.code, 0, "{source}: {}", answer.err);
 }
 
 /// Rows of a question by key.
-fn rows(place: &Place, question: &str) -> BTreeMap<String, Json> {
-    let answer = place.run(&["query", question, "--format", "ndjson", "--limit", "1000000"]);
+fn rows(sandbox: &Sandbox, question: &str) -> BTreeMap<String, Json> {
+    let answer = sandbox.run(&["query", question, "--format", "ndjson", "--limit", "1000000"]);
     assert_eq!(answer.code, 0, "{question}: {}", answer.err);
     let rows = answer.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect::<Vec<Json>>();
     rows.into_iter().map(|row| (row["key"].as_str().expect("a key").to_owned(), row)).collect()
@@ -106,26 +106,26 @@ fn micros(shown: &Json) -> Json {
 }
 
 /// What the sample says must follow from all its files.
-fn compare_with_truth(place: &Place, order: &[&str]) {
+fn compare_with_truth(sandbox: &Sandbox, order: &[&str]) {
     let truth = std::fs::read_to_string(days().join("truth.json")).expect("the truth");
     let truth: BTreeMap<String, BTreeMap<String, Json>> = serde_json::from_str(&truth).expect("JSON");
     for (coverage, wanted) in truth {
-        let found = rows(place, &coverage);
+        let found = rows(sandbox, &coverage);
         let keys = |rows: &BTreeMap<String, Json>| rows.keys().cloned().collect::<Vec<_>>();
         assert_eq!(keys(&found), keys(&wanted), "rows of {coverage} after {order:?}");
         for (key, row) in wanted {
             for (name, value) in row.as_object().expect("a row") {
-                let own = &found[&key][name];
-                let same = match (micros(own).as_i64(), value.as_i64()) {
+                let found_value = &found[&key][name];
+                let is_equal = match (micros(found_value).as_i64(), value.as_i64()) {
                     // sums of fractions are rounded
-                    (Some(own), Some(value)) => (own - value).abs() <= 1,
+                    (Some(found_value), Some(value)) => (found_value - value).abs() <= 1,
                     _ => {
-                        own.as_str().map(|text| text.trim_end_matches('Z'))
+                        found_value.as_str().map(|text| text.trim_end_matches('Z'))
                             == value.as_str().map(|text| text.trim_end_matches('Z').trim_end_matches('0').trim_end_matches('.'))
-                            || own == value
+                            || found_value == value
                     }
                 };
-                assert!(same, "{coverage} {key} {name} after {order:?}: {own} instead of {value}");
+                assert!(is_equal, "{coverage} {key} {name} after {order:?}: {found_value} instead of {value}");
             }
         }
     }
@@ -139,33 +139,33 @@ fn deliveries_in_any_order_add_up_to_the_truth() {
         if turn > 0 {
             order.sort_by_key(|_| random.number());
         }
-        for place in with_areas().into_iter().take(if turn == 0 { 1 } else { 2 }) {
+        for sandbox in with_areas().into_iter().take(if turn == 0 { 1 } else { 2 }) {
             for source in &order {
                 let mut files = files(&days().join(source));
                 if turn == 2 {
                     files.reverse();
                 }
-                import(&place, source, &files);
+                import(&sandbox, source, &files);
             }
-            compare_with_truth(&place, &order);
+            compare_with_truth(&sandbox, &order);
             // the same again says nothing new
-            import_days(&place, &PLANS);
-            compare_with_truth(&place, &order);
+            import_days(&sandbox, &PLANS);
+            compare_with_truth(&sandbox, &order);
         }
     }
 }
 
 /// What is wrong is named and mended; what imports change meanwhile is not taken for wrong.
 #[test]
-fn a_check_names_what_is_wrong_also_beside_imports() {
-    for place in with_areas() {
-        import_days(&place, &["probe", "plan_s1", "plan_s2"]);
+fn a_check_names_what_is_wrong_while_imports_run() {
+    for sandbox in with_areas() {
+        import_days(&sandbox, &["probe", "plan_s1", "plan_s2"]);
         let check = || {
-            let checked = place.run(&["check", "--deep", "--json"]);
+            let checked = sandbox.run(&["check", "--deep", "--json"]);
             (checked.code, serde_json::from_str::<Json>(&checked.text()).expect("JSON"))
         };
         std::thread::scope(|scope| {
-            let imports = scope.spawn(|| import_days(&place, &["prip", "lta", "dd", "cams", "cadip"]));
+            let imports = scope.spawn(|| import_days(&sandbox, &["prip", "lta", "dd", "cams", "cadip"]));
             let mut checks = 0;
             while !imports.is_finished() || checks == 0 {
                 let (code, found) = check();
@@ -174,52 +174,52 @@ fn a_check_names_what_is_wrong_also_beside_imports() {
             }
         });
         let rest = SOURCES.iter().filter(|source| !["probe", "plan_s1", "plan_s2", "prip", "lta", "dd", "cams", "cadip"].contains(*source));
-        import_days(&place, &rest.copied().collect::<Vec<_>>());
-        compare_with_truth(&place, &["with checks"]);
+        import_days(&sandbox, &rest.copied().collect::<Vec<_>>());
+        compare_with_truth(&sandbox, &["with checks"]);
         let (code, found) = check();
         assert_eq!((code, &found["sound"], &found["undecided"]), (0, &json!(true), &json!(0)), "{found}");
 
-        let row = rows(&place, "datatake.completeness_s1").into_keys().next().expect("a row");
-        place.sql(&format!("UPDATE \"r_datatake.completeness_s1\" SET f_value = f_value + 1 WHERE key = '{row}'"));
+        let row = rows(&sandbox, "datatake.completeness_s1").into_keys().next().expect("a row");
+        sandbox.sql(&format!("UPDATE \"r_datatake.completeness_s1\" SET f_value = f_value + 1 WHERE key = '{row}'"));
         let (code, found) = check();
         assert_eq!((code, &found["sound"]), (1, &json!(false)), "{found}");
         assert_eq!(found["wrong"], json!([{ "tenant": "main", "collection": "datatake.completeness_s1", "key": row }]), "{found}");
         assert_eq!(check().0, 0);
-        compare_with_truth(&place, &["after it was mended"]);
+        compare_with_truth(&sandbox, &["after it was mended"]);
     }
 }
 
 /// What reads tables as a whole gets slower with every record that somebody adds.
 #[test]
-fn every_question_is_answered_by_an_index_over_one_range_of_keys() {
+fn every_statement_is_answered_by_an_index_over_one_range_of_keys() {
     let settings = ["session_preload_libraries=auto_explain", "auto_explain.log_min_duration=0", "auto_explain.log_nested_statements=on"];
     let Some(server) = TestServer::for_test(&settings) else { return };
-    let place = Place::on_server(SATELLITES, format!("{}?schema=satellites", server.url("postgres")));
+    let sandbox = Sandbox::on_server(SATELLITES, format!("{}?schema=satellites", server.url("postgres")));
     let mut begun = 0;
     for source in ["prip"].iter().chain(&SOURCES).chain(&PLANS) {
-        import(&place, source, &files(&days().join(source)).into_iter().take(12).collect::<Vec<_>>());
+        import(&sandbox, source, &files(&days().join(source)).into_iter().take(12).collect::<Vec<_>>());
         // of tables with a few rows any index is as good as another
         begun = if begun == 0 { server.logged().len() } else { begun };
     }
     for question in QUESTIONS {
-        place.run(&["query", question]).exits(0);
+        sandbox.run(&["query", question]).exits(0);
     }
     let log = server.logged()[begun..].to_owned();
     let lines: Vec<&str> = log.lines().map(str::trim).collect();
     let (mut plans, mut wrong): (u32, Vec<String>) = (0, Vec::new());
-    for (place, line) in lines.iter().enumerate() {
+    for (line_number, line) in lines.iter().enumerate() {
         // what grows with the number of records; jobs, tenants and what waits to be settled are few
-        let grows = |line: &str| [" on edges", " on r_publication", " on r_product"].iter().any(|table| line.contains(table));
-        if line.contains("Seq Scan on") && grows(line) {
+        let is_growing_table = |line: &str| [" on edges", " on r_publication", " on r_product"].iter().any(|table| line.contains(table));
+        if line.contains("Seq Scan on") && is_growing_table(line) {
             wrong.push((*line).to_owned());
         }
         let is_index = line.contains("Index Scan using") || line.contains("Index Only Scan using") || line.contains("Bitmap Index Scan on");
-        if is_index && (grows(line) || line.contains("Bitmap")) {
+        if is_index && (is_growing_table(line) || line.contains("Bitmap")) {
             plans += 1;
-            let condition = lines[place + 1..].iter().take(3).find(|line| line.starts_with("Index Cond:"));
+            let condition = lines[line_number + 1..].iter().take(3).find(|line| line.starts_with("Index Cond:"));
             // the first records in the order of keys, whatever they are, end with their number
-            let filters = lines[place + 1..].iter().take(2).any(|line| line.starts_with("Filter:"));
-            if lines[..place].last().is_some_and(|line| line.starts_with("->  Limit")) && !filters {
+            let filters = lines[line_number + 1..].iter().take(2).any(|line| line.starts_with("Filter:"));
+            if lines[..line_number].last().is_some_and(|line| line.starts_with("->  Limit")) && !filters {
                 continue;
             }
             // the tenant, and something beside it
@@ -236,11 +236,11 @@ fn every_question_is_answered_by_an_index_over_one_range_of_keys() {
 
 /// The same on a file: how each statement that was run is answered, as the database plans it.
 #[test]
-fn every_question_of_a_file_is_answered_by_an_index_over_one_range_of_keys() {
-    let place = Place::new(SATELLITES);
-    let noted = place.path("statements");
+fn every_statement_on_a_file_is_answered_by_an_index_over_one_range_of_keys() {
+    let sandbox = Sandbox::new(SATELLITES);
+    let noted = sandbox.path("statements");
     let run = |words: &[&str]| {
-        let done = place.command(words).env("STOOK_STATEMENTS", &noted).output().expect("it runs");
+        let done = sandbox.command(words).env("STOOK_STATEMENTS", &noted).output().expect("it runs");
         assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
     };
     for source in ["prip"].iter().chain(&SOURCES).chain(&PLANS) {
@@ -251,9 +251,9 @@ fn every_question_of_a_file_is_answered_by_an_index_over_one_range_of_keys() {
     for question in QUESTIONS {
         run(&["query", question]);
     }
-    let store = rusqlite::Connection::open(place.store()).expect("a store");
+    let store = rusqlite::Connection::open(sandbox.store()).expect("a store");
     rusqlite::vtab::array::load_module(&store).expect("lists as parameters");
-    stook_store::sqlite::teach(&store).expect("functions");
+    stook_store::sqlite::register_functions(&store).expect("functions");
     // what grows with the number of records
     let grows = |sql: &str| ["r_publication", "r_product", "edges"].iter().any(|table| sql.contains(table));
     let (mut plans, mut wrong) = (0, Vec::new());
@@ -263,19 +263,19 @@ fn every_question_of_a_file_is_answered_by_an_index_over_one_range_of_keys() {
         let is_filled = sql.ends_with(" = digest(\"f_of_product\");") || sql.starts_with("SELECT id, \"f_footprint\" FROM");
         sql.starts_with("DELETE FROM edges WHERE link NOT IN") || is_filled
     };
-    let is_asked = |sql: &&str| {
+    let is_query = |sql: &&str| {
         let words = ["SELECT", "UPDATE", "DELETE", "INSERT", "WITH"];
         grows(sql) && words.iter().any(|word| sql.starts_with(word)) && !is_redefined(sql)
     };
-    for sql in text.lines().filter(is_asked) {
+    for sql in text.lines().filter(is_query) {
         let mut explained = store.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap_or_else(|error| panic!("{sql}: {error}"));
         let lines: Vec<String> = explained.raw_query().mapped(|row| row.get(3)).collect::<Result<_, _>>().expect("a plan");
         for line in lines {
             plans += 1;
             let is_list = line.contains("VIRTUAL TABLE") || line.contains("CONSTANT ROW") || line.contains("(subquery");
             // the tenant, and something beside it; or a row by its number
-            let one_range = line.contains(" AND ") || line.contains("INTEGER PRIMARY KEY");
-            if (line.starts_with("SCAN") && !is_list) || (line.starts_with("SEARCH") && !is_list && !one_range) {
+            let is_one_range = line.contains(" AND ") || line.contains("INTEGER PRIMARY KEY");
+            if (line.starts_with("SCAN") && !is_list) || (line.starts_with("SEARCH") && !is_list && !is_one_range) {
                 wrong.push(format!("{line}: {sql}"));
             }
         }
@@ -287,17 +287,17 @@ fn every_question_of_a_file_is_answered_by_an_index_over_one_range_of_keys() {
 /// What is read while others write is settled again by whoever comes second.
 #[test]
 fn deliveries_at_the_same_time_add_up_to_the_truth() {
-    for place in with_areas() {
+    for sandbox in with_areas() {
         // whoever comes first makes the store
-        import_days(&place, &["probe"]);
+        import_days(&sandbox, &["probe"]);
         std::thread::scope(|scope| {
             for sources in [&["prip", "cams_correlation"][..], &PLANS, &["lta", "cadip", "edrs"], &["dd", "session", "cams", "unavailability"]] {
-                let place = &place;
-                scope.spawn(move || import_days(place, sources));
+                let sandbox = &sandbox;
+                scope.spawn(move || import_days(sandbox, sources));
             }
         });
-        compare_with_truth(&place, &["all at once"]);
-        let checked = place.run(&["check", "--deep", "--json"]);
+        compare_with_truth(&sandbox, &["all at once"]);
+        let checked = sandbox.run(&["check", "--deep", "--json"]);
         let found: Json = serde_json::from_str(&checked.text()).expect("JSON");
         assert_eq!((checked.code, &found["changed"]), (0, &json!(0)), "{found}");
     }
@@ -305,16 +305,16 @@ fn deliveries_at_the_same_time_add_up_to_the_truth() {
 
 #[test]
 fn another_tolerance_settles_everything_again() {
-    for place in Place::both(SATELLITES) {
-        let rows_of = || rows(&place, "datatake.completeness_s1");
-        plan_radar(&place, &[(318318, "IW", "", "2024-01-01T00:00:00Z", 20_000)]);
+    for sandbox in Sandbox::on_each_store(SATELLITES) {
+        let rows_of = || rows(&sandbox, "datatake.completeness_s1");
+        plan_radar(&sandbox, &[(318318, "IW", "", "2024-01-01T00:00:00Z", 20_000)]);
         assert_eq!(row(&rows_of(), "S1A-318318#IW_RAW__0S").1, 19_488_000);
-        place.define(&SATELLITES.replace("'IW_.*0.': -512ms", "'IW_.*0.': -1s"));
-        assert_eq!(place.run(&["prepare"]).code, 0);
-        let settled = place.run(&["settle"]);
+        sandbox.write_definition(&SATELLITES.replace("'IW_.*0.': -512ms", "'IW_.*0.': -1s"));
+        assert_eq!(sandbox.run(&["prepare"]).code, 0);
+        let settled = sandbox.run(&["settle"]);
         assert_eq!(settled.code, 0, "{}", settled.err);
         assert_eq!(row(&rows_of(), "S1A-318318#IW_RAW__0S").1, 19_000_000);
-        assert_eq!(place.run(&["check", "--deep"]).code, 0);
+        assert_eq!(sandbox.run(&["check", "--deep"]).code, 0);
     }
 }
 
@@ -352,13 +352,13 @@ collections:
 fn a_changed_rule_settles_what_depends_on_it() {
     let items: String = (0..300)
         .map(|number| {
-            let (of, other, kind) = (format!("b{}", number % 7), format!("c{}", number % 5), ["a", "b", "c"][number % 3]);
-            json!({ "id": format!("i{number:03}"), "of": of, "other": other, "kind": kind, "size": number % 4 }).to_string() + "\n"
+            let (box_id, other_box_id, kind) = (format!("b{}", number % 7), format!("c{}", number % 5), ["a", "b", "c"][number % 3]);
+            json!({ "id": format!("i{number:03}"), "of": box_id, "other": other_box_id, "kind": kind, "size": number % 4 }).to_string() + "\n"
         })
         .collect();
-    let everything = |place: &Place| -> Vec<Json> {
-        let one = |collection: &str| rows(place, collection).into_values().collect::<Vec<_>>();
-        ["item", "box", "box.kinds"].into_iter().flat_map(one).collect()
+    let everything = |sandbox: &Sandbox| -> Vec<Json> {
+        let records_of = |collection: &str| rows(sandbox, collection).into_values().collect::<Vec<_>>();
+        ["item", "box", "box.kinds"].into_iter().flat_map(records_of).collect()
     };
     for (was, is) in [
         ("double(size) / double(box.total)", "double(box.total) - double(size)"),
@@ -369,46 +369,46 @@ fn a_changed_rule_settles_what_depends_on_it() {
         ("measure: count", "measure: { distinct: [size] }"),
         ("group: kind", "group: other"),
     ] {
-        for (place, fresh) in Place::both(BOXES).into_iter().zip(Place::both(BOXES)) {
-            let file = place.file("items.ndjson", &items);
-            place.import(&[&file]);
-            let before = everything(&place);
+        for (sandbox, fresh) in Sandbox::on_each_store(BOXES).into_iter().zip(Sandbox::on_each_store(BOXES)) {
+            let file = sandbox.write_file("items.ndjson", &items);
+            sandbox.import(&[&file]);
+            let before = everything(&sandbox);
             let changed = BOXES.replace(was, is);
             assert_ne!(changed, BOXES);
-            place.define(&changed);
-            fresh.define(&changed);
-            place.run(&["prepare"]).exits(0);
+            sandbox.write_definition(&changed);
+            fresh.write_definition(&changed);
+            sandbox.run(&["prepare"]).exits(0);
             fresh.run(&["prepare"]).exits(0);
-            place.run(&["settle"]).exits(0);
+            sandbox.run(&["settle"]).exits(0);
             fresh.import(&[&file]);
-            let (now, wanted) = (everything(&place), everything(&fresh));
+            let (now, wanted) = (everything(&sandbox), everything(&fresh));
             assert_eq!(now, wanted, "{was} -> {is}");
             assert_ne!(now, before, "{was} -> {is}");
-            place.run(&["check", "--deep"]).exits(0);
+            sandbox.run(&["check", "--deep"]).exits(0);
         }
     }
 }
 
 /// A delivery of one interface.
 /// The example on both stores, with its areas beside it.
-fn with_areas() -> Vec<Place> {
-    let places = Place::both(SATELLITES);
-    for place in &places {
+fn with_areas() -> Vec<Sandbox> {
+    let sandboxes = Sandbox::on_each_store(SATELLITES);
+    for sandbox in &sandboxes {
         for (name, areas) in stook_sample::sentinel::areas::files() {
-            place.file(name, areas);
+            sandbox.write_file(name, areas);
         }
-        if place.server_url().is_some() {
-            place.ok(&["prepare"]);
+        if sandbox.server_url().is_some() {
+            sandbox.ok(&["prepare"]);
         }
     }
-    places
+    sandboxes
 }
 
-fn delivery(place: &Place, source: &str, interface: &str, documents: &[Json]) {
+fn delivery(sandbox: &Sandbox, source: &str, interface: &str, documents: &[Json]) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let name = format!("{interface}_20240101T000000_20240101T001000_1000_P{:06}.json", NUMBER.fetch_add(1, Ordering::SeqCst));
-    let path = place.file(&name, json!({ "value": documents }).to_string());
-    import(place, source, &[path]);
+    let path = sandbox.write_file(&name, json!({ "value": documents }).to_string());
+    import(sandbox, source, &[path]);
 }
 
 fn product(name: &str) -> Json {
@@ -423,7 +423,7 @@ fn spanning(name: &str, start: &str, stop: &str) -> Json {
 
 #[test]
 fn names_say_what_products_are() {
-    let place = Place::new(SATELLITES);
+    let sandbox = Sandbox::new(SATELLITES);
     let cases = [
         (
             "S1B_EW_RAW__0NDH_20211206T121955_20211206T122150_029904_0391E7_D00D.SAFE.zip",
@@ -473,8 +473,8 @@ fn names_say_what_products_are() {
         ("S2A_OPER_PRD_20220101_report.tar", json!({ "product_type": "OLQC_REPORT" })),
     ];
     let documents: Vec<Json> = cases.iter().map(|(name, _)| product(name)).collect();
-    delivery(&place, "lta", "LTA_Acri", &documents);
-    let products = rows(&place, "product");
+    delivery(&sandbox, "lta", "LTA_Acri", &documents);
+    let products = rows(&sandbox, "product");
     assert_eq!(products.len(), cases.len());
     for (name, wanted) in cases {
         let found = products.values().find(|row| name.starts_with(row["name"].as_str().expect("a name"))).expect("the product");
@@ -483,50 +483,50 @@ fn names_say_what_products_are() {
         }
     }
     // a container is a publication, not a product
-    delivery(&place, "dd", "DD_DHUS", &[product("S2A_MSIL1C_20211206T182741_N0301_R127_T11SQS_20211206T201831.SAFE")]);
-    assert_eq!(rows(&place, "product").len(), products.len());
-    let container = &rows(&place, "container")["S2A_MSIL1C_20211206T182741_N0301_R127_T11SQS_20211206T201831"];
+    delivery(&sandbox, "dd", "DD_DHUS", &[product("S2A_MSIL1C_20211206T182741_N0301_R127_T11SQS_20211206T201831.SAFE")]);
+    assert_eq!(rows(&sandbox, "product").len(), products.len());
+    let container = &rows(&sandbox, "container")["S2A_MSIL1C_20211206T182741_N0301_R127_T11SQS_20211206T201831"];
     assert_eq!((&container["tile"], &container["discriminator"]), (&json!("11SQS"), &json!("20211206T201831")));
     // names of nobody, such as those of tests, are left out, and the journal says why
-    delivery(&place, "lta", "LTA_Acri", &[product("S10_NO_SUCH_MISSION")]);
-    assert_eq!(rows(&place, "product").len(), products.len());
-    let journal: Json = serde_json::from_str(&place.ok(&["journal", "3", "--json"])).expect("one line");
+    delivery(&sandbox, "lta", "LTA_Acri", &[product("S10_NO_SUCH_MISSION")]);
+    assert_eq!(rows(&sandbox, "product").len(), products.len());
+    let journal: Json = serde_json::from_str(&sandbox.ok(&["journal", "3", "--json"])).expect("one line");
     assert_eq!((&journal["outcome"], &journal["reasons"]), (&json!("skipped"), &json!(["not the name of a product"])), "{journal}");
 }
 
 /// A planned acquisition of Sentinel-1: number, mode, swath, start, milliseconds.
 type Radar = (u32, &'static str, &'static str, &'static str, u32);
 
-fn plan_radar(place: &Place, rows: &[Radar]) {
+fn plan_radar(sandbox: &Sandbox, rows: &[Radar]) {
     let header = "SatelliteID,DatatakeId,ObservationTimeStart,ObservationDuration [msec],L0SensingTimeStart,L0SensingDuration [msec] ,AbsoluteOrbit,\
                   RelativeOrbit,Polarization,InstrumentMode,InstrumentSwath,Timeliness";
     let row = |(number, mode, swath, start, length): &Radar| format!("S1A,{number},{start},{length},{start},{length},1,1,DV,{mode},{swath},NTC\n");
     let text = format!("{header}\n{}", rows.iter().map(row).collect::<String>());
-    import(place, "plan_s1", &[place.file("S1A_MP_ACQ__L0__20231201T000000_20240201T000000.csv", text)]);
+    import(sandbox, "plan_s1", &[sandbox.write_file("S1A_MP_ACQ__L0__20231201T000000_20240201T000000.csv", text)]);
 }
 
 /// A planned acquisition of Sentinel-2: orbit, mode, start, stop, milliseconds, scenes, timeliness.
 type Optical = (u32, &'static str, &'static str, &'static str, u32, u32, &'static str);
 
-fn plan_optical(place: &Place, rows: &[Optical]) {
+fn plan_optical(sandbox: &Sandbox, rows: &[Optical]) {
     let header = "\"SatelliteID\",\"ID\",\"AbsoluteOrbit\",\"RelativeOrbit\",\"InstrumentMode\",\"Timeliness\",\"NumberOfScenes\",\"ObservationTimeStart\",\
                   \"ObservationTimeStop\",\"ObservationDuration[msec]\"";
     let row = |(orbit, mode, start, stop, length, scenes, timeliness): &Optical| {
         format!("\"S2A\",\"{orbit}-1\",\"{orbit}\",\"1\",\"{mode}\",\"{timeliness}\",\"{scenes}\",\"{start}\",\"{stop}\",\"{length}\"\n")
     };
     let text = format!("{header}\n{}", rows.iter().map(row).collect::<String>());
-    import(place, "plan_s2", &[place.file("S2A_MP_ACQ__MTL_20231201T000000_20240201T000000.csv", text)]);
+    import(sandbox, "plan_s2", &[sandbox.write_file("S2A_MP_ACQ__MTL_20231201T000000_20240201T000000.csv", text)]);
 }
 
 /// Deliveries that the original's own tests knew, with the numbers they expected.
 #[test]
 fn known_deliveries_have_the_numbers_of_the_original() {
-    for place in Place::both(SATELLITES) {
-        plan_radar(&place, &[(326097, "IW", "", "2022-02-07T09:34:00Z", 120_000)]);
+    for sandbox in Sandbox::on_each_store(SATELLITES) {
+        plan_radar(&sandbox, &[(326097, "IW", "", "2022-02-07T09:34:00Z", 120_000)]);
         let delivered = |source: &str, interface: &str, name: &str, times: [&str; 4]| {
             let [start, stop, origin, published] = times;
             let document = json!({ "Id": "1", "Name": name, "PublicationDate": published, "OriginDate": origin, "ContentDate": { "Start": start, "End": stop } });
-            delivery(&place, source, interface, &[document]);
+            delivery(&sandbox, source, interface, &[document]);
         };
         let orbits = "S2B_OPER_AUX_PREORB_OPOD_20200511T204859_V20200511T222603_20200512T014727";
         let times = ["2020-05-11T22:26:03Z", "2020-05-12T01:47:27Z", "2020-05-11T00:00:00Z", "2022-01-12T07:11:53.994Z"];
@@ -537,7 +537,7 @@ fn known_deliveries_have_the_numbers_of_the_original() {
         let calibration = "S1A_IW_ETA__AXDV_20230831T201111_20230831T201141_050124_06083C_81A7";
         let times = ["2023-08-31T20:11:11Z", "2023-08-31T20:11:40.912Z", "2023-09-01T02:46:13.269Z", "2023-09-21T15:16:37.662Z"];
         delivered("prip", "PRIP_S1A_Serco", &format!("{calibration}.SAFE.zip"), times);
-        let (publications, products) = (rows(&place, "publication"), rows(&place, "product"));
+        let (publications, products) = (rows(&sandbox, "publication"), rows(&sandbox, "product"));
         let of =
             |rows: &BTreeMap<String, Json>, name: &str| rows.values().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name}")).clone();
         for (name, id, level, datatake, orbit, timeliness, (sensing, transfer)) in [
@@ -548,9 +548,9 @@ fn known_deliveries_have_the_numbers_of_the_original() {
             let (product, publication) = (of(&products, name), of(&publications, name));
             assert!(id.is_none_or(|id| product["id"] == id), "{product}");
             for row in [&product, &publication] {
-                let told = |field: &str| row[field].as_str();
-                assert_eq!((told("product_level"), told("datatake_id"), told("absolute_orbit")), (Some(level), datatake, orbit), "{row}");
-                assert_eq!(told("timeliness"), Some(timeliness), "{row}");
+                let text_of = |field: &str| row[field].as_str();
+                assert_eq!((text_of("product_level"), text_of("datatake_id"), text_of("absolute_orbit")), (Some(level), datatake, orbit), "{row}");
+                assert_eq!(text_of("timeliness"), Some(timeliness), "{row}");
             }
             assert_eq!((micros(&publication["from_sensing"]), micros(&publication["transfer"])), (json!(sensing), json!(transfer)), "{name}");
         }
@@ -559,8 +559,8 @@ fn known_deliveries_have_the_numbers_of_the_original() {
         // what stands after a name is not part of it
         for (number, ending) in [".ZIP", ".jp2", ".TGZ", ".EOF", ".SAFE.zip", ".tar", ".SEN3.zip", ".EOF.zip", ""].iter().enumerate() {
             let name = format!("S1A_OPER_REP__MACP__202201{:02}T000000", number + 1);
-            delivery(&place, "lta", "LTA_Acri", &[product(&format!("{name}{ending}"))]);
-            assert_eq!(of(&rows(&place, "product"), &name)["product_type"], "REP__MACP_", "{name}{ending}");
+            delivery(&sandbox, "lta", "LTA_Acri", &[product(&format!("{name}{ending}"))]);
+            assert_eq!(of(&rows(&sandbox, "product"), &name)["product_type"], "REP__MACP_", "{name}{ending}");
         }
     }
 }
@@ -577,18 +577,18 @@ fn row(rows: &BTreeMap<String, Json>, key: &str) -> (i64, i64, String) {
 
 #[test]
 fn an_import_need_not_wait_until_everything_is_settled() {
-    for place in Place::both(SATELLITES) {
-        import_days(&place, &["plan_s1"]);
+    for sandbox in Sandbox::on_each_store(SATELLITES) {
+        import_days(&sandbox, &["plan_s1"]);
         let files: Vec<String> = files(&days().join("prip")).into_iter().take(4).collect();
         let words: Vec<&str> = ["import", "--source", "prip", "--wait", "completed"].into_iter().chain(files.iter().map(String::as_str)).collect();
-        place.run(&words).exits(0);
+        sandbox.run(&words).exits(0);
         let covered = "datatake.completeness_s1 | grep value | count(value)";
-        let explain = |key: &str| place.json(&["get", "datatake.completeness_s1", key, "--explain", "--format", "json"]);
-        let key = rows(&place, "datatake.completeness_s1").into_keys().next().expect("a row");
+        let explain = |key: &str| sandbox.json(&["get", "datatake.completeness_s1", key, "--explain", "--format", "json"]);
+        let key = rows(&sandbox, "datatake.completeness_s1").into_keys().next().expect("a row");
         assert_eq!(explain(&key)["fields"]["expected"]["stale"], true, "{}", explain(&key));
-        let before = place.ok(&["query", covered]);
-        place.ok(&["settle"]);
-        assert_ne!(before, place.ok(&["query", covered]));
+        let before = sandbox.ok(&["query", covered]);
+        sandbox.ok(&["settle"]);
+        assert_ne!(before, sandbox.ok(&["query", covered]));
         assert_eq!(explain(&key)["fields"]["expected"]["stale"], Json::Null);
     }
 }
@@ -599,18 +599,18 @@ fn a_failed_expression_is_explained() {
     let definition = "catalogue: small\nsources: { s: { format: json, as_of: meta.received, into: item } }\ncollections:\n  item:\n    key: id\n    \
                       fields:\n      id: { path: $.id, type: text }\n      size: { path: $.size, type: text }\n      \
                       twice: { type: integer, derive: \"int(size) * 2\" }\n";
-    let place = Place::new(definition);
-    let file = place.file("items.json", r#"[{"id": "a", "size": "4"}, {"id": "b", "size": "large"}]"#);
-    place.run(&["import", &file]).exits(0);
-    assert_eq!(place.json(&["get", "item", "a", "--format", "json"])["twice"], 8);
-    let explained = place.json(&["get", "item", "b", "--explain", "--format", "json"]);
+    let sandbox = Sandbox::new(definition);
+    let file = sandbox.write_file("items.json", r#"[{"id": "a", "size": "4"}, {"id": "b", "size": "large"}]"#);
+    sandbox.run(&["import", &file]).exits(0);
+    assert_eq!(sandbox.json(&["get", "item", "a", "--format", "json"])["twice"], 8);
+    let explained = sandbox.json(&["get", "item", "b", "--explain", "--format", "json"]);
     assert!(explained["fields"]["twice"]["failed"].as_str().is_some_and(|reason| reason.contains("large") || reason.contains("int")), "{explained}");
 }
 
 /// A session by way of a relay satellite is named without the satellite, unless whoever collected it has put that in front.
 #[test]
 fn a_session_is_named_without_its_relay_satellite() {
-    let place = Place::new(SATELLITES);
+    let sandbox = Sandbox::new(SATELLITES);
     for (channel, name) in
         [(1, "S2A_20220802202126037148"), (1, "S1A_L20220802202126153001008"), (1, "L20220802202126153001009"), (2, "L20220802202126153001009")]
     {
@@ -620,15 +620,15 @@ fn a_session_is_named_without_its_relay_satellite() {
              </time_finished><data_size>7</data_size><dsdb_list><dsdb_name>1.raw</dsdb_name><dsdb_name>2.raw</dsdb_name></dsdb_list>\
              </DCSU_Session_Information_Block>"
         );
-        import(&place, "session", &[place.file(&format!("DCS_02_{name}_ch{channel}_DSIB.xml"), text)]);
+        import(&sandbox, "session", &[sandbox.write_file(&format!("DCS_02_{name}_ch{channel}_DSIB.xml"), text)]);
     }
-    let found = rows(&place, "session");
-    let mut told: Vec<_> =
+    let found = rows(&sandbox, "session");
+    let mut sessions: Vec<_> =
         found.values().map(|row| (row["session_id"].as_str().expect("a name"), row["mission"].as_str(), row["satellite"].as_str())).collect();
-    told.sort_unstable();
+    sessions.sort_unstable();
     let by_relay = ("L20220802202126153001009", None, None);
     let named = [("L20220802202126153001008", Some("S1"), Some("S1A")), by_relay, by_relay, ("S2A_20220802202126037148", Some("S2"), Some("S2A"))];
-    assert_eq!(told, named, "each channel is a record");
+    assert_eq!(sessions, named, "each channel is a record");
     for row in found.values() {
         assert_eq!((micros(&row["transfer"]), &row["blocks"]), (json!(649_000_000), &json!(2)));
     }
@@ -636,9 +636,9 @@ fn a_session_is_named_without_its_relay_satellite() {
 
 #[test]
 fn a_planned_acquisition_without_products_is_missing() {
-    for place in Place::both(SATELLITES) {
+    for sandbox in Sandbox::on_each_store(SATELLITES) {
         plan_optical(
-            &place,
+            &sandbox,
             &[
                 (38107, "NOBS", "2024-01-02T00:00:00Z", "2024-01-02T00:00:18.040Z", 18_040, 5, "NOMINAL"),
                 (38108, "DARK-O", "2024-01-02T02:00:00Z", "2024-01-02T02:00:46.904Z", 46_904, 13, "NOMINAL"),
@@ -646,36 +646,36 @@ fn a_planned_acquisition_without_products_is_missing() {
                 (38110, "NOBS", "2024-01-02T06:00:00Z", "2024-01-02T06:00:03Z", 3_000, 1, "NOT_RECORDING"),
             ],
         );
-        let own = rows(&place, "datatake.completeness_s2");
+        let coverage = rows(&sandbox, "datatake.completeness_s2");
         let missing = |micros: i64| (0, micros, "Missing".to_owned());
-        assert_eq!(row(&own, "S2A-38107-1#MSI_L0__DS"), missing(18_040_000));
-        assert_eq!(row(&own, "S2A-38107-1#MSI_L0__GR"), missing(60));
-        assert_eq!(row(&own, "S2A-38107-1#MSI_L1B_DS"), missing(10_824_000));
-        assert_eq!(row(&own, "S2A-38107-1#MSI_L1B_GR"), missing(36));
-        assert_eq!(row(&own, "S2A-38108-1#MSI_L0__GR"), missing(156));
-        assert_eq!(row(&own, "S2A-38108-1#MSI_L1A_GR"), missing(132));
-        assert_eq!(row(&own, "S2A-38108-1#MSI_L1A_DS"), missing(39_688_000));
-        assert_eq!(row(&own, "S2A-38109-1#MSI_L0__GR"), missing(12));
-        assert_eq!(own.keys().filter(|key| key.starts_with("S2A-38109-1")).count(), 2, "of one scene there is raw data only");
-        let parts = rows(&place, "datatake.part_s2");
+        assert_eq!(row(&coverage, "S2A-38107-1#MSI_L0__DS"), missing(18_040_000));
+        assert_eq!(row(&coverage, "S2A-38107-1#MSI_L0__GR"), missing(60));
+        assert_eq!(row(&coverage, "S2A-38107-1#MSI_L1B_DS"), missing(10_824_000));
+        assert_eq!(row(&coverage, "S2A-38107-1#MSI_L1B_GR"), missing(36));
+        assert_eq!(row(&coverage, "S2A-38108-1#MSI_L0__GR"), missing(156));
+        assert_eq!(row(&coverage, "S2A-38108-1#MSI_L1A_GR"), missing(132));
+        assert_eq!(row(&coverage, "S2A-38108-1#MSI_L1A_DS"), missing(39_688_000));
+        assert_eq!(row(&coverage, "S2A-38109-1#MSI_L0__GR"), missing(12));
+        assert_eq!(coverage.keys().filter(|key| key.starts_with("S2A-38109-1")).count(), 2, "of one scene there is raw data only");
+        let parts = rows(&sandbox, "datatake.part_s2");
         assert_eq!((row(&parts, "S2A-38107-1#DS"), row(&parts, "S2A-38107-1#GR")), (missing(50_512_000), missing(96)));
-        let levels = rows(&place, "datatake.level_s2");
+        let levels = rows(&sandbox, "datatake.level_s2");
         assert_eq!(row(&levels, "S2A-38107-1#L0_"), missing(36_080_000));
         assert_eq!(row(&levels, "S2A-38107-1#L1B"), missing(21_648_000));
         assert_eq!(row(&levels, "S2A-38107-1#L1C"), missing(10_824_000));
-        assert_eq!(row(&rows(&place, "datatake.final_s2"), "S2A-38107-1#all"), missing(79_376_000));
+        assert_eq!(row(&rows(&sandbox, "datatake.final_s2"), "S2A-38107-1#all"), missing(79_376_000));
         // all of it is a gap
-        let gaps = &own["S2A-38107-1#MSI_L0__DS"]["gaps"];
+        let gaps = &coverage["S2A-38107-1#MSI_L0__DS"]["gaps"];
         assert_eq!(gaps, &json!([{ "start": "2024-01-02T00:00:00Z", "stop": "2024-01-02T00:00:18.04Z", "duration": "PT18.04S" }]));
-        assert_eq!(rows(&place, "datatake").len(), 3, "what is not recorded is not planned");
+        assert_eq!(rows(&sandbox, "datatake").len(), 3, "what is not recorded is not planned");
     }
 }
 
 #[test]
 fn radar_values_are_those_of_the_original() {
-    let place = Place::new(SATELLITES);
+    let sandbox = Sandbox::new(SATELLITES);
     plan_radar(
-        &place,
+        &sandbox,
         &[
             (318318, "IW", "", "2024-01-01T00:00:00Z", 20_000),
             (333628, "SM", "1", "2024-01-01T02:00:00Z", 31_600),
@@ -683,14 +683,14 @@ fn radar_values_are_those_of_the_original() {
             (333630, "XX", "", "2024-01-01T04:00:00Z", 2_800),
         ],
     );
-    assert_eq!(rows(&place, "datatake")["S1A-318318"]["hex"], "4DB6E");
-    let own = rows(&place, "datatake.completeness_s1");
-    assert_eq!(row(&own, "S1A-333628#S1_SLC__1A").1, 29_200_000, "what is tolerated is added: -2.4 s");
-    assert_eq!(row(&own, "S1A-333629#RF_RAW__0S"), (0, 2_800_000, "Missing".into()));
-    assert_eq!(own.keys().filter(|key| key.starts_with("S1A-333630")).count(), 0, "an unknown mode produces nothing");
+    assert_eq!(rows(&sandbox, "datatake")["S1A-318318"]["hex"], "4DB6E");
+    let coverage = rows(&sandbox, "datatake.completeness_s1");
+    assert_eq!(row(&coverage, "S1A-333628#S1_SLC__1A").1, 29_200_000, "what is tolerated is added: -2.4 s");
+    assert_eq!(row(&coverage, "S1A-333629#RF_RAW__0S"), (0, 2_800_000, "Missing".into()));
+    assert_eq!(coverage.keys().filter(|key| key.starts_with("S1A-333630")).count(), 0, "an unknown mode produces nothing");
     // half of what a radio frequency calibration should be
     delivery(
-        &place,
+        &sandbox,
         "prip",
         "PRIP_S1A_Serco",
         &[spanning(
@@ -699,17 +699,17 @@ fn radar_values_are_those_of_the_original() {
             "2024-01-01T04:00:01.400Z",
         )],
     );
-    let own = rows(&place, "datatake.completeness_s1");
-    assert_eq!(row(&own, "S1A-333629#RF_RAW__0S"), (1_400_000, 2_800_000, "Partial".into()));
-    assert_eq!(own["S1A-333629#RF_RAW__0S"]["percentage"], 50.0);
+    let coverage = rows(&sandbox, "datatake.completeness_s1");
+    assert_eq!(row(&coverage, "S1A-333629#RF_RAW__0S"), (1_400_000, 2_800_000, "Partial".into()));
+    assert_eq!(coverage["S1A-333629#RF_RAW__0S"]["percentage"], 50.0);
 }
 
 /// Nothing delivered is a gap of the whole acquisition; the first product moves what is to be covered, also if it is early; what is complete has no gap.
 #[test]
 fn gaps_are_those_of_the_original() {
-    for place in Place::both(SATELLITES) {
+    for sandbox in Sandbox::on_each_store(SATELLITES) {
         plan_radar(
-            &place,
+            &sandbox,
             &[
                 (500_001, "IW", "", "2024-01-01T10:00:00Z", 100_000),
                 (500_002, "IW", "", "2024-01-01T12:00:00Z", 100_000),
@@ -722,10 +722,10 @@ fn gaps_are_those_of_the_original() {
             spanning(&name, &format!("2024-01-01T{start}Z"), &format!("2024-01-01T{stop}Z"))
         };
         let documents = [raw(500_002, "11:59:58.700", "12:00:40"), raw(500_002, "12:00:50", "12:01:20"), raw(500_003, "14:00:30", "14:02:10")];
-        delivery(&place, "prip", "PRIP_S1A_Serco", &documents);
-        let own = rows(&place, "datatake.completeness_s1");
+        delivery(&sandbox, "prip", "PRIP_S1A_Serco", &documents);
+        let coverage = rows(&sandbox, "datatake.completeness_s1");
         let gaps = |datatake: u32| -> Vec<(String, String)> {
-            let gaps = own[&format!("S1A-{datatake}#IW_RAW__0S")]["gaps"].as_array().cloned().unwrap_or_default();
+            let gaps = coverage[&format!("S1A-{datatake}#IW_RAW__0S")]["gaps"].as_array().cloned().unwrap_or_default();
             gaps.iter()
                 .map(|gap| (gap["start"].as_str().expect("a time")[11..].to_owned(), gap["stop"].as_str().expect("a time")[11..].to_owned()))
                 .collect()
@@ -733,16 +733,16 @@ fn gaps_are_those_of_the_original() {
         let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
         assert_eq!(gaps(500_001), [pair("10:00:00Z", "10:01:40Z")]);
         assert_eq!(gaps(500_002), [pair("12:00:40Z", "12:00:50Z"), pair("12:01:20Z", "12:01:38.188Z")]);
-        assert_eq!((row(&own, "S1A-500003#IW_RAW__0S").2.as_str(), gaps(500_003)), ("Complete", Vec::new()));
+        assert_eq!((row(&coverage, "S1A-500003#IW_RAW__0S").2.as_str(), gaps(500_003)), ("Complete", Vec::new()));
     }
 }
 
 #[test]
 fn an_orbit_of_which_something_is_delivered_misses_the_rest() {
-    for place in Place::both(SATELLITES) {
+    for sandbox in Sandbox::on_each_store(SATELLITES) {
         let name = |start: &str, stop: &str| format!("S3B_OL_2_LFR____{start}_{stop}_20220801T231518_0179_069_007_3420_PS2_O_NT_002.SEN3.zip");
         delivery(
-            &place,
+            &sandbox,
             "prip",
             "PRIP_S3B_Legacy",
             &[
@@ -750,45 +750,45 @@ fn an_orbit_of_which_something_is_delivered_misses_the_rest() {
                 spanning(&name("20220801T085000", "20220801T091111"), "2022-08-01T08:50:00Z", "2022-08-01T09:11:11.332Z"),
             ],
         );
-        let own = rows(&place, "orbit_s3.completeness");
-        assert_eq!(own.len(), 42, "every type of the orbit has a row");
-        assert_eq!(row(&own, "S3B-069-007#OL_2_LFR___#NT"), (2_657_671_000, 2_640_000_000, "Complete".into()));
-        assert_eq!(row(&own, "S3B-069-007#MW_1_MWR___#ST"), (0, 101 * 60_000_000 - 180_000_000, "Missing".into()));
-        let orbit = &rows(&place, "orbit_s3")["S3B-069-007"];
+        let coverage = rows(&sandbox, "orbit_s3.completeness");
+        assert_eq!(coverage.len(), 42, "every type of the orbit has a row");
+        assert_eq!(row(&coverage, "S3B-069-007#OL_2_LFR___#NT"), (2_657_671_000, 2_640_000_000, "Complete".into()));
+        assert_eq!(row(&coverage, "S3B-069-007#MW_1_MWR___#ST"), (0, 101 * 60_000_000 - 180_000_000, "Missing".into()));
+        let orbit = &rows(&sandbox, "orbit_s3")["S3B-069-007"];
         assert_eq!(
             (&orbit["observation_start"], &orbit["observation_stop"]),
             (&json!("2022-08-01T08:26:53.661Z"), &json!("2022-08-01T09:11:11.332Z"))
         );
         // when its products go, it goes
-        let withdrawn = place.run(&["withdraw", "prip"]);
+        let withdrawn = sandbox.run(&["withdraw", "prip"]);
         assert_eq!(withdrawn.code, 0, "{}", withdrawn.err);
-        let settled = place.run(&["settle"]);
+        let settled = sandbox.run(&["settle"]);
         assert_eq!(settled.code, 0, "{}", settled.err);
-        assert_eq!((rows(&place, "orbit_s3").len(), rows(&place, "orbit_s3.completeness").len()), (0, 0));
+        assert_eq!((rows(&sandbox, "orbit_s3").len(), rows(&sandbox, "orbit_s3.completeness").len()), (0, 0));
     }
 }
 
 #[test]
 fn products_and_their_container_find_each_other_in_either_order() {
-    for place in Place::both(SATELLITES) {
+    for sandbox in Sandbox::on_each_store(SATELLITES) {
         let tile = |kind: &str| product(&format!("S2A_OPER_MSI_L1C_{kind}_2APS_20211206T201831_A038107_T11SQS_N03.01.tar"));
         let container = product("S2A_MSIL1C_20211206T182741_N0301_R127_T11SQS_20211206T201831.SAFE");
-        delivery(&place, "prip", "PRIP_S2A_ATOS", &[tile("TL")]);
-        delivery(&place, "dd", "DD_DHUS", &[container]);
-        delivery(&place, "prip", "PRIP_S2A_ATOS", &[tile("TC")]);
+        delivery(&sandbox, "prip", "PRIP_S2A_ATOS", &[tile("TL")]);
+        delivery(&sandbox, "dd", "DD_DHUS", &[container]);
+        delivery(&sandbox, "prip", "PRIP_S2A_ATOS", &[tile("TC")]);
         let name = "S2A_MSIL1C_20211206T182741_N0301_R127_T11SQS_20211206T201831";
-        for product in rows(&place, "product").values() {
+        for product in rows(&sandbox, "product").values() {
             assert_eq!(product["container_id"], name, "{}", product["name"]);
             assert_eq!(product["container_dates"], json!({ "DD_DHUS": "2024-01-01T00:00:00Z" }));
         }
-        assert_eq!(rows(&place, "container")[name]["products"], 2);
+        assert_eq!(rows(&sandbox, "container")[name]["products"], 2);
     }
 }
 
 /// An interface that has answered since a Friday in July: what the original's own test expects of two more probes.
 #[test]
 fn an_interface_is_up_as_long_as_the_original_says() {
-    for place in Place::both(SATELLITES) {
+    for sandbox in Sandbox::on_each_store(SATELLITES) {
         let probe = |start: &str, stop: &str| json!({ "interface_name": "Jira_CAMS", "probe_time_start": start, "probe_time_stop": stop, "status": "OK", "status_code": 200 });
         let start = 1_659_102_756_098_i64;
         let shown = |millis: i64| stook_catalogue::value::show_timestamp(millis * 1_000);
@@ -801,9 +801,9 @@ fn an_interface_is_up_as_long_as_the_original_says() {
         assert_eq!(probes[0]["probe_time_start"], "2022-07-29T13:52:36.098Z");
         probes.push(probe("2022-09-01T07:26:43.892Z", "2022-09-01T07:26:44.882Z"));
         let lines = |probes: &[Json]| probes.iter().map(|probe| probe.to_string() + "\n").collect::<String>();
-        import(&place, "probe", &[place.file("first.ndjson", lines(&probes))]);
+        import(&sandbox, "probe", &[sandbox.write_file("first.ndjson", lines(&probes))]);
         let up = |stop: &str, micros: i64| {
-            let all = rows(&place, "interface.status");
+            let all = rows(&sandbox, "interface.status");
             assert_eq!(all.len(), 1, "{all:?}");
             let row = all.values().next().expect("a row");
             assert_eq!((&row["value"], &row["start"], &row["stop"]), (&json!("OK"), &json!("2022-07-29T13:52:36.098Z"), &json!(stop)), "{row}");
@@ -811,7 +811,7 @@ fn an_interface_is_up_as_long_as_the_original_says() {
         };
         up("2022-09-01T07:26:44.882Z", 2_914_448_784_000);
         // the next one makes it longer, and no second row
-        import(&place, "probe", &[place.file("next.ndjson", lines(&[probe("2022-09-01T07:28:43.892Z", "2022-09-01T07:28:44.882Z")]))]);
+        import(&sandbox, "probe", &[sandbox.write_file("next.ndjson", lines(&[probe("2022-09-01T07:28:43.892Z", "2022-09-01T07:28:44.882Z")]))]);
         up("2022-09-01T07:28:44.882Z", 2_914_568_784_000);
     }
 }
@@ -819,9 +819,9 @@ fn an_interface_is_up_as_long_as_the_original_says() {
 /// What a mode produces, with the prefix of its swath, and how much of it is expected.
 #[test]
 fn modes_and_swaths_name_what_is_expected() {
-    let place = with_areas().swap_remove(0);
+    let sandbox = with_areas().swap_remove(0);
     plan_radar(
-        &place,
+        &sandbox,
         &[
             (400001, "WV", "", "2024-01-01T00:00:00Z", 20_000),
             (400002, "SM", "5", "2024-01-01T02:00:00Z", 31_600),
@@ -830,7 +830,7 @@ fn modes_and_swaths_name_what_is_expected() {
             (400005, "EW", "", "2024-01-01T08:00:00Z", 20_000),
         ],
     );
-    let all = rows(&place, "datatake.completeness_s1");
+    let all = rows(&sandbox, "datatake.completeness_s1");
     let of =
         |datatake: &str| -> Vec<String> { all.keys().filter_map(|key| key.strip_prefix(&format!("S1A-{datatake}#"))).map(str::to_owned).collect() };
     assert_eq!(of("400001"), ["WV_OCN__2A", "WV_OCN__2S", "WV_RAW__0A", "WV_RAW__0C", "WV_RAW__0N", "WV_RAW__0S", "WV_SLC__1A", "WV_SLC__1S"]);
@@ -838,7 +838,7 @@ fn modes_and_swaths_name_what_is_expected() {
     assert_eq!(of("400003"), ["RF_RAW__0S"]);
     assert_eq!(of("400004"), [""; 0]);
     // 20 s of each of eight types; what is tolerated is less: 4 x 0.759, 2 x 13.5 and 2 x 12.843 s
-    let sum = &rows(&place, "datatake.sensing_s1")["S1A-400001#sensing"];
+    let sum = &rows(&sandbox, "datatake.sensing_s1")["S1A-400001#sensing"];
     assert_eq!(micros(&sum["expected"]), json!(160_000_000 - 4 * 759_000 - 2 * 13_500_000 - 2 * 12_843_000), "{sum}");
     // an area product is expected where there is area: nothing yet
     let area = |kind: &str| row(&all, &format!("S1A-400005#{kind}"));
@@ -858,8 +858,8 @@ fn modes_and_swaths_name_what_is_expected() {
             json!({ "type": "Polygon", "coordinates": [[ring(west, 1.0), ring(east, 1.0), ring(east, 2.0), ring(west, 2.0), ring(west, 1.0)]] });
         document
     };
-    delivery(&place, "prip", "PRIP_S1A_Serco", &[slice("08:00:00", "08:00:10", "0001", -0.8), slice("08:00:10", "08:00:20", "0002", 0.5)]);
-    let all = rows(&place, "datatake.completeness_s1");
+    delivery(&sandbox, "prip", "PRIP_S1A_Serco", &[slice("08:00:00", "08:00:10", "0001", -0.8), slice("08:00:10", "08:00:20", "0002", 0.5)]);
+    let all = rows(&sandbox, "datatake.completeness_s1");
     assert_eq!(row(&all, "S1A-400005#EW_OCN__2S").1, 10_000_000 - 8_200_000, "{all:?}");
     assert_eq!(row(&all, "S1A-400005#EW_RAW__0S").0, 20_000_000);
 }
@@ -867,9 +867,9 @@ fn modes_and_swaths_name_what_is_expected() {
 /// Sensing of a datastrip, granules of a detector, and what is missing at the beginning.
 #[test]
 fn datastrips_and_granules_are_measured_as_by_the_original() {
-    for place in Place::both(SATELLITES) {
+    for sandbox in Sandbox::on_each_store(SATELLITES) {
         plan_optical(
-            &place,
+            &sandbox,
             &[
                 (39000, "NOBS", "2024-01-02T14:37:00Z", "2024-01-02T14:58:00Z", 1_260_000, 350, "NOMINAL"),
                 (39001, "NOBS", "2024-01-03T10:00:00Z", "2024-01-03T10:01:04.944Z", 64_944, 18, "NOMINAL"),
@@ -886,7 +886,7 @@ fn datastrips_and_granules_are_measured_as_by_the_original() {
             )
         };
         delivery(
-            &place,
+            &sandbox,
             "prip",
             "PRIP_S2A_ATOS",
             &[
@@ -898,7 +898,7 @@ fn datastrips_and_granules_are_measured_as_by_the_original() {
                 granule("07", "2024-01-03T10:00:00.999Z", 3),
             ],
         );
-        let all = rows(&place, "datatake.completeness_s2");
+        let all = rows(&sandbox, "datatake.completeness_s2");
         assert_eq!(row(&all, "S2A-39000-1#MSI_L0__DS").0, 1_225_464_000 + 4_608_000);
         assert_eq!(row(&all, "S2A-39001-1#MSI_L2A_DS").1, 57_728_000);
         assert_eq!(row(&all, "S2A-39001-1#MSI_L0__GR").0, 2, "a millisecond apart is the same granule");
@@ -913,7 +913,7 @@ fn datastrips_and_granules_are_measured_as_by_the_original() {
 
 #[test]
 fn every_pair_in_pairs_md_names_a_test_that_exists_or_says_why_not() {
-    let (page, own) = (include_str!("../../examples/sentinel/pairs.md"), include_str!("sentinel.rs"));
+    let (page, this_file) = (include_str!("../../examples/sentinel/pairs.md"), include_str!("sentinel.rs"));
     let mut numbers = Vec::new();
     for line in page.lines().filter(|line| line.starts_with("| ")) {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
@@ -924,7 +924,7 @@ fn every_pair_in_pairs_md_names_a_test_that_exists_or_says_why_not() {
             let (name, rest) = cells[3][at + 6..].split_once('`').expect("a name");
             let path = rest.strip_prefix(" in `").and_then(|rest| rest.split('`').next());
             let read = |path: &str| std::fs::read_to_string(stook_tests::repository().join(path)).expect("a source");
-            assert!(path.map_or_else(|| own.to_owned(), read).contains(&format!("fn {name}()")), "{number}: there is no test {name}");
+            assert!(path.map_or_else(|| this_file.to_owned(), read).contains(&format!("fn {name}()")), "{number}: there is no test {name}");
             named += 1;
         }
         assert!(named > 0 || cells[3].starts_with("not here: "), "{line}");

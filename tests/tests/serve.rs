@@ -11,24 +11,24 @@ use std::time::{Duration, Instant};
 use stook_sample::datasets::Datasets;
 use stook_sample::services::SampleServices;
 use stook_testkit::postgres::TestServer;
-use stook_tests::http::{Reply, Served, encoded};
-use stook_tests::{LIBRARY, Place, authorities, repository, zstandard};
+use stook_tests::http::{Reply, Served, url_encoded};
+use stook_tests::{LIBRARY, Sandbox, authorities, repository, zstandard};
 
 fn server() -> Option<&'static TestServer> {
     TestServer::shared()
 }
 
-/// A place of each kind that there is.
-fn places(definition: &str) -> Vec<Place> {
+/// A sandbox of each kind that there is.
+fn sandboxes(definition: &str) -> Vec<Sandbox> {
     static NEXT: AtomicU32 = AtomicU32::new(1);
-    let mut places = vec![Place::new(definition)];
+    let mut sandboxes = vec![Sandbox::new(definition)];
     if let Some(server) = server() {
         let url = format!("{}?schema=serve{}", server.url("postgres"), NEXT.fetch_add(1, Ordering::SeqCst));
-        let place = Place::on_server(definition, url);
-        place.ok(&["prepare"]);
-        places.push(place);
+        let sandbox = Sandbox::on_server(definition, url);
+        sandbox.ok(&["prepare"]);
+        sandboxes.push(sandbox);
     }
-    places
+    sandboxes
 }
 
 const THINGS: &str = "
@@ -61,32 +61,32 @@ collections:
 
 #[test]
 fn a_server_whose_store_was_prepared_for_another_definition_is_not_ready_and_says_why() {
-    for place in places(THINGS) {
-        let stook = Served::new(&place, &[]);
-        stook.call("POST", "/v1/main/thing", &json!({ "code": "a", "title": "A" })).with(201);
+    for sandbox in sandboxes(THINGS) {
+        let stook = Served::new(&sandbox, &[]);
+        stook.call("POST", "/v1/main/thing", &json!({ "code": "a", "title": "A" })).expect_json(201);
         assert_eq!(stook.get("/readyz").status, 200);
-        place.define(&THINGS.replace("      notes: [text]\n", "      notes: [text]\n      more: text\n"));
-        place.ok(&["prepare"]);
-        let told = stook.get("/readyz").with(503);
-        assert!(told["detail"].as_str().unwrap().contains("the store now holds another definition"), "{told}");
-        stook.call("POST", "/v1/main/thing", &json!({ "code": "b", "title": "B" })).with(503);
+        sandbox.write_definition(&THINGS.replace("      notes: [text]\n", "      notes: [text]\n      more: text\n"));
+        sandbox.ok(&["prepare"]);
+        let problem = stook.get("/readyz").expect_json(503);
+        assert!(problem["detail"].as_str().unwrap().contains("the store now holds another definition"), "{problem}");
+        stook.call("POST", "/v1/main/thing", &json!({ "code": "b", "title": "B" })).expect_json(503);
         assert_eq!((stook.get("/readyz").status, stook.get("/healthz").status), (503, 200));
-        assert_eq!(stook.end(), Some(0));
+        assert_eq!(stook.terminate(), Some(0));
         // started again it is what the catalogue says now
-        let stook = Served::new(&place, &[]);
+        let stook = Served::new(&sandbox, &[]);
         assert_eq!(stook.get("/readyz").status, 200);
-        stook.call("POST", "/v1/main/thing", &json!({ "code": "b", "title": "B", "more": "m" })).with(201);
+        stook.call("POST", "/v1/main/thing", &json!({ "code": "b", "title": "B", "more": "m" })).expect_json(201);
     }
 }
 
 #[test]
 fn a_server_whose_workers_fail_is_not_ready_until_they_work_again() {
-    let place = Place::new(THINGS);
-    let stook = Served::new(&place, &[]);
-    stook.call("POST", "/v1/main/thing", &json!({ "code": "a", "title": "A" })).with(201);
+    let sandbox = Sandbox::new(THINGS);
+    let stook = Served::new(&sandbox, &[]);
+    stook.call("POST", "/v1/main/thing", &json!({ "code": "a", "title": "A" })).expect_json(201);
     assert_eq!(stook.get("/readyz").status, 200);
     let rename = |from: &str, to: &str| {
-        let database = rusqlite::Connection::open(place.store()).unwrap();
+        let database = rusqlite::Connection::open(sandbox.store()).unwrap();
         database.busy_timeout(std::time::Duration::from_secs(20)).unwrap();
         database.execute_batch(&format!("ALTER TABLE {from} RENAME TO {to}")).unwrap();
     };
@@ -105,49 +105,49 @@ fn a_server_whose_workers_fail_is_not_ready_until_they_work_again() {
     wait(503, "the import workers stopped");
     rename("gone", "chunks");
     wait(200, "ready");
-    assert_eq!(stook.end(), Some(0));
+    assert_eq!(stook.terminate(), Some(0));
 }
 
 #[test]
-fn documents_are_delivered_at_once_and_told_what_became_of_them() {
-    for place in places(THINGS) {
-        let admin = place.ok(&["token", "create", "--role", "admin", "--name", "ann"]).trim().to_owned();
-        let reader = place.ok(&["token", "create", "--role", "read"]).trim().to_owned();
-        let served = Served::new(&place, &["--workers", "0"]);
+fn delivered_documents_are_written_at_once_and_their_outcomes_returned() {
+    for sandbox in sandboxes(THINGS) {
+        let admin = sandbox.ok(&["token", "create", "--role", "admin", "--name", "ann"]).trim().to_owned();
+        let reader = sandbox.ok(&["token", "create", "--role", "read"]).trim().to_owned();
+        let served = Served::new(&sandbox, &["--workers", "0"]);
         let stook = served.client(Some(&admin));
         let deliver = |query: &str, body: &[u8]| stook.send("POST", &format!("/v1/main/deliver{query}"), &[], body);
         let outcomes = |reply: Reply| -> Vec<String> {
-            let said = reply.with(200);
-            said["records"]
+            let delivery = reply.expect_json(200);
+            delivery["records"]
                 .as_array()
                 .unwrap()
                 .iter()
-                .map(|own| format!("{} {}", own["key"].as_str().unwrap_or("-"), own["outcome"].as_str().unwrap()))
+                .map(|record| format!("{} {}", record["key"].as_str().unwrap_or("-"), record["outcome"].as_str().unwrap()))
                 .collect()
         };
         assert_eq!(outcomes(deliver("", br#"{"code":"a","title":"A","mail":"a@x"}"#)), ["a created"]);
-        assert_eq!(stook.get("/v1/main/thing/a").with(200)["title"], "A", "it is there when it is answered");
+        assert_eq!(stook.get("/v1/main/thing/a").expect_json(200)["title"], "A", "it is there when it is answered");
         assert_eq!(outcomes(deliver("", br#"{"code":"a","title":"A","mail":"a@x"}"#)), ["a unchanged"]);
         assert_eq!(outcomes(deliver("?as_of=2020-01-01T00:00:00Z", br#"{"code":"a","title":"old"}"#)), ["a superseded"]);
-        let late = deliver("?as_of=2020-01-01T00:00:00Z", br#"{"code":"a","title":"old"}"#).with(200);
+        let late = deliver("?as_of=2020-01-01T00:00:00Z", br#"{"code":"a","title":"old"}"#).expect_json(200);
         let reason = late["records"][0]["reason"].as_str().unwrap();
         assert!(reason.starts_with("a document that was delivered without a job counts instead, as of 20"), "{reason}");
         // several, one of them broken, one that takes what another has
-        let several =
-            deliver("?source=files", b"{\"code\":\"a\",\"title\":\"B\"}\n{\"title\":\"no code\"}\n{\"code\":\"c\",\"title\":\"C\"}\n").with(200);
+        let several = deliver("?source=files", b"{\"code\":\"a\",\"title\":\"B\"}\n{\"title\":\"no code\"}\n{\"code\":\"c\",\"title\":\"C\"}\n")
+            .expect_json(200);
         assert_eq!((&several["counts"]["documents"], &several["counts"]["updated"], &several["counts"]["failed"]), (&json!(3), &json!(1), &json!(1)));
         assert_eq!((&several["troubles"][0]["document"], &several["troubles"][0]["offset"]), (&json!(2), &json!(25)), "{several}");
         assert_eq!(outcomes(deliver("", br#"[{"code":"c","title":"1"},{"code":"c","title":"2"}]"#)).len(), 2);
         // nothing went in
-        let none = deliver("", br#"{"title":"no code"}"#).with(422);
+        let none = deliver("", br#"{"title":"no code"}"#).expect_json(422);
         assert!(none["errors"][0].as_str().unwrap().starts_with("document 1 at byte 0"), "{none}");
         // `a` has no address any more
         assert_eq!(outcomes(deliver("", br#"{"code":"d","title":"D","mail":"A@X"}"#)), ["d created"]);
-        let taken = deliver("", br#"{"code":"e","title":"E","mail":"a@x"}"#).with(422);
+        let taken = deliver("", br#"{"code":"e","title":"E","mail":"a@x"}"#).expect_json(422);
         assert!(taken["errors"][0].as_str().unwrap().contains("`mail` must be unique, but record \"d\" already has this value"), "{taken}");
-        assert!(deliver("", b"").with(422)["detail"].as_str().unwrap().contains("there are no documents"));
-        let many: String = (0..1_001).map(|number| format!("{{\"code\":\"m{number}\",\"title\":\"M\"}}\n")).collect();
-        assert!(deliver("", many.as_bytes()).with(422)["detail"].as_str().unwrap().contains("more than 1000 documents"));
+        assert!(deliver("", b"").expect_json(422)["detail"].as_str().unwrap().contains("there are no documents"));
+        let too_many: String = (0..1_001).map(|number| format!("{{\"code\":\"m{number}\",\"title\":\"M\"}}\n")).collect();
+        assert!(deliver("", too_many.as_bytes()).expect_json(422)["detail"].as_str().unwrap().contains("more than 1000 documents"));
         assert_eq!(stook.get("/v1/main/thing/m1").status, 404);
         assert_eq!(deliver("", &vec![b' '; 2 << 20]).status, 413);
         // a bomb costs itself only
@@ -169,30 +169,33 @@ fn documents_are_delivered_at_once_and_told_what_became_of_them() {
                         let as_of = format!("2021-01-01T00:{caller:02}:{turn:02}Z");
                         let lines: String =
                             keys.iter().map(|key| json!({"code": key, "title": format!("{caller}.{turn}")}).to_string() + "\n").collect();
-                        let said = stook.send("POST", &format!("/v1/main/deliver?as_of={as_of}"), &[], lines.as_bytes()).with(200);
-                        assert_eq!(said["counts"]["failed"], 0, "{said}");
+                        let delivery = stook.send("POST", &format!("/v1/main/deliver?as_of={as_of}"), &[], lines.as_bytes()).expect_json(200);
+                        assert_eq!(delivery["counts"]["failed"], 0, "{delivery}");
                     }
                 });
             }
         });
         for key in keys {
-            assert_eq!(stook.get(&format!("/v1/main/thing/{key}")).with(200)["title"], "3.9");
+            assert_eq!(stook.get(&format!("/v1/main/thing/{key}")).expect_json(200)["title"], "3.9");
         }
-        assert!(stook.get("/v1/main/jobs").with(200)["jobs"].as_array().unwrap().is_empty(), "no job was made");
+        assert!(stook.get("/v1/main/jobs").expect_json(200)["jobs"].as_array().unwrap().is_empty(), "no job was made");
     }
 }
 
 #[test]
 fn records_are_edited_as_contributions_of_the_api() {
-    for place in places(THINGS) {
-        let stook = Served::new(&place, &["--workers", "1"]);
+    for sandbox in sandboxes(THINGS) {
+        let stook = Served::new(&sandbox, &["--workers", "1"]);
         let made = stook.call("POST", "/v1/main/thing", &json!({"code": "a/b", "title": "One", "size": 3}));
         assert_eq!(made.header("location"), Some("/v1/main/thing/a%2Fb"));
         let first = made.header("etag").unwrap().to_owned();
-        assert_eq!(made.with(201), json!({"key": "a/b", "code": "a/b", "title": "One", "size": 3, "long": "One!", "status": "free", "count": 0}));
+        assert_eq!(
+            made.expect_json(201),
+            json!({"key": "a/b", "code": "a/b", "title": "One", "size": 3, "long": "One!", "status": "free", "count": 0})
+        );
         assert_eq!(stook.call("POST", "/v1/main/thing", &json!({"code": "a/b", "title": "x"})).status, 409);
         for path in ["/v1/main/thing/a%2Fb", "/v1/main/thing?key=a/b", "/v1/main/thing/-?key=a/b"] {
-            assert_eq!(stook.get(path).with(200)["title"], "One");
+            assert_eq!(stook.get(path).expect_json(200)["title"], "One");
         }
         // conditions
         let patch = |tag: &str, body: &Json| {
@@ -209,25 +212,25 @@ fn records_are_edited_as_contributions_of_the_api() {
         // a file says something else; the newest wins, a cleared field stays clear
         let file = stook
             .send("POST", "/v1/main/import?source=files&as_of=2020-01-01T00:00:00Z", &[], br#"{"code":"a/b","title":"Old","size":7,"notes":["n"]}"#)
-            .with(202);
-        assert_eq!(stook.ended("main", &file)["state"], "completed");
-        let now = stook.get("/v1/main/thing/a%2Fb").with(200);
+            .expect_json(202);
+        assert_eq!(stook.wait_for_job("main", &file)["state"], "completed");
+        let now = stook.get("/v1/main/thing/a%2Fb").expect_json(200);
         assert_eq!((&now["title"], &now["size"], &now["notes"]), (&json!("Two"), &json!(7), &json!(["n"])), "what the API does not say others do");
-        let cleared = stook.call("PATCH", "/v1/main/thing/a%2Fb?clear=size", &json!({})).with(200);
+        let cleared = stook.call("PATCH", "/v1/main/thing/a%2Fb?clear=size", &json!({})).expect_json(200);
         assert_eq!(cleared.get("size"), None);
-        let explained = stook.get("/v1/main/thing/a%2Fb/explain").with(200);
+        let explained = stook.get("/v1/main/thing/a%2Fb/explain").expect_json(200);
         assert_eq!(explained["fields"]["title"]["from"], json!(["api"]));
         assert_eq!(explained["fields"]["title"]["lost"][0]["contributor"], "files");
         // what clears a field has won, and who said something else has not
         let size = &explained["fields"]["size"];
         assert_eq!((&size["from"], &size["lost"][0]["contributor"]), (&json!(["api"]), &json!("files")), "{size}");
         // mistakes, all at once
-        let wrong = stook.call("PATCH", "/v1/main/thing/a%2Fb", &json!({"size": "big", "colour": 1, "long": "x", "status": "free"})).with(422);
+        let wrong = stook.call("PATCH", "/v1/main/thing/a%2Fb", &json!({"size": "big", "colour": 1, "long": "x", "status": "free"})).expect_json(422);
         assert_eq!(wrong["errors"].as_array().unwrap().len(), 4, "{wrong}");
         assert_eq!(stook.call("PUT", "/v1/main/thing/other", &json!({"code": "a/b", "title": "x"})).status, 409);
         // one record per value
-        stook.call("PATCH", "/v1/main/thing/a%2Fb", &json!({"mail": "Ann@x"})).with(200);
-        let taken = stook.call("POST", "/v1/main/thing", &json!({"code": "c", "title": "C", "mail": "ANN@X"})).with(409);
+        stook.call("PATCH", "/v1/main/thing/a%2Fb", &json!({"mail": "Ann@x"})).expect_json(200);
+        let taken = stook.call("POST", "/v1/main/thing", &json!({"code": "c", "title": "C", "mail": "ANN@X"})).expect_json(409);
         assert_eq!((&taken["field"], &taken["holder"]), (&json!("mail"), &json!("a/b")));
         // gone, shown on request, and back
         assert_eq!(stook.send("DELETE", "/v1/main/thing/a%2Fb", &[], b"").status, 204);
@@ -236,23 +239,23 @@ fn records_are_edited_as_contributions_of_the_api() {
         assert_eq!(stook.send("DELETE", "/v1/main/thing/a%2Fb", &[], b"").status, 404);
         let back = stook.call("POST", "/v1/main/thing", &json!({"code": "a/b", "title": "Back"}));
         assert!(back.header("etag").unwrap() > tag, "a revision is never given twice");
-        back.with(201);
+        back.expect_json(201);
         // many at once
-        let many = stook.call("POST", "/v1/main/lookup", &json!({"collection": "thing", "keys": ["none", "a/b"]})).with(200);
-        assert_eq!((&many["records"][0], &many["records"][1]["title"]), (&Json::Null, &json!("Back")));
+        let looked_up = stook.call("POST", "/v1/main/lookup", &json!({"collection": "thing", "keys": ["none", "a/b"]})).expect_json(200);
+        assert_eq!((&looked_up["records"][0], &looked_up["records"][1]["title"]), (&Json::Null, &json!("Back")));
     }
 }
 
 /// Patches go inside of an object, one after the other, up to a limit; what would be too much changes nothing.
 #[test]
 fn objects_are_patched_member_by_member_and_stay_within_limits() {
-    let place = Place::new(
+    let sandbox = Sandbox::new(
         "catalogue: c\nsources:\n  s: { format: json, into: t, as_of: meta.received }\ncollections:\n  t: { key: k, fields: { k: text, more: json } }\n",
     );
-    let stook = Served::new(&place, &["--workers", "0"]);
+    let stook = Served::new(&sandbox, &["--workers", "0"]);
     let client = stook.client(None);
-    client.call("POST", "/v1/main/t", &json!({"k": "one", "more": {"first": {"a": 1}}})).with(201);
-    let patched = client.call("PATCH", "/v1/main/t/one", &json!({"more": {"first": {"b": 2}, "second": null}})).with(200);
+    client.call("POST", "/v1/main/t", &json!({"k": "one", "more": {"first": {"a": 1}}})).expect_json(201);
+    let patched = client.call("PATCH", "/v1/main/t/one", &json!({"more": {"first": {"b": 2}, "second": null}})).expect_json(200);
     assert_eq!(patched["more"], json!({"first": {"a": 1, "b": 2}}));
     let long = "x".repeat(900_000);
     let refused = (0..30).find_map(|number| {
@@ -262,14 +265,14 @@ fn objects_are_patched_member_by_member_and_stay_within_limits() {
     let (number, sent) = refused.expect("it becomes too long");
     assert_eq!((sent.status, number), (409, 18), "{}", sent.text());
     assert!(sent.text().contains("more: with this patch it has more than 16 MiB"), "{}", sent.text());
-    let kept = client.get("/v1/main/t/one").with(200);
-    assert_eq!((kept["more"].as_object().unwrap().len(), &kept["more"]["first"]), (19, &json!({"a": 1, "b": 2})));
+    let record = client.get("/v1/main/t/one").expect_json(200);
+    assert_eq!((record["more"].as_object().unwrap().len(), &record["more"]["first"]), (19, &json!({"a": 1, "b": 2})));
 }
 
 #[test]
-fn edits_are_done_where_their_conditions_hold() {
-    for place in Place::both(THINGS) {
-        let stook = Served::new(&place, &["--workers", "0"]);
+fn edits_are_applied_where_their_preconditions_hold() {
+    for sandbox in Sandbox::on_each_store(THINGS) {
+        let stook = Served::new(&sandbox, &["--workers", "0"]);
         let send = |method: &str, condition: (&str, &str), body: &Json| {
             let body = if method == "DELETE" { String::new() } else { body.to_string() };
             stook.send(method, "/v1/main/thing/a", &[condition, ("content-type", "application/json")], body.as_bytes())
@@ -287,9 +290,9 @@ fn edits_are_done_where_their_conditions_hold() {
         assert_eq!(send("PUT", ("if-match", "\"nonsense\""), &titled("x")).status, 412);
         assert_eq!(send("DELETE", ("if-match", &tag(&first)), &Json::Null).status, 412);
         assert_eq!(send("DELETE", ("if-none-match", &tag(&second)), &Json::Null).status, 412);
-        assert_eq!(stook.get("/v1/main/thing/a").with(200)["title"], "Two");
+        assert_eq!(stook.get("/v1/main/thing/a").expect_json(200)["title"], "Two");
         // a transition makes another revision, too
-        stook.call("POST", "/v1/main/thing/a/take", &json!({"who": "ann"})).with(200);
+        stook.call("POST", "/v1/main/thing/a/take", &json!({"who": "ann"})).expect_json(200);
         assert_eq!(send("DELETE", ("if-match", &tag(&second)), &Json::Null).status, 412);
         let now = stook.get("/v1/main/thing/a");
         assert_eq!(send("DELETE", ("if-match", &format!("\"1\", {}", tag(&now))), &Json::Null).status, 204, "one of several");
@@ -300,10 +303,10 @@ fn edits_are_done_where_their_conditions_hold() {
 }
 
 #[test]
-fn keys_of_calls_are_forgotten_after_a_day() {
-    for place in Place::both(THINGS) {
-        let stook = Served::new(&place, &["--workers", "0"]);
-        stook.call("POST", "/v1/main/thing", &json!({"code": "a", "title": "A"})).with(201);
+fn idempotency_keys_are_forgotten_after_a_day() {
+    for sandbox in Sandbox::on_each_store(THINGS) {
+        let stook = Served::new(&sandbox, &["--workers", "0"]);
+        stook.call("POST", "/v1/main/thing", &json!({"code": "a", "title": "A"})).expect_json(201);
         let call = |transition: &str, key: &str| {
             let headers = [("idempotency-key", key), ("content-type", "application/json")];
             stook.send("POST", &format!("/v1/main/thing/a/{transition}"), &headers, br#"{"who":"ann"}"#).status
@@ -315,56 +318,56 @@ fn keys_of_calls_are_forgotten_after_a_day() {
         assert_eq!((call("take", "old"), give_back("g")), (200, 200));
         // what is of yesterday goes with the next calls; what is of an hour ago stays
         let hours = |hours: i64| hours * 3_600_000_000;
-        place.sql(&format!("UPDATE calls SET made = made - {}", hours(23)));
+        sandbox.sql(&format!("UPDATE calls SET made = made - {}", hours(23)));
         assert_eq!((call("take", "new"), give_back("h")), (200, 200));
         assert_eq!(call("take", "old"), 200);
-        assert_eq!(stook.get("/v1/main/thing/a").with(200)["count"], 2, "it was not done again");
-        place.sql(&format!("UPDATE calls SET made = made - {}", hours(2)));
+        assert_eq!(stook.get("/v1/main/thing/a").expect_json(200)["count"], 2, "it was not done again");
+        sandbox.sql(&format!("UPDATE calls SET made = made - {}", hours(2)));
         for key in ["i", "j"] {
             assert_eq!(give_back(key), 200);
         }
         assert_eq!(call("take", "old"), 200);
-        assert_eq!(stook.get("/v1/main/thing/a").with(200)["count"], 3, "it is another call now");
+        assert_eq!(stook.get("/v1/main/thing/a").expect_json(200)["count"], 3, "it is another call now");
         assert_eq!((give_back("k"), call("take", "new")), (200, 200));
-        assert_eq!(stook.get("/v1/main/thing/a").with(200)["count"], 3, "this one was done two hours ago");
+        assert_eq!(stook.get("/v1/main/thing/a").expect_json(200)["count"], 3, "this one was done two hours ago");
     }
 }
 
 /// Killed in the middle of edits, transitions and deliveries: what was answered is there, each once, and what is there is whole.
 #[test]
-fn what_was_answered_survives_a_kill() {
-    for place in Place::both(THINGS) {
+fn acknowledged_writes_survive_a_kill() {
+    for sandbox in Sandbox::on_each_store(THINGS) {
         const CLIENTS: usize = 6;
-        let mut known: Vec<(usize, usize, usize)> = vec![(0, 0, 0); CLIENTS];
+        let mut acknowledged: Vec<(usize, usize, usize)> = vec![(0, 0, 0); CLIENTS];
         for round in 0..4 {
-            let stook = Served::new(&place, &["--workers", "1"]);
+            let stook = Served::new(&sandbox, &["--workers", "1"]);
             if round == 0 {
                 for client in 0..CLIENTS {
-                    stook.call("POST", "/v1/main/thing", &json!({"code": format!("t{client}"), "title": "T"})).with(201);
+                    stook.call("POST", "/v1/main/thing", &json!({"code": format!("t{client}"), "title": "T"})).expect_json(201);
                 }
             }
             let client = stook.client(None);
-            known = std::thread::scope(|scope| {
-                let threads: Vec<_> = known
+            acknowledged = std::thread::scope(|scope| {
+                let threads: Vec<_> = acknowledged
                     .into_iter()
                     .enumerate()
-                    .map(|(own, (mut edits, mut takes, mut deliveries))| {
+                    .map(|(client_number, (mut edits, mut takes, mut deliveries))| {
                         let client = client.clone();
                         scope.spawn(move || {
                             let media = ("content-type", "application/json");
                             for number in 0.. {
                                 // each says the number of those before it
                                 let edit = json!({"title": format!("{}", edits + 1)}).to_string();
-                                let done = client.try_send("PATCH", &format!("/v1/main/thing/t{own}"), &[media], edit.as_bytes());
+                                let done = client.try_send("PATCH", &format!("/v1/main/thing/t{client_number}"), &[media], edit.as_bytes());
                                 match done {
                                     Ok(reply) if reply.status == 200 => edits += 1,
                                     Ok(reply) => panic!("{}", reply.text()),
                                     Err(_) => break,
                                 }
-                                let key = format!("{round} {own} {number}");
+                                let key = format!("{round} {client_number} {number}");
                                 let take = client.try_send(
                                     "POST",
-                                    &format!("/v1/main/thing/t{own}/take"),
+                                    &format!("/v1/main/thing/t{client_number}/take"),
                                     &[media, ("idempotency-key", &key)],
                                     br#"{"who":"ann"}"#,
                                 );
@@ -374,11 +377,11 @@ fn what_was_answered_survives_a_kill() {
                                     Ok(reply) => panic!("{}", reply.text()),
                                     Err(_) => break,
                                 }
-                                if client.try_send("POST", &format!("/v1/main/thing/t{own}/give_back"), &[media], b"{}").is_err() {
+                                if client.try_send("POST", &format!("/v1/main/thing/t{client_number}/give_back"), &[media], b"{}").is_err() {
                                     break;
                                 }
                                 let documents = format!(
-                                    "{{\"code\":\"d{own}.{deliveries}a\",\"title\":\"D\"}}\n{{\"code\":\"d{own}.{deliveries}b\",\"title\":\"D\"}}\n"
+                                    "{{\"code\":\"d{client_number}.{deliveries}a\",\"title\":\"D\"}}\n{{\"code\":\"d{client_number}.{deliveries}b\",\"title\":\"D\"}}\n"
                                 );
                                 match client.try_send("POST", "/v1/main/deliver?source=files", &[], documents.as_bytes()) {
                                     Ok(reply) if reply.status == 200 => deliveries += 1,
@@ -394,38 +397,43 @@ fn what_was_answered_survives_a_kill() {
                 drop(stook);
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect()
             });
-            place.assert_sound();
-            let again = Served::new(&place, &["--workers", "0"]);
-            for (own, (edits, takes, deliveries)) in known.iter_mut().enumerate() {
-                let thing = again.get(&format!("/v1/main/thing/t{own}")).with(200);
+            sandbox.assert_sound();
+            let restarted = Served::new(&sandbox, &["--workers", "0"]);
+            for (client_number, (edits, takes, deliveries)) in acknowledged.iter_mut().enumerate() {
+                let thing = restarted.get(&format!("/v1/main/thing/t{client_number}")).expect_json(200);
                 let title: usize = if *edits == 0 && thing["title"] == "T" { 0 } else { thing["title"].as_str().unwrap().parse().unwrap() };
                 assert!((*edits..=*edits + 1).contains(&title), "{edits} edits were answered: {thing}");
                 let count = thing["count"].as_u64().unwrap() as usize;
                 assert!((*takes..=*takes + 1).contains(&count), "{takes} transitions were answered: {thing}");
                 let (mut logged, mut page) = (0, String::new());
                 loop {
-                    let log = again.get(&format!("/v1/main/thing/t{own}/log?limit=1000{page}")).with(200);
+                    let log = restarted.get(&format!("/v1/main/thing/t{client_number}/log?limit=1000{page}")).expect_json(200);
                     logged += log["entries"].as_array().unwrap().iter().filter(|entry| entry["transition"] == "take").count();
                     let Some(next) = log["next"].as_i64() else { break };
                     page = format!("&before={next}");
                 }
                 assert_eq!(logged, count, "each is in the log once");
                 // both of a delivery or none
-                let delivered = again.get(&format!("/v1/main/query?q={}&limit=10000", encoded(&format!("thing code=d{own}.*")))).with(200);
-                let there = delivered["rows"].as_array().unwrap().len();
-                assert!(there == 2 * *deliveries || there == 2 * (*deliveries + 1), "{deliveries} deliveries were answered, {there} records");
-                (*edits, *takes, *deliveries) = (title, count, there / 2);
+                let delivered = restarted
+                    .get(&format!("/v1/main/query?q={}&limit=10000", url_encoded(&format!("thing code=d{client_number}.*"))))
+                    .expect_json(200);
+                let delivered_count = delivered["rows"].as_array().unwrap().len();
+                assert!(
+                    delivered_count == 2 * *deliveries || delivered_count == 2 * (*deliveries + 1),
+                    "{deliveries} deliveries were answered, {delivered_count} records"
+                );
+                (*edits, *takes, *deliveries) = (title, count, delivered_count / 2);
             }
         }
-        assert!(known.iter().map(|(edits, takes, deliveries)| edits + takes + deliveries).sum::<usize>() > 60, "{known:?}");
+        assert!(acknowledged.iter().map(|(edits, takes, deliveries)| edits + takes + deliveries).sum::<usize>() > 60, "{acknowledged:?}");
     }
 }
 
 #[test]
 fn of_edits_at_once_every_answered_one_is_in_the_history() {
-    for place in places(THINGS) {
-        let stook = Served::new(&place, &["--workers", "0"]);
-        stook.call("POST", "/v1/main/thing", &json!({"code": "a", "title": "0"})).with(201);
+    for sandbox in sandboxes(THINGS) {
+        let stook = Served::new(&sandbox, &["--workers", "0"]);
+        stook.call("POST", "/v1/main/thing", &json!({"code": "a", "title": "0"})).expect_json(201);
         // compare and set: every success saw the one before
         let wins: usize = std::thread::scope(|scope| {
             let client = stook.client(None);
@@ -446,25 +454,25 @@ fn of_edits_at_once_every_answered_one_is_in_the_history() {
                 .collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).sum()
         });
-        assert_eq!(stook.get("/v1/main/thing/a").with(200)["size"], json!(wins));
+        assert_eq!(stook.get("/v1/main/thing/a").expect_json(200)["size"], json!(wins));
         assert!(wins >= 25);
     }
 }
 
 #[test]
 fn transitions_come_one_after_the_other_and_are_logged() {
-    for place in places(THINGS) {
-        let stook = Served::new(&place, &["--workers", "0"]);
-        stook.call("POST", "/v1/main/thing", &json!({"code": "a", "title": "A"})).with(201);
-        let take = |who: &str| stook.call("POST", "/v1/main/thing/a/take", &json!({"who": who}));
+    for sandbox in sandboxes(THINGS) {
+        let stook = Served::new(&sandbox, &["--workers", "0"]);
+        stook.call("POST", "/v1/main/thing", &json!({"code": "a", "title": "A"})).expect_json(201);
+        let take = |patron: &str| stook.call("POST", "/v1/main/thing/a/take", &json!({"who": patron}));
         let winners: Vec<u16> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..12).map(|who| scope.spawn(move || take(&format!("w{who}")).status)).collect();
+            let threads: Vec<_> = (0..12).map(|winner| scope.spawn(move || take(&format!("w{winner}")).status)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         assert_eq!(winners.iter().filter(|status| **status == 200).count(), 1, "{winners:?}");
         assert!(winners.iter().all(|status| matches!(status, 200 | 409)));
         // every reason that holds
-        let refused = take("nobody").with(409);
+        let refused = take("nobody").expect_json(409);
         assert_eq!(refused["errors"], json!(["it is taken", "nobody may not"]));
         assert_eq!(stook.call("POST", "/v1/main/thing/a/give_back", &json!({})).status, 200);
         assert_eq!(take("nobody").status, 403);
@@ -473,37 +481,38 @@ fn transitions_come_one_after_the_other_and_are_logged() {
         }
         assert_eq!(stook.call("POST", "/v1/main/thing/none/take", &json!({"who": "x"})).status, 404);
         assert_eq!(stook.call("POST", "/v1/main/thing/a/steal", &json!({})).status, 404);
-        let log = stook.get("/v1/main/thing/a/log").with(200);
+        let log = stook.get("/v1/main/thing/a/log").expect_json(200);
         let done: Vec<&str> = log["entries"].as_array().unwrap().iter().map(|entry| entry["transition"].as_str().unwrap()).collect();
         assert_eq!(done, ["give_back", "take"]);
         assert_eq!(log["entries"][1]["change"]["before"], json!({"status": "free", "holder": null, "count": 0}));
-        let (who, at) = (winners.iter().position(|status| *status == 200).unwrap(), log["entries"][1]["at"].as_str().unwrap());
-        assert_eq!(log["entries"][1]["change"]["after"], json!({"status": "taken", "holder": format!("w{who}"), "count": 1}));
-        assert!(log["entries"][1]["caller"] == "anonymous" && at.starts_with("20") && at.ends_with('Z'), "{log}");
+        let (winner, transition_time) = (winners.iter().position(|status| *status == 200).unwrap(), log["entries"][1]["at"].as_str().unwrap());
+        assert_eq!(log["entries"][1]["change"]["after"], json!({"status": "taken", "holder": format!("w{winner}"), "count": 1}));
+        assert!(log["entries"][1]["caller"] == "anonymous" && transition_time.starts_with("20") && transition_time.ends_with('Z'), "{log}");
         // what may be done now is said with the record
-        let explained = stook.get("/v1/main/thing/a/explain").with(200);
+        let explained = stook.get("/v1/main/thing/a/explain").expect_json(200);
         assert_eq!(explained["transitions"]["take"], json!([]), "{explained}");
         // an import does not touch state, nor does a deletion forget it
-        stook.call("POST", "/v1/main/thing/a/take", &json!({"who": "ann"})).with(200);
-        let explained = stook.get("/v1/main/thing/a/explain").with(200);
+        stook.call("POST", "/v1/main/thing/a/take", &json!({"who": "ann"})).expect_json(200);
+        let explained = stook.get("/v1/main/thing/a/explain").expect_json(200);
         assert_eq!(explained["transitions"]["take"], json!(["it is taken"]), "{explained}");
-        stook.call("PATCH", "/v1/main/thing/a", &json!({"title": "B"})).with(200);
+        stook.call("PATCH", "/v1/main/thing/a", &json!({"title": "B"})).expect_json(200);
         assert_eq!(stook.send("DELETE", "/v1/main/thing/a", &[], b"").status, 204);
         assert_eq!(stook.call("POST", "/v1/main/thing/a/give_back", &json!({})).status, 404);
-        let back = stook.call("PUT", "/v1/main/thing/a", &json!({"title": "C"})).with(201);
+        let back = stook.call("PUT", "/v1/main/thing/a", &json!({"title": "C"})).expect_json(201);
         assert_eq!((&back["status"], &back["holder"], &back["count"]), (&json!("taken"), &json!("ann"), &json!(2)));
     }
 }
 
 #[test]
-fn changes_of_golden_fields_are_kept_where_the_collection_asks() {
-    for place in places(&THINGS.replace("    key: code\n", "    key: code\n    history: 3\n")) {
-        let stook = Served::new(&place, &["--workers", "1"]);
+fn changes_of_golden_values_are_logged_where_the_collection_says_so() {
+    for sandbox in sandboxes(&THINGS.replace("    key: code\n", "    key: code\n    history: 3\n")) {
+        let stook = Served::new(&sandbox, &["--workers", "1"]);
         let import = |as_of: &str, documents: &str| {
-            let job = stook.send("POST", &format!("/v1/main/import?source=files&as_of={as_of}T00:00:00Z"), &[], documents.as_bytes()).with(202);
-            assert_eq!(stook.ended("main", &job)["state"], "completed");
+            let job =
+                stook.send("POST", &format!("/v1/main/import?source=files&as_of={as_of}T00:00:00Z"), &[], documents.as_bytes()).expect_json(202);
+            assert_eq!(stook.wait_for_job("main", &job)["state"], "completed");
         };
-        let log = || stook.get("/v1/main/thing/a/log").with(200)["entries"].as_array().unwrap().clone();
+        let log = || stook.get("/v1/main/thing/a/log").expect_json(200)["entries"].as_array().unwrap().clone();
         import("2020-01-01", "{\"code\":\"a\",\"title\":\"One\",\"size\":1}\n{\"code\":\"b\",\"title\":\"B\"}");
         assert_eq!(log(), Vec::<Json>::new(), "a record that comes into being has no history");
         // only what changed; an older document and the same content change nothing
@@ -512,17 +521,17 @@ fn changes_of_golden_fields_are_kept_where_the_collection_asks() {
         let first = log();
         assert_eq!((first.len(), &first[0]["change"]), (1, &json!({"before": {"size": 1}, "after": {"size": 2}})));
         assert_eq!((&first[0]["transition"], &first[0]["caller"]), (&Json::Null, &json!("job 2")));
-        assert_eq!(stook.get("/v1/main/thing/b/log").with(200)["entries"], json!([]));
-        stook.call("PATCH", "/v1/main/thing/a", &json!({"title": "Two"})).with(200);
-        stook.call("POST", "/v1/main/thing/a/take", &json!({"who": "ann"})).with(200);
+        assert_eq!(stook.get("/v1/main/thing/b/log").expect_json(200)["entries"], json!([]));
+        stook.call("PATCH", "/v1/main/thing/a", &json!({"title": "Two"})).expect_json(200);
+        stook.call("POST", "/v1/main/thing/a/take", &json!({"who": "ann"})).expect_json(200);
         assert_eq!(stook.send("DELETE", "/v1/main/thing/a", &[], b"").status, 204);
-        place.ok(&["withdraw", "api", "--collection", "thing", "--key", "a"]);
+        sandbox.ok(&["withdraw", "api", "--collection", "thing", "--key", "a"]);
         // the transition is kept for ever, of the others the last three
-        let kept = log();
-        let seen: Vec<(&Json, &Json)> = kept.iter().map(|entry| (&entry["transition"], &entry["change"])).collect();
+        let entries = log();
+        let seen: Vec<(&Json, &Json)> = entries.iter().map(|entry| (&entry["transition"], &entry["change"])).collect();
         let all = json!({"code": "a", "title": "Two", "size": 2, "long": "Two!"});
         let back = json!({"code": "a", "title": "One", "size": 2, "long": "One!"});
-        assert_eq!(kept[0]["caller"], "withdrawal of api");
+        assert_eq!(entries[0]["caller"], "withdrawal of api");
         assert_eq!(seen[0], (&Json::Null, &json!({"before": null, "after": back})));
         assert_eq!(seen[1], (&Json::Null, &json!({"before": all, "after": null})));
         assert_eq!(seen[2].0, "take");
@@ -534,10 +543,10 @@ fn changes_of_golden_fields_are_kept_where_the_collection_asks() {
 }
 
 #[test]
-fn a_call_with_a_key_is_done_once() {
-    for place in places(THINGS) {
-        let stook = Served::new(&place, &["--workers", "0"]);
-        stook.call("POST", "/v1/main/thing", &json!({"code": "a", "title": "A"})).with(201);
+fn a_call_with_an_idempotency_key_is_done_once() {
+    for sandbox in sandboxes(THINGS) {
+        let stook = Served::new(&sandbox, &["--workers", "0"]);
+        stook.call("POST", "/v1/main/thing", &json!({"code": "a", "title": "A"})).expect_json(201);
         let take = |key: &str, who: &str| {
             let headers = [("idempotency-key", key), ("content-type", "application/json")];
             stook.send("POST", "/v1/main/thing/a/take", &headers, json!({"who": who}).to_string().as_bytes())
@@ -551,18 +560,18 @@ fn a_call_with_a_key_is_done_once() {
         for round in 0..20 {
             let answers = together(&|| take(&format!("round {round}"), "ann"));
             assert_eq!(answers.len(), 1, "all are told the same: {answers:?}");
-            stook.call("POST", "/v1/main/thing/a/give_back", &json!({})).with(200);
+            stook.call("POST", "/v1/main/thing/a/give_back", &json!({})).expect_json(200);
         }
         assert_eq!(take("k1", "ann").status, 200);
         assert_eq!(take("k1", "ann").status, 200, "also later, when it would be refused");
         assert_eq!(take("k1", "bob").status, 422, "another request");
         assert_eq!(take("k2", "bob").status, 409);
-        stook.call("POST", "/v1/main/thing/a/give_back", &json!({})).with(200);
+        stook.call("POST", "/v1/main/thing/a/give_back", &json!({})).expect_json(200);
         assert_eq!(take("k2", "bob").status, 200, "a refusal is not kept");
-        assert_eq!(stook.get("/v1/main/thing/a").with(200)["count"], 22);
+        assert_eq!(stook.get("/v1/main/thing/a").expect_json(200)["count"], 22);
         // a retried pick takes no second record
         for code in ["b", "c"] {
-            stook.call("POST", "/v1/main/thing", &json!({"code": code, "title": "free"})).with(201);
+            stook.call("POST", "/v1/main/thing", &json!({"code": code, "title": "free"})).expect_json(201);
         }
         let pick = |key: &str| {
             let body = json!({"query": "thing title=free", "transition": "take", "args": {"who": "eve"}});
@@ -570,11 +579,11 @@ fn a_call_with_a_key_is_done_once() {
             stook.send("POST", "/v1/main/pick", &headers, body.to_string().as_bytes())
         };
         // also of the last one
-        for (key, left) in [("p", 1), ("q", 0)] {
+        for (key, free_count) in [("p", 1), ("q", 0)] {
             let answers = together(&|| pick(key));
             assert!(answers.len() == 1 && answers.iter().all(|(status, _)| *status == 200), "{answers:?}");
-            let free = stook.get("/v1/main/query?q=thing%20title=free%20status=free").with(200);
-            assert_eq!(free["rows"].as_array().unwrap().len(), left);
+            let free = stook.get("/v1/main/query?q=thing%20title=free%20status=free").expect_json(200);
+            assert_eq!(free["rows"].as_array().unwrap().len(), free_count);
         }
         assert_eq!(pick("r").status, 409);
     }
@@ -582,23 +591,23 @@ fn a_call_with_a_key_is_done_once() {
 
 #[test]
 fn two_callers_never_pick_the_same_record() {
-    for place in places(THINGS) {
+    for sandbox in sandboxes(THINGS) {
         let things: String = (0..300).map(|number| json!({"code": format!("t{number:03}"), "title": "pool"}).to_string() + "\n").collect();
-        place.import(&[&place.file("things.ndjson", things)]);
-        let stook = Served::new(&place, &["--workers", "0"]);
+        sandbox.import(&[&sandbox.write_file("things.ndjson", things)]);
+        let stook = Served::new(&sandbox, &["--workers", "0"]);
         let body = json!({"query": "thing title=pool status=free", "transition": "take", "args": {"who": "x"}});
         let picked: Vec<String> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..12)
                 .map(|_| {
                     let (client, body) = (stook.client(None), &body);
                     scope.spawn(move || {
-                        let mut own = Vec::new();
+                        let mut picked = Vec::new();
                         loop {
                             let reply = client.call("POST", "/v1/main/pick", body);
                             if reply.status == 409 {
-                                return own;
+                                return picked;
                             }
-                            own.push(reply.with(200)["key"].as_str().unwrap().to_owned());
+                            picked.push(reply.expect_json(200)["key"].as_str().unwrap().to_owned());
                         }
                     })
                 })
@@ -612,34 +621,34 @@ fn two_callers_never_pick_the_same_record() {
 
 #[test]
 fn queries_are_paged_counted_and_explained() {
-    for place in places(THINGS) {
+    for sandbox in sandboxes(THINGS) {
         let things: String = (0..250)
             .map(|number| json!({"code": format!("t{number:03}"), "title": format!("g{}", number % 5), "size": number}).to_string() + "\n")
             .collect();
-        place.import(&[&place.file("things.ndjson", things)]);
-        let stook = Served::new(&place, &["--workers", "0"]);
-        let page = stook.get("/v1/main/query?q=thing%20title=g3%20|%20sort%20size-%20|%20grep%20code,size&limit=2&idx=1&total=true").with(200);
+        sandbox.import(&[&sandbox.write_file("things.ndjson", things)]);
+        let stook = Served::new(&sandbox, &["--workers", "0"]);
+        let page = stook.get("/v1/main/query?q=thing%20title=g3%20|%20sort%20size-%20|%20grep%20code,size&limit=2&idx=1&total=true").expect_json(200);
         assert_eq!(
             page,
             json!({"collection": "thing", "columns": ["code", "size"], "rows": [{"code": "t243", "size": 243}, {"code": "t238", "size": 238}], "total": 50})
         );
-        let posted = stook.call("POST", "/v1/main/query", &json!({"q": "thing title=g3 | sum(size), count(code)"})).with(200);
+        let posted = stook.call("POST", "/v1/main/query", &json!({"q": "thing title=g3 | sum(size), count(code)"})).expect_json(200);
         assert_eq!(posted["rows"], json!([{"sum(size)": (0..250).filter(|n| n % 5 == 3).sum::<i64>(), "count(code)": 50}]));
         // all records by key, page after page
         let (mut after, mut keys) = (String::new(), Vec::new());
         loop {
-            let page = stook.get(&format!("/v1/main/query?q=thing%20|%20grep%20key&limit=100&after={after}")).with(200);
-            let own: Vec<String> = page["rows"].as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap().to_owned()).collect();
-            let Some(last) = own.last() else { break };
+            let page = stook.get(&format!("/v1/main/query?q=thing%20|%20grep%20key&limit=100&after={after}")).expect_json(200);
+            let page_keys: Vec<String> = page["rows"].as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap().to_owned()).collect();
+            let Some(last) = page_keys.last() else { break };
             after.clone_from(last);
-            keys.extend(own);
+            keys.extend(page_keys);
         }
         assert_eq!(keys, (0..250).map(|number| format!("t{number:03}")).collect::<Vec<_>>());
         let csv = stook.get("/v1/main/query?q=thing%20code=t001%20|%20grep%20code,title&format=csv");
         assert_eq!((csv.text().as_str(), csv.status), ("code,title\r\nt001,g1\r\n", 200));
         assert_eq!(stook.get("/v1/main/export/thing").text().lines().count(), 250);
-        assert!(stook.get("/v1/main/query?q=thing%20title=g3&explain=true").with(200)["explain"][0].as_str().unwrap().contains("index"));
-        let mistake = stook.get("/v1/main/query?q=thing%20titel=g3").with(400);
+        assert!(stook.get("/v1/main/query?q=thing%20title=g3&explain=true").expect_json(200)["explain"][0].as_str().unwrap().contains("index"));
+        let mistake = stook.get("/v1/main/query?q=thing%20titel=g3").expect_json(400);
         assert!(mistake["detail"].as_str().unwrap().contains("did you mean `title`") && mistake["at"] == json!(6), "{mistake}");
     }
 }
@@ -648,7 +657,7 @@ fn queries_are_paged_counted_and_explained() {
 fn an_export_as_marc_that_leaves_something_out_is_refused_and_can_list_it() {
     let definition = "catalogue: c\nsources:\n  s: { format: marc, as_of: meta.received, feeds: [ { into: t, map: { k: '001' } } ] }\n\
                       collections:\n  t: { key: k, raw: keep, fields: { k: text } }\n";
-    for place in places(definition) {
+    for sandbox in sandboxes(definition) {
         // ISO 2709 has 9 999 bytes for a field, MARCXML has no limit
         let record = |key: &str, title: &str| {
             format!(
@@ -658,9 +667,9 @@ fn an_export_as_marc_that_leaves_something_out_is_refused_and_can_list_it() {
         };
         let records = [record("a", "short"), record("b", &"long ".repeat(30_000)), record("c", "short")].concat();
         let head = "<collection xmlns=\"http://www.loc.gov/MARC21/slim\">";
-        place.import(&[&place.file("names.xml", format!("{head}{records}</collection>"))]);
-        let stook = Served::new(&place, &["--workers", "0"]);
-        let refused = stook.get("/v1/main/export/t?format=marc").with(409);
+        sandbox.import(&[&sandbox.write_file("names.xml", format!("{head}{records}</collection>"))]);
+        let stook = Served::new(&sandbox, &["--workers", "0"]);
+        let refused = stook.get("/v1/main/export/t?format=marc").expect_json(409);
         assert!(refused["detail"].as_str().unwrap().contains("0 records are changed and 1 left out"), "{refused}");
         assert!(refused["errors"][0].as_str().unwrap().starts_with("left out: b: field 245 is too long"), "{refused}");
         let rest = stook.get("/v1/main/export/t?format=marc&lossy=true");
@@ -677,50 +686,50 @@ fn an_export_as_marc_that_leaves_something_out_is_refused_and_can_list_it() {
 fn documents_know_the_name_of_what_was_uploaded() {
     let definition = "catalogue: c\nsources:\n  s: { format: csv, as_of: meta.received, feeds: [ { into: t, map: { k: k, of: { expr: meta.name } } } ] }\n\
                       collections:\n  t: { key: k, fields: { k: text, of: text } }\n";
-    for place in places(definition) {
-        let stook = Served::new(&place, &["--workers", "1"]);
-        let job = stook.send("POST", "/v1/main/import?name=shelf%2Fthird.csv", &[], b"k\na\n").with(202);
-        assert_eq!(stook.ended("main", &job)["files"][0]["name"], "upload:shelf/third.csv");
-        assert_eq!(stook.get("/v1/main/t/a").with(200)["of"], "third.csv");
+    for sandbox in sandboxes(definition) {
+        let stook = Served::new(&sandbox, &["--workers", "1"]);
+        let job = stook.send("POST", "/v1/main/import?name=shelf%2Fthird.csv", &[], b"k\na\n").expect_json(202);
+        assert_eq!(stook.wait_for_job("main", &job)["files"][0]["name"], "upload:shelf/third.csv");
+        assert_eq!(stook.get("/v1/main/t/a").expect_json(200)["of"], "third.csv");
     }
 }
 
 #[test]
 fn uploads_become_jobs_that_can_be_watched_and_cancelled() {
-    for place in places(LIBRARY) {
-        std::fs::create_dir(place.path("in")).unwrap();
-        std::fs::write(place.path("in/few.mrc"), authorities(20, 3, 900_000)).unwrap();
-        std::fs::write(place.path("secret.mrc"), authorities(1, 4, 990_000)).unwrap();
-        std::os::unix::fs::symlink(place.path("secret.mrc"), place.path("in/link.mrc")).unwrap();
-        let files = place.path("in").display().to_string();
-        let stook = Served::new(&place, &["--workers", "1", "--files", &files]);
+    for sandbox in sandboxes(LIBRARY) {
+        std::fs::create_dir(sandbox.path("in")).unwrap();
+        std::fs::write(sandbox.path("in/few.mrc"), authorities(20, 3, 900_000)).unwrap();
+        std::fs::write(sandbox.path("secret.mrc"), authorities(1, 4, 990_000)).unwrap();
+        std::os::unix::fs::symlink(sandbox.path("secret.mrc"), sandbox.path("in/link.mrc")).unwrap();
+        let files = sandbox.path("in").display().to_string();
+        let stook = Served::new(&sandbox, &["--workers", "1", "--files", &files]);
         // as it comes, and compressed
         for (bytes, first) in [(authorities(3_000, 1, 1), 1), (stook_tests::gzip(&authorities(2_500, 1, 100_001)), 2)] {
-            let job = stook.send("POST", "/v1/main/import?name=names&source=loc", &[], &bytes).with(202);
-            let ended = stook.ended("main", &job);
+            let job = stook.send("POST", "/v1/main/import?name=names&source=loc", &[], &bytes).expect_json(202);
+            let ended = stook.wait_for_job("main", &job);
             assert_eq!((&ended["state"], &ended["counts"]["failed"]), (&json!("completed"), &json!(0)), "{first}: {ended}");
         }
-        assert_eq!(stook.get("/v1/main/query?q=authority%20|%20count(key)").with(200)["rows"][0]["count(key)"], 5_500);
+        assert_eq!(stook.get("/v1/main/query?q=authority%20|%20count(key)").expect_json(200)["rows"][0]["count(key)"], 5_500);
         // what an import would do of the first thousand, which is nothing here
-        let before = stook.get("/v1/main/jobs").with(200);
-        let seen = stook.send("POST", "/v1/main/import?source=loc&dry_run=true&name=a%2Fb", &[], &authorities(2_000, 1, 1)).with(200);
+        let before = stook.get("/v1/main/jobs").expect_json(200);
+        let seen = stook.send("POST", "/v1/main/import?source=loc&dry_run=true&name=a%2Fb", &[], &authorities(2_000, 1, 1)).expect_json(200);
         let documents = seen["counts"]["documents"].as_u64().unwrap();
         assert!((1_000..2_000).contains(&documents) && seen["counts"]["unchanged"] == documents, "{seen}");
-        let seen = stook.send("POST", "/v1/main/import?source=holdings&dry_run=true", &[], b"barcode,lccn\nb1\nb2,x\n").with(200);
+        let seen = stook.send("POST", "/v1/main/import?source=holdings&dry_run=true", &[], b"barcode,lccn\nb1\nb2,x\n").expect_json(200);
         assert_eq!((&seen["counts"]["failed"], &seen["counts"]["created"]), (&json!(1), &json!(1)), "{seen}");
-        assert!(seen["troubles"][0]["reason"].is_string() && stook.get("/v1/main/jobs").with(200) == before, "{seen}");
-        assert_eq!(stook.send("POST", "/v1/main/import?path=few.mrc&source=loc&dry_run=true", &[], b"").with(200)["counts"]["created"], 20);
+        assert!(seen["troubles"][0]["reason"].is_string() && stook.get("/v1/main/jobs").expect_json(200) == before, "{seen}");
+        assert_eq!(stook.send("POST", "/v1/main/import?path=few.mrc&source=loc&dry_run=true", &[], b"").expect_json(200)["counts"]["created"], 20);
         // the journal in pages
         let (mut after, mut lines) = (0, 0);
         loop {
-            let page = stook.get(&format!("/v1/main/jobs/1/journal?limit=700&after={after}")).with(200);
+            let page = stook.get(&format!("/v1/main/jobs/1/journal?limit=700&after={after}")).expect_json(200);
             lines += page["entries"].as_array().unwrap().len();
             let Some(next) = page["next"].as_u64() else { break };
             after = next;
         }
         assert_eq!(lines, 3_000);
         // progress of one that runs, until it has ended
-        let job = stook.send("POST", "/v1/main/import?name=more&source=loc", &[], &authorities(20_000, 7, 400_001)).with(202);
+        let job = stook.send("POST", "/v1/main/import?name=more&source=loc", &[], &authorities(20_000, 7, 400_001)).expect_json(202);
         let watched = stook.get(&format!("/v1/main/jobs/{}/events", job["id"])).text();
         let numbers: Vec<u64> = watched
             .split("\n\n")
@@ -729,12 +738,12 @@ fn uploads_become_jobs_that_can_be_watched_and_cancelled() {
             .collect();
         assert!(numbers.is_sorted() && numbers.last() == Some(&20_000), "{watched}");
         assert!(watched.contains("event: progress") && watched.trim_end().rsplit("event: ").next().unwrap().starts_with("ended"), "{watched}");
-        stook.call("POST", &format!("/v1/main/jobs/{}/cancel", job["id"]), &json!({})).with(409);
+        stook.call("POST", &format!("/v1/main/jobs/{}/cancel", job["id"]), &json!({})).expect_json(409);
         let events = stook.get("/v1/main/jobs/1/events");
         assert!(events.text().starts_with("event: ended\ndata: {") && events.header("content-type") == Some("text/event-stream"));
         // a file of the server's folder, and none beside it
-        let job = stook.send("POST", "/v1/main/import?path=few.mrc&source=loc", &[], b"").with(202);
-        assert_eq!(stook.ended("main", &job)["counts"]["created"], 20);
+        let job = stook.send("POST", "/v1/main/import?path=few.mrc&source=loc", &[], b"").expect_json(202);
+        assert_eq!(stook.wait_for_job("main", &job)["counts"]["created"], 20);
         for outside in ["../secret.mrc", "/etc/passwd", "link.mrc", "none.mrc", "%2e%2e/secret.mrc", "."] {
             assert_eq!(stook.send("POST", &format!("/v1/main/import?path={outside}&source=loc"), &[], b"").status, 404, "{outside}");
         }
@@ -749,7 +758,7 @@ fn uploads_become_jobs_that_can_be_watched_and_cancelled() {
         drop(cut);
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
-            let newest = stook.get("/v1/main/jobs?limit=1").with(200)["jobs"][0].clone();
+            let newest = stook.get("/v1/main/jobs?limit=1").expect_json(200)["jobs"][0].clone();
             if newest["files"][0]["name"] == "upload:cut" && newest["state"] == "failed" {
                 break;
             }
@@ -758,13 +767,13 @@ fn uploads_become_jobs_that_can_be_watched_and_cancelled() {
         }
         drop(stook);
         // nobody works: a job waits, and goes
-        let idle = Served::new(&place, &["--workers", "0"]);
-        let job = idle.send("POST", "/v1/main/import?source=loc", &[], &authorities(2_000, 5, 300_001)).with(202);
+        let idle = Served::new(&sandbox, &["--workers", "0"]);
+        let job = idle.send("POST", "/v1/main/import?source=loc", &[], &authorities(2_000, 5, 300_001)).expect_json(202);
         let path = format!("/v1/main/jobs/{}", job["id"]);
-        let chunks = idle.get(&format!("{path}/chunks")).with(200)["chunks"].as_array().unwrap().clone();
+        let chunks = idle.get(&format!("{path}/chunks")).expect_json(200)["chunks"].as_array().unwrap().clone();
         assert!(chunks.len() > 1 && chunks.iter().all(|chunk| chunk["state"] == "waiting"));
         assert_eq!(chunks.iter().map(|chunk| chunk["documents"].as_u64().unwrap()).sum::<u64>(), 2_000);
-        assert_eq!(idle.call("POST", &format!("{path}/cancel"), &json!({})).with(200)["state"], "cancelled");
+        assert_eq!(idle.call("POST", &format!("{path}/cancel"), &json!({})).expect_json(200)["state"], "cancelled");
         assert_eq!(idle.call("POST", &format!("{path}/cancel"), &json!({})).status, 409);
         assert_eq!(idle.get("/v1/main/jobs/999").status, 404);
     }
@@ -772,15 +781,16 @@ fn uploads_become_jobs_that_can_be_watched_and_cancelled() {
 
 #[test]
 fn tokens_say_who_calls_and_what_is_allowed() {
-    let place = Place::new(THINGS);
-    let stook = Served::new(&place, &["--workers", "0"]);
-    stook.call("POST", "/v1/main/thing", &json!({"code": "a", "title": "A"})).with(201);
+    let sandbox = Sandbox::new(THINGS);
+    let stook = Served::new(&sandbox, &["--workers", "0"]);
+    stook.call("POST", "/v1/main/thing", &json!({"code": "a", "title": "A"})).expect_json(201);
     // a page of somebody else in a browser on this machine is not this machine
     assert_eq!(stook.send("GET", "/v1/main/thing/a", &[("host", "evil.example")], b"").status, 401);
     assert_eq!(stook.send("GET", "/v1/main/thing/a", &[("origin", "http://evil.example")], b"").status, 401);
     assert_eq!(stook.get("/v1/other/thing/a").status, 404, "without a token there is one tenant");
     let token = |role: &str, tenant: &str| {
-        let made: Json = serde_json::from_str(&place.ok(&["token", "create", "--role", role, "--tenant", tenant, "--name", role, "--json"])).unwrap();
+        let made: Json =
+            serde_json::from_str(&sandbox.ok(&["token", "create", "--role", role, "--tenant", tenant, "--name", role, "--json"])).unwrap();
         made["token"].as_str().unwrap().to_owned()
     };
     let (read, write, admin, every) = (token("read", "main"), token("write", "main"), token("admin", "main"), token("admin", "*"));
@@ -805,12 +815,12 @@ fn tokens_say_who_calls_and_what_is_allowed() {
     assert_eq!(of(&every).call("POST", "/v1/other/thing", &json!({"code": "a", "title": "theirs"})).status, 201);
     // as Basic
     let basic = |secret: &str| {
-        let encoded = base64(format!("anybody:{secret}").as_bytes());
-        stook.client(None).send("GET", "/v1/main/thing/a", &[("authorization", &format!("Basic {encoded}"))], b"").status
+        let credentials = base64(format!("anybody:{secret}").as_bytes());
+        stook.client(None).send("GET", "/v1/main/thing/a", &[("authorization", &format!("Basic {credentials}"))], b"").status
     };
     assert_eq!((basic(&read), basic("wrong")), (200, 401));
     // made and revoked by the API: at once
-    let made = of(&admin).call("POST", "/v1/main/tokens", &json!({"role": "read", "name": "short"})).with(201);
+    let made = of(&admin).call("POST", "/v1/main/tokens", &json!({"role": "read", "name": "short"})).expect_json(201);
     let secret = made["token"].as_str().unwrap();
     assert_eq!(of(secret).get("/v1/main/thing/a").status, 200);
     let listed = of(&admin).get("/v1/main/tokens").text();
@@ -818,22 +828,22 @@ fn tokens_say_who_calls_and_what_is_allowed() {
     assert_eq!(of(&admin).send("DELETE", &format!("/v1/main/tokens/{}", made["id"]), &[], b"").status, 204);
     assert_eq!(of(secret).get("/v1/main/thing/a").status, 401);
     // taking back the last one opens nothing
-    for token in place.json(&["token", "ls", "--json"]).as_array().unwrap() {
-        place.ok(&["token", "revoke", &token["id"].to_string()]);
+    for token in sandbox.json(&["token", "ls", "--json"]).as_array().unwrap() {
+        sandbox.ok(&["token", "revoke", &token["id"].to_string()]);
     }
     std::thread::sleep(Duration::from_millis(1_500));
     assert_eq!((of(&admin).get("/v1/main/thing/a").status, stook.client(None).get("/v1/main/thing/a").status), (401, 401));
-    let file = std::fs::read(place.store()).unwrap();
+    let file = std::fs::read(sandbox.store()).unwrap();
     assert!(!file.windows(secret.len()).any(|bytes| bytes == secret.as_bytes()), "the secret is not stored");
 }
 
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();
-    for three in bytes.chunks(3) {
-        let bits = three.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
-        for place in 0..4 {
-            out.push(if place <= three.len() { DIGITS[(bits >> (18 - 6 * place)) as usize & 63] as char } else { '=' });
+    for group in bytes.chunks(3) {
+        let bits = group.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
+        for digit in 0..4 {
+            out.push(if digit <= group.len() { DIGITS[(bits >> (18 - 6 * digit)) as usize & 63] as char } else { '=' });
         }
     }
     out
@@ -841,22 +851,22 @@ fn base64(bytes: &[u8]) -> String {
 
 /// Every operation of the document, asked by another tenant's admin: nothing there is found, shown or changed. `fill` gives values of
 /// parameters in paths, `watched` are paths of what must stay as it is, `secret` is a word of it.
-fn nothing_is_shown_to_others(place: &Place, fill: &dyn Fn(&str, &str) -> String, watched: &[&str], secret: &str) -> usize {
-    let token = |tenant: &str| place.ok(&["token", "create", "--role", "admin", "--tenant", tenant]).trim().to_owned();
-    let (theirs, own) = (token("main"), token("rival"));
-    let stook = Served::new(place, &["--workers", "1"]).with_token(&theirs);
-    let state = || -> Vec<Json> { watched.iter().map(|path| stook.get(path).with(200)).collect() };
+fn assert_hidden_from_other_tenants(sandbox: &Sandbox, fill: &dyn Fn(&str, &str) -> String, watched: &[&str], secret: &str) -> usize {
+    let token = |tenant: &str| sandbox.ok(&["token", "create", "--role", "admin", "--tenant", tenant]).trim().to_owned();
+    let (main_token, rival_token) = (token("main"), token("rival"));
+    let stook = Served::new(sandbox, &["--workers", "1"]).with_token(&main_token);
+    let state = || -> Vec<Json> { watched.iter().map(|path| stook.get(path).expect_json(200)).collect() };
     let before = state();
     assert!(before.iter().any(|answer| answer.to_string().contains(secret)), "{secret}: {before:?}");
-    let document = stook.get("/openapi.json").with(200);
-    let rival = stook.client(Some(&own));
-    let mut asked = 0;
+    let document = stook.get("/openapi.json").expect_json(200);
+    let rival = stook.client(Some(&rival_token));
+    let mut operations = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
             if ["/healthz", "/readyz", "/metrics/history"].contains(&path.as_str()) {
                 continue;
             }
-            asked += 1;
+            operations += 1;
             let parameters: Vec<&Json> = operation["parameters"].as_array().into_iter().flatten().collect();
             let query: Vec<String> = parameters
                 .iter()
@@ -898,13 +908,13 @@ fn nothing_is_shown_to_others(place: &Place, fill: &dyn Fn(&str, &str) -> String
     let counted = rival.get("/metrics").text();
     assert!(counted.contains("tenant=\"rival\"") && !counted.contains("tenant=\"main\"") && !counted.contains("stook_state{"), "{counted}");
     assert_eq!(rival.get("/metrics/history").status, 403);
-    assert_eq!(rival.get("/v1").with(200), json!({"tenants": [{"name": "rival"}]}));
+    assert_eq!(rival.get("/v1").expect_json(200), json!({"tenants": [{"name": "rival"}]}));
     for page in ["home", "search", "record", "coverage", "import", "job", "document", "tags", "lab", "metrics", "tokens", "facets", "download"] {
         assert_eq!(rival.get(&format!("/t/main/{page}")).status, 404, "{page}");
         assert!(!rival.get(&format!("/t/rival/{page}")).text().contains(secret), "{page}");
     }
     assert_eq!(before, state());
-    asked
+    operations
 }
 
 fn example(name: &str) -> String {
@@ -912,11 +922,11 @@ fn example(name: &str) -> String {
 }
 
 #[test]
-fn no_route_shows_or_changes_what_is_another_tenants() {
-    let place = Place::new(&example("authorities"));
-    place.import(&[&place.file("names.mrc", authorities(5, 1, 1))]);
-    place.import(&[&place.file("items.csv", "barcode,lccn\nb1,x\n"), "--profile", "stock"]);
-    let heading = place.json(&["query", "authority | grep heading", "--limit", "1", "--format", "json"])[0]["heading"].as_str().unwrap().to_owned();
+fn no_route_shows_or_changes_records_of_another_tenant() {
+    let sandbox = Sandbox::new(&example("authorities"));
+    sandbox.import(&[&sandbox.write_file("names.mrc", authorities(5, 1, 1))]);
+    sandbox.import(&[&sandbox.write_file("items.csv", "barcode,lccn\nb1,x\n"), "--profile", "stock"]);
+    let heading = sandbox.json(&["query", "authority | grep heading", "--limit", "1", "--format", "json"])[0]["heading"].as_str().unwrap().to_owned();
     let fill = |path: &str, name: &str| match name {
         "key" if path.contains("/item") => "b1".to_owned(),
         "key" => "n%20%2000000001%20".to_owned(),
@@ -925,14 +935,14 @@ fn no_route_shows_or_changes_what_is_another_tenants() {
         _ => "x".to_owned(),
     };
     let watched = ["/v1/main/item/b1", "/v1/main/query?q=authority", "/v1/main/jobs", "/v1/main/item/b1/log"];
-    assert!(nothing_is_shown_to_others(&place, &fill, &watched, &heading) > 30);
+    assert!(assert_hidden_from_other_tenants(&sandbox, &fill, &watched, &heading) > 30);
 
-    let place = Place::new(&example("businesses"));
-    place.register(20);
-    let one = |query: &str| place.json(&["query", query, "--limit", "1", "--format", "json"])[0].clone();
-    let version = one("version | grep key, ref, name");
+    let sandbox = Sandbox::new(&example("businesses"));
+    sandbox.import_businesses(20);
+    let first_row = |query: &str| sandbox.json(&["query", query, "--limit", "1", "--format", "json"])[0].clone();
+    let version = first_row("version | grep key, ref, name");
     let (key, number, name) = (version["key"].as_str().unwrap(), version["ref"].as_str().unwrap(), version["name"].as_str().unwrap());
-    let id = one(&format!("business key={number} | grep id"))["id"].as_str().unwrap().to_owned();
+    let id = first_row(&format!("business key={number} | grep id"))["id"].as_str().unwrap().to_owned();
     let fill = |path: &str, name: &str| match name {
         "key" if path.contains("/version") => key.replace('/', "%2F"),
         "key" => number.to_owned(),
@@ -944,14 +954,14 @@ fn no_route_shows_or_changes_what_is_another_tenants() {
     };
     let watched =
         [format!("/v1/main/business/{number}"), "/v1/main/query?q=version".into(), "/v1/main/jobs".into(), "/v1/main/query?q=enrolment".into()];
-    assert!(nothing_is_shown_to_others(&place, &fill, &watched.each_ref().map(String::as_str), name) > 40);
+    assert!(assert_hidden_from_other_tenants(&sandbox, &fill, &watched.each_ref().map(String::as_str), name) > 40);
 
-    let place = Place::new(&example("machines"));
-    let folder = place.path("machines").display().to_string();
-    place.ok(&["sample", "machines", "--records", "5", "-o", &folder]);
-    place.import(&[&format!("{folder}/machines.ndjson"), "--source", "enlist"]);
-    place.ok(&["tag", "create", "secretly", "--comment", "for nobody else"]);
-    let key = place.json(&["query", "machine | grep key", "--limit", "1", "--format", "json"])[0]["key"].as_str().unwrap().to_owned();
+    let sandbox = Sandbox::new(&example("machines"));
+    let folder = sandbox.path("machines").display().to_string();
+    sandbox.ok(&["sample", "machines", "--records", "5", "-o", &folder]);
+    sandbox.import(&[&format!("{folder}/machines.ndjson"), "--source", "enlist"]);
+    sandbox.ok(&["tag", "create", "secretly", "--comment", "for nobody else"]);
+    let key = sandbox.json(&["query", "machine | grep key", "--limit", "1", "--format", "json"])[0]["key"].as_str().unwrap().to_owned();
     let fill = |_: &str, name: &str| match name {
         "key" => key.clone(),
         "tag" => "secretly".to_owned(),
@@ -960,22 +970,22 @@ fn no_route_shows_or_changes_what_is_another_tenants() {
         _ => "x".to_owned(),
     };
     let watched = [format!("/v1/main/machine/{key}"), "/v1/main/tags/machine".into(), "/v1/main/jobs".into()];
-    assert!(nothing_is_shown_to_others(&place, &fill, &watched.each_ref().map(String::as_str), "for nobody else") > 30);
+    assert!(assert_hidden_from_other_tenants(&sandbox, &fill, &watched.each_ref().map(String::as_str), "for nobody else") > 30);
 }
 
 /// The same where records follow from others, and where services are asked, on a server.
 #[test]
-fn no_route_shows_what_follows_from_anothers_records_or_was_asked_for_another() {
-    let on_a_server = |definition: &str| Place::both(definition).into_iter().last().unwrap();
-    let place = on_a_server(&example("sentinel"));
+fn no_route_shows_values_derived_or_fetched_for_another_tenant() {
+    let on_a_server = |definition: &str| Sandbox::on_each_store(definition).into_iter().last().unwrap();
+    let sandbox = on_a_server(&example("sentinel"));
     let plan = "SatelliteID,DatatakeId,ObservationTimeStart,ObservationDuration [msec],L0SensingTimeStart,L0SensingDuration [msec] ,AbsoluteOrbit,\
                 RelativeOrbit,Polarization,InstrumentMode,InstrumentSwath,Timeliness\n\
                 S1A,318318,2024-01-01T00:00:00Z,20000,2024-01-01T00:00:00Z,20000,1,1,DV,IW,0,NTC\n";
-    place.import(&[&place.file("S1A_MP_ACQ__L0__20231201T000000_20240201T000000.csv", plan), "--source", "plan_s1"]);
+    sandbox.import(&[&sandbox.write_file("S1A_MP_ACQ__L0__20231201T000000_20240201T000000.csv", plan), "--source", "plan_s1"]);
     let name = "S1A_IW_RAW__0SDV_20240101T000000_20240101T000010_000001_04DB6E_0001";
     let delivery = json!({"value": [{"Id": "1", "Name": name, "PublicationDate": "2024-01-01T03:00:00Z"}]}).to_string();
-    place.import(&[&place.file("PRIP_S1A_Serco_20240101T030000_20240101T031000_1000_P000000.json", delivery), "--source", "prip"]);
-    let key = |collection: &str| place.records(collection)[0]["key"].as_str().unwrap().to_owned();
+    sandbox.import(&[&sandbox.write_file("PRIP_S1A_Serco_20240101T030000_20240101T031000_1000_P000000.json", delivery), "--source", "prip"]);
+    let key = |collection: &str| sandbox.records(collection)[0]["key"].as_str().unwrap().to_owned();
     let (publication, product) = (key("publication"), key("product"));
     let fill = |path: &str, name: &str| match name {
         "key" if path.contains("/publication") => publication.clone(),
@@ -988,7 +998,7 @@ fn no_route_shows_what_follows_from_anothers_records_or_was_asked_for_another() 
         _ => "x".to_owned(),
     };
     let watched = ["/v1/main/datatake/S1A-318318", "/v1/main/query?q=datatake.completeness_s1", "/v1/main/query?q=product", "/v1/main/jobs"];
-    assert!(nothing_is_shown_to_others(&place, &fill, &watched, "4DB6E") > 100);
+    assert!(assert_hidden_from_other_tenants(&sandbox, &fill, &watched, "4DB6E") > 100);
 
     let services = SampleServices::new(Datasets { records: 20, seed: 1 });
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -998,33 +1008,33 @@ fn no_route_shows_what_follows_from_anothers_records_or_was_asked_for_another() 
     for name in ["CATALOG", "TRANSFER", "SITES", "RUNS"] {
         definition = definition.replace(&format!("${{{name}_URL}}"), &format!("{url}/{}", name.to_lowercase()));
     }
-    let place = on_a_server(&definition);
+    let sandbox = on_a_server(&definition);
     // the services tell everybody the same; what somebody has said here is told nobody else
-    place.ok(&["query", "block | count(key)"]);
+    sandbox.ok(&["query", "block | count(key)"]);
     let block = "/Mine/Own-v1/RAW#1";
-    let stook = Served::new(&place, &["--workers", "0"]);
-    let path = format!("/v1/main/block/{}", encoded(block));
-    stook.call("PUT", &path, &json!({"origin": "only.for.us.example"})).with(201);
+    let stook = Served::new(&sandbox, &["--workers", "0"]);
+    let path = format!("/v1/main/block/{}", url_encoded(block));
+    stook.call("PUT", &path, &json!({"origin": "only.for.us.example"})).expect_json(201);
     drop(stook);
     let fill = |_: &str, name: &str| match name {
-        "key" => encoded(block),
+        "key" => url_encoded(block),
         "q" | "input" => "block".to_owned(),
         "job" | "token" | "document" | "chunk" => "1".to_owned(),
         _ => "x".to_owned(),
     };
-    let watched = [path, format!("/v1/main/query?q=block%20name={}", encoded(block))];
-    assert!(nothing_is_shown_to_others(&place, &fill, &watched.each_ref().map(String::as_str), "only.for.us") > 40);
+    let watched = [path, format!("/v1/main/query?q=block%20name={}", url_encoded(block))];
+    assert!(assert_hidden_from_other_tenants(&sandbox, &fill, &watched.each_ref().map(String::as_str), "only.for.us") > 40);
 }
 
 /// Every parameter of every operation, one after the other, says what no parameter should: it is text, or it is refused with a reason.
 #[test]
-fn nothing_that_is_sent_is_more_than_text() {
+fn hostile_parameters_are_treated_as_text() {
     let evil = ["'; DROP TABLE jobs; --", "\" OR \"\"=\"", "%' OR 1=1) --", "\\'; SELECT pg_sleep(9); --", "{{7*7}}${x}", "\u{202e}\u{1F4A3}"];
-    let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+    let url_encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
     for name in ["authorities", "businesses", "machines"] {
-        for place in places(&example(name)) {
-            let stook = Served::new(&place, &["--workers", "1"]);
-            let document = stook.get("/openapi.json").with(200);
+        for sandbox in sandboxes(&example(name)) {
+            let stook = Served::new(&sandbox, &["--workers", "1"]);
+            let document = stook.get("/openapi.json").expect_json(200);
             let mut sent = 0;
             for (path, methods) in document["paths"].as_object().unwrap().iter().filter(|(path, _)| !path.ends_with("/events")) {
                 for (method, operation) in methods.as_object().unwrap() {
@@ -1032,28 +1042,30 @@ fn nothing_that_is_sent_is_more_than_text() {
                         .as_array()
                         .into_iter()
                         .flatten()
-                        .map(|own| (own["name"].as_str().unwrap(), own["in"].as_str().unwrap(), own["required"] == true))
+                        .map(|parameter| (parameter["name"].as_str().unwrap(), parameter["in"].as_str().unwrap(), parameter["required"] == true))
                         .collect();
                     let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
                     let members: Vec<&String> = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name).collect();
                     let bodies = members.iter().map(|name| (name.as_str(), "body", false));
-                    for (number, (chosen, place_of, _)) in all.iter().copied().chain(bodies).enumerate() {
+                    for (number, (chosen, chosen_location, _)) in all.iter().copied().chain(bodies).enumerate() {
                         let text = evil[number % evil.len()];
-                        let of = |name: &str| if (name, "body") != (chosen, place_of) && name == chosen { encoded(text) } else { "x".to_owned() };
+                        let value_of = |name: &str| {
+                            if (name, "body") != (chosen, chosen_location) && name == chosen { url_encoded(text) } else { "x".to_owned() }
+                        };
                         let mut target = path.replace("{tenant}", if chosen == "tenant" { "%27" } else { "main" });
                         while let Some((before, rest)) = target.clone().split_once('{') {
                             let (name, after) = rest.split_once('}').unwrap();
-                            target = format!("{before}{}{after}", of(name));
+                            target = format!("{before}{}{after}", value_of(name));
                         }
-                        let said = all.iter().filter(|(name, place, required)| *place == "query" && (*required || *name == chosen));
-                        let query: Vec<String> = said.map(|(name, ..)| format!("{name}={}", of(name))).collect();
+                        let sent_parameters = all.iter().filter(|(name, location, required)| *location == "query" && (*required || *name == chosen));
+                        let query: Vec<String> = sent_parameters.map(|(name, ..)| format!("{name}={}", value_of(name))).collect();
                         let media = if method == "patch" { "application/merge-patch+json" } else { "application/json" };
                         let mut headers = vec![("content-type", media)];
                         let ascii: String = text.chars().filter(char::is_ascii).collect();
-                        if place_of == "header" {
+                        if chosen_location == "header" {
                             headers.push((chosen, &ascii));
                         }
-                        let body = if place_of == "body" { json!({ chosen: text }).to_string() } else { String::new() };
+                        let body = if chosen_location == "body" { json!({ chosen: text }).to_string() } else { String::new() };
                         let reply =
                             stook.client(None).send(&method.to_uppercase(), &format!("{target}?{}", query.join("&")), &headers, body.as_bytes());
                         sent += 1;
@@ -1071,61 +1083,61 @@ fn nothing_that_is_sent_is_more_than_text() {
 }
 
 #[test]
-fn requests_are_logged_with_their_numbers_and_counted_by_how_far_they_came() {
-    for place in places(THINGS) {
-        let stook = Served::new(&place, &["--workers", "0", "--log", "all"]);
+fn requests_are_logged_with_their_ids_and_counted_by_stage_reached() {
+    for sandbox in sandboxes(THINGS) {
+        let stook = Served::new(&sandbox, &["--workers", "0", "--log", "all"]);
         let client = stook.client(None);
-        let found = |path: &str, id: &str| client.send("GET", path, &[("x-request-id", id)], b"");
-        assert_eq!(found("/v1/main/thing/none", "mine-1").header("x-request-id"), Some("mine-1"));
-        assert_eq!(found("/v1/main/thing/none?nonsense=1", "mine-2").status, 400);
+        let get_with_id = |path: &str, id: &str| client.send("GET", path, &[("x-request-id", id)], b"");
+        assert_eq!(get_with_id("/v1/main/thing/none", "mine-1").header("x-request-id"), Some("mine-1"));
+        assert_eq!(get_with_id("/v1/main/thing/none?nonsense=1", "mine-2").status, 400);
         // what is no number is not taken over, and each request has one of its own
-        let (one, two) = (found("/v1/main/thing/none", "not \"mine\""), client.get("/v1/main/thing/none"));
-        let own = [&one, &two].map(|reply| reply.header("x-request-id").unwrap().to_owned());
-        assert!(own[0] != own[1] && own.iter().all(|id| !id.contains('"')), "{own:?}");
+        let (refused_id_reply, no_id_reply) = (get_with_id("/v1/main/thing/none", "not \"mine\""), client.get("/v1/main/thing/none"));
+        let generated_ids = [&refused_id_reply, &no_id_reply].map(|reply| reply.header("x-request-id").unwrap().to_owned());
+        assert!(generated_ids[0] != generated_ids[1] && generated_ids.iter().all(|id| !id.contains('"')), "{generated_ids:?}");
         let until = Instant::now() + Duration::from_secs(20);
         let logged = loop {
-            let lines: Vec<Json> = stook.logged().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-            let requests: Vec<Json> = lines.into_iter().filter(|line| line["event"] == "request").collect();
+            let lines: Vec<Json> = stook.log_text().lines().filter_map(|entry| serde_json::from_str(entry).ok()).collect();
+            let requests: Vec<Json> = lines.into_iter().filter(|entry| entry["event"] == "request").collect();
             if requests.len() >= 4 {
                 break requests;
             }
-            assert!(Instant::now() < until, "{}", stook.logged());
+            assert!(Instant::now() < until, "{}", stook.log_text());
             std::thread::sleep(Duration::from_millis(20));
         };
-        let told = |id: &str| logged.iter().find(|line| line["id"] == id).unwrap_or_else(|| panic!("{id}: {logged:?}"));
-        for (id, status) in [("mine-1", 404), ("mine-2", 400), (&own[0], 404), (&own[1], 404)] {
-            let line = told(id);
+        let log_line = |id: &str| logged.iter().find(|entry| entry["id"] == id).unwrap_or_else(|| panic!("{id}: {logged:?}"));
+        for (id, status) in [("mine-1", 404), ("mine-2", 400), (&generated_ids[0], 404), (&generated_ids[1], 404)] {
+            let entry = log_line(id);
             assert_eq!(
-                (line["status"].as_u64(), line["method"].as_str(), line["tenant"].as_str()),
+                (entry["status"].as_u64(), entry["method"].as_str(), entry["tenant"].as_str()),
                 (Some(status), Some("GET"), Some("main")),
-                "{line}"
+                "{entry}"
             );
-            assert_eq!((line["route"].as_str(), line["path"].as_str()), (Some("/v1/{tenant}/thing/{key}"), Some("/v1/main/thing/none")));
-            assert!(line["ms"].as_f64().is_some_and(|ms| ms > 0.0) && line["time"].is_string(), "{line}");
+            assert_eq!((entry["route"].as_str(), entry["path"].as_str()), (Some("/v1/{tenant}/thing/{key}"), Some("/v1/main/thing/none")));
+            assert!(entry["ms"].as_f64().is_some_and(|ms| ms > 0.0) && entry["time"].is_string(), "{entry}");
         }
         for (method, path) in [("GET", "/healthz"), ("GET", "/metrics"), ("GET", "/nowhere"), ("DELETE", "/healthz")] {
             assert!(stook.send(method, path, &[], b"").header("x-request-id").is_some(), "{method} {path}");
         }
         // one was refused before it reached the store
-        let came = |stage: &str| {
+        let requests_at_stage = |stage: &str| {
             let text = stook.get("/metrics").text();
-            let own = |line: &&str| line.starts_with("stook_requests_total{") && line.contains("thing/{key}") && line.contains(stage);
-            text.lines().filter(own).filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum::<u64>()
+            let generated_ids = |entry: &&str| entry.starts_with("stook_requests_total{") && entry.contains("thing/{key}") && entry.contains(stage);
+            text.lines().filter(generated_ids).filter_map(|entry| entry.rsplit(' ').next()?.parse::<u64>().ok()).sum::<u64>()
         };
-        assert_eq!(["Accepted", "Started", "StoreReached", "Completed"].map(came), [4, 4, 3, 4]);
+        assert_eq!(["Accepted", "Started", "StoreReached", "Completed"].map(requests_at_stage), [4, 4, 3, 4]);
     }
 }
 
 #[test]
-fn what_was_accepted_is_finished_when_it_ends() {
-    let place = Place::new(THINGS);
+fn accepted_requests_are_finished_before_the_server_ends() {
+    let sandbox = Sandbox::new(THINGS);
     let things: String = (0..20_000).map(|number| json!({"code": format!("t{number}"), "title": "x"}).to_string() + "\n").collect();
-    place.import(&[&place.file("things.ndjson", things)]);
-    let stook = Served::new(&place, &["--workers", "1"]);
+    sandbox.import(&[&sandbox.write_file("things.ndjson", things)]);
+    let stook = Served::new(&sandbox, &["--workers", "1"]);
     let address = stook.address().to_owned();
     // asks again and again on one connection, which may be closed between two requests and never inside of one; returns how many
     // were answered
-    let asking = |request: &dyn Fn(usize) -> String, sender: std::sync::mpsc::Sender<()>| {
+    let request_repeatedly = |request: &dyn Fn(usize) -> String, sender: std::sync::mpsc::Sender<()>| {
         let mut stream = TcpStream::connect(&address).unwrap();
         for number in 0.. {
             let (mut answer, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
@@ -1140,9 +1152,10 @@ fn what_was_accepted_is_finished_when_it_ends() {
                 };
                 answer.extend_from_slice(&buffer[..length]);
                 let Some(end) = answer.windows(4).position(|part| part == b"\r\n\r\n") else { continue };
-                let head = String::from_utf8_lossy(&answer[..end]).to_lowercase();
-                assert!(head.starts_with("http/1.1 20"), "{}", String::from_utf8_lossy(&answer));
-                let length = head.lines().find_map(|line| line.strip_prefix("content-length:")).map(|length| length.trim().parse::<usize>().unwrap());
+                let headers = String::from_utf8_lossy(&answer[..end]).to_lowercase();
+                assert!(headers.starts_with("http/1.1 20"), "{}", String::from_utf8_lossy(&answer));
+                let length =
+                    headers.lines().find_map(|line| line.strip_prefix("content-length:")).map(|length| length.trim().parse::<usize>().unwrap());
                 if length.map_or(answer.ends_with(b"\r\n0\r\n\r\n"), |length| answer.len() >= end + 4 + length) {
                     break;
                 }
@@ -1153,10 +1166,12 @@ fn what_was_accepted_is_finished_when_it_ends() {
     };
     let (sender, receiver) = std::sync::mpsc::channel();
     let (reads, writes, uploaded) = std::thread::scope(|scope| {
-        let own = sender.clone();
-        let asking = &asking;
-        let reads = scope.spawn(move || asking(&|_| "GET /v1/main/query?q=thing&limit=10000 HTTP/1.1\r\nhost: localhost\r\n\r\n".into(), own));
-        let own = sender.clone();
+        let answered_sender = sender.clone();
+        let request_repeatedly = &request_repeatedly;
+        let reads = scope.spawn(move || {
+            request_repeatedly(&|_| "GET /v1/main/query?q=thing&limit=10000 HTTP/1.1\r\nhost: localhost\r\n\r\n".into(), answered_sender)
+        });
+        let answered_sender = sender.clone();
         let write = |number: usize| {
             let body = json!({"code": format!("w{number}"), "title": "written"}).to_string();
             format!(
@@ -1164,7 +1179,7 @@ fn what_was_accepted_is_finished_when_it_ends() {
                 body.len()
             )
         };
-        let writes = scope.spawn(move || asking(&write, own));
+        let writes = scope.spawn(move || request_repeatedly(&write, answered_sender));
         drop(sender);
         for _ in 0..10 {
             receiver.recv().expect("somebody still asks");
@@ -1173,46 +1188,47 @@ fn what_was_accepted_is_finished_when_it_ends() {
         let upload: String = (0..5_000).map(|number| json!({"code": format!("u{number}"), "title": "x"}).to_string() + "\n").collect();
         let uploaded = stook.send("POST", "/v1/main/import?source=files", &[("content-type", "application/x-ndjson")], upload.as_bytes());
         assert!(uploaded.status < 300, "{}", uploaded.text());
-        assert_eq!(stook.end(), Some(0));
+        assert_eq!(stook.terminate(), Some(0));
         (reads.join().unwrap(), writes.join().unwrap(), uploaded.json())
     });
     assert!(reads >= 1 && writes >= 1);
-    place.assert_sound();
-    place.run(&["work", "--drain"]).exits(0);
-    let known = |query: &str| place.json(&["query", query, "--format", "json"])[0]["count(code)"].as_u64().unwrap() as usize;
+    sandbox.assert_sound();
+    sandbox.run(&["work", "--drain"]).exits(0);
+    let count = |query: &str| sandbox.json(&["query", query, "--format", "json"])[0]["count(code)"].as_u64().unwrap() as usize;
     // the last one may have been taken and not answered
-    assert!((writes..=writes + 1).contains(&known("thing code=w* | count(code)")), "{writes} writes were answered");
-    assert_eq!(known("thing code=u* | count(code)"), 5_000, "{uploaded}");
+    assert!((writes..=writes + 1).contains(&count("thing code=w* | count(code)")), "{writes} writes were answered");
+    assert_eq!(count("thing code=u* | count(code)"), 5_000, "{uploaded}");
 }
 
 #[test]
 fn the_register_answers_as_its_callers_expect() {
     let definition = std::fs::read_to_string(repository().join("examples/businesses/catalogue.yaml")).unwrap();
-    for place in places(&definition) {
-        let folder = place.register(60);
+    for sandbox in sandboxes(&definition) {
+        let folder = sandbox.import_businesses(60);
         // one business that no exercise uses
         let unlinked = json!({"sampleUnitRef": "11110000001", "sampleUnitType": "B", "sampleSummaryId": "s-new", "runame1": "Quiet", "runame2": "and", "runame3": "Co"});
-        place.import(&[&place.file("one.json", unlinked.to_string()), "--source", "sample"]);
-        let stook = Served::new(&place, &["--workers", "0"]);
+        sandbox.import(&[&sandbox.write_file("one.json", unlinked.to_string()), "--source", "sample"]);
+        let stook = Served::new(&sandbox, &["--workers", "0"]);
         let base = "/party-api/v1";
-        let by_ref = stook.get(&format!("{base}/businesses/ref/49900000007")).with(200);
+        let by_ref = stook.get(&format!("{base}/businesses/ref/49900000007")).expect_json(200);
         let names: Vec<&str> = by_ref.as_object().unwrap().keys().map(String::as_str).collect();
         for wanted in ["id", "sampleUnitRef", "sampleUnitType", "sampleSummaryId", "name", "trading_as", "associations", "attributes"] {
             assert!(names.contains(&wanted), "{names:?}");
         }
         let id = by_ref["id"].as_str().unwrap();
-        let by_id = stook.get(&format!("{base}/businesses/id/{id}")).with(200);
+        let by_id = stook.get(&format!("{base}/businesses/id/{id}")).expect_json(200);
         assert_eq!(by_id.as_object().unwrap().len(), 7);
         assert_eq!((&by_id["sampleUnitRef"], &by_id["name"]), (&by_ref["sampleUnitRef"], &by_ref["name"]));
         // each exercise shows the version of its sample
         let links: Vec<Json> =
             std::fs::read_to_string(format!("{folder}/links.ndjson")).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         for link in &links {
-            let shown =
-                stook.get(&format!("{base}/businesses/id/{id}?collection_exercise_id={}", link["collectionExerciseId"].as_str().unwrap())).with(200);
+            let shown = stook
+                .get(&format!("{base}/businesses/id/{id}?collection_exercise_id={}", link["collectionExerciseId"].as_str().unwrap()))
+                .expect_json(200);
             assert_eq!(shown["sampleSummaryId"], link["sample"]);
         }
-        let error = |path: &str, status: u16| stook.get(&format!("{base}{path}")).with(status)["description"].clone();
+        let error = |path: &str, status: u16| stook.get(&format!("{base}{path}")).expect_json(status)["description"].clone();
         assert_eq!(error("/businesses", 400), "The parameter id is required.");
         assert_eq!(error("/businesses?id=gibberish", 400), "'gibberish' is not a valid UUID format for property 'id'");
         assert_eq!(error("/businesses/id/123", 400), "'123' is not a valid UUID format for property 'id'");
@@ -1220,15 +1236,16 @@ fn the_register_answers_as_its_callers_expect() {
         assert_eq!(error("/businesses/ref/123", 404), "Business with reference does not exist.");
         assert_eq!(error("/businesses/ref/11110000001", 400), "Business with reference does not have any active attributes.");
         let unknown = "67e55044-10b1-426f-9247-bb680e5fe0c8";
-        let other = stook.get(&format!("{base}/businesses/ref/49900000008")).with(200);
-        let quiet = stook.get("/v1/main/business/11110000001").with(200);
-        let several = format!("{base}/businesses?id={id}&id={unknown}&id={}&id={}", quiet["id"].as_str().unwrap(), other["id"].as_str().unwrap());
-        let several = stook.get(&several).with(200);
+        let other_business = stook.get(&format!("{base}/businesses/ref/49900000008")).expect_json(200);
+        let quiet = stook.get("/v1/main/business/11110000001").expect_json(200);
+        let several =
+            format!("{base}/businesses?id={id}&id={unknown}&id={}&id={}", quiet["id"].as_str().unwrap(), other_business["id"].as_str().unwrap());
+        let several = stook.get(&several).expect_json(200);
         let refs: Vec<&Json> = several.as_array().unwrap().iter().map(|business| &business["sampleUnitRef"]).collect();
         assert_eq!(refs, ["49900000007", "49900000008"], "unknown ones and those without active attributes are left out");
-        assert_eq!(stook.get(&format!("{base}/businesses?id={unknown}")).with(200), json!([]));
+        assert_eq!(stook.get(&format!("{base}/businesses?id={unknown}")).expect_json(200), json!([]));
         // search
-        let search = |query: &str| stook.get(&format!("{base}/businesses/search?{query}")).with(200);
+        let search = |query: &str| stook.get(&format!("{base}/businesses/search?{query}")).expect_json(200);
         let phrase = by_ref["name"].as_str().unwrap().to_uppercase().replace(' ', "%20");
         assert!(search(&format!("query={phrase}"))["businesses"].as_array().unwrap().iter().any(|hit| hit["ruref"] == "49900000007"));
         assert_eq!(search("query=Quiet%20and")["total_business_count"], 0, "not active");
@@ -1249,11 +1266,11 @@ fn the_register_answers_as_its_callers_expect() {
         let row = std::fs::read_to_string(format!("{folder}/enrolments.csv")).unwrap();
         let cells: Vec<&str> = row.lines().nth(1).unwrap().split(',').collect();
         let change = json!({"business_id": cells[0], "respondent_id": cells[1], "survey_id": cells[2], "change_flag": "SUSPENDED"});
-        stook.call("PUT", &format!("{base}/respondents/change_enrolment_status"), &change).with(200);
-        let person = stook.get(&format!("{base}/respondents/id/{}", cells[1])).with(200);
+        stook.call("PUT", &format!("{base}/respondents/change_enrolment_status"), &change).expect_json(200);
+        let person = stook.get(&format!("{base}/respondents/id/{}", cells[1])).expect_json(200);
         let shown = person["associations"].as_array().unwrap().iter().flat_map(|association| association["enrolments"].as_array().unwrap().clone());
         assert!(shown.into_iter().any(|enrolment| enrolment == json!({"surveyId": cells[2], "enrolmentStatus": "SUSPENDED"})), "{person}");
-        let business = stook.get(&format!("{base}/businesses?id={}", cells[0])).with(200);
+        let business = stook.get(&format!("{base}/businesses?id={}", cells[0])).expect_json(200);
         assert!(business[0]["associations"].as_array().unwrap().iter().any(|association| association["partyId"] == cells[1]));
         let mut wrong = change.clone();
         wrong["change_flag"] = json!("GONE");
@@ -1272,71 +1289,71 @@ fn declared_routes_show_values_of_every_type() {
         - get: /things/{k}\n    params: { k: text }\n    one: t\n    where: { key: params.k }\n    \
           fields: { more: more, inside: more.z.a, runs: runs, spots: spots, 'the \"when\"': when, size: size }\n  \
         - { get: /all, params: { k: { type: [text], required: k } }, list: t, where: { key: params.k } }\n";
-    for place in places(definition) {
-        let stook = Served::new(&place, &["--workers", "0"]);
+    for sandbox in sandboxes(definition) {
+        let stook = Served::new(&sandbox, &["--workers", "0"]);
         let client = stook.client(None);
         let sent = json!({
             "k": "one", "more": { "z": { "a": [1, 2.5, "\u{e4}\"\\"] }, "b": null }, "runs": [[1, 5], 8], "when": "2024-01-02T03:04:05Z", "size": 1.5,
             "spots": [{ "at": "2024-01-02T03:04:05.5Z", "id": "a1b2c3d4-0000-0000-0000-000000000001", "seen": [[3, 4]] }],
         });
-        client.call("POST", "/v1/main/t", &sent).with(201);
-        client.call("POST", "/v1/main/t", &json!({ "k": "two" })).with(201);
+        client.call("POST", "/v1/main/t", &sent).expect_json(201);
+        client.call("POST", "/v1/main/t", &json!({ "k": "two" })).expect_json(201);
         for key in ["one", "two"] {
-            let (record, shown) = (client.get(&format!("/v1/main/t/{key}")).with(200), client.get(&format!("/things/{key}")).with(200));
+            let (record, shown) = (client.get(&format!("/v1/main/t/{key}")).expect_json(200), client.get(&format!("/things/{key}")).expect_json(200));
             let wanted = json!({
                 "more": record["more"], "inside": record["more"]["z"]["a"], "runs": record["runs"], "spots": record["spots"],
                 "the \"when\"": record["when"], "size": record["size"],
             });
             assert_eq!(shown.to_string(), wanted.to_string());
-            let all = client.get(&format!("/all?k={key}")).with(200);
+            let all = client.get(&format!("/all?k={key}")).expect_json(200);
             assert_eq!((all[0]["more"].to_string(), &all[0]["spots"]), (record["more"].to_string(), &record["spots"]));
         }
-        assert_eq!(client.get("/things/one").with(200)["spots"][0]["at"], "2024-01-02T03:04:05.5Z");
+        assert_eq!(client.get("/things/one").expect_json(200)["spots"][0]["at"], "2024-01-02T03:04:05.5Z");
     }
 }
 
 /// An include is looked up once, however many records it is for.
 #[test]
-fn look_ups_do_not_grow_with_the_records_they_are_for() {
+fn the_number_of_look_ups_does_not_grow_with_the_number_of_records() {
     let definition = std::fs::read_to_string(repository().join("examples/businesses/catalogue.yaml")).unwrap();
-    for place in places(&definition) {
-        place.register(120);
-        let stook = Served::new(&place, &["--workers", "0", "--cache", "0"]);
-        let ids: Vec<String> = stook.get("/v1/main/query?q=business%20|%20grep%20id&limit=100").with(200)["rows"]
+    for sandbox in sandboxes(&definition) {
+        sandbox.import_businesses(120);
+        let stook = Served::new(&sandbox, &["--workers", "0", "--cache", "0"]);
+        let ids: Vec<String> = stook.get("/v1/main/query?q=business%20|%20grep%20id&limit=100").expect_json(200)["rows"]
             .as_array()
             .unwrap()
             .iter()
             .map(|row| row["id"].as_str().unwrap().to_owned())
             .collect();
         let cost = |ids: &[String]| {
-            let before = stook.counted("stook_store_calls_total", "");
-            let found = stook.get(&format!("/party-api/v1/businesses?id={}", ids.join("&id="))).with(200);
+            let before = stook.metric_sum("stook_store_calls_total", "");
+            let found = stook.get(&format!("/party-api/v1/businesses?id={}", ids.join("&id="))).expect_json(200);
             assert_eq!(found.as_array().unwrap().len(), ids.len());
-            stook.counted("stook_store_calls_total", "") - before
+            stook.metric_sum("stook_store_calls_total", "") - before
         };
-        let (one, hundred) = (cost(&ids[..1]), cost(&ids));
+        let (cost_of_one, cost_of_hundred) = (cost(&ids[..1]), cost(&ids));
         // two questions (keys by value, records by key) for the route and each of its five includes, at most
-        assert!(hundred <= 12 && one <= hundred, "{one} for one, {hundred} for a hundred");
+        assert!(cost_of_hundred <= 12 && cost_of_one <= cost_of_hundred, "{cost_of_one} for one, {cost_of_hundred} for a hundred");
     }
 }
 
 #[test]
-fn bad_requests_are_told_what_is_wrong() {
-    for place in places(THINGS) {
-        let stook = Served::new(&place, &["--workers", "0"]);
-        stook.call("POST", "/v1/main/thing", &json!({"code": "a", "title": "A"})).with(201);
+fn bad_requests_are_answered_with_what_is_wrong() {
+    for sandbox in sandboxes(THINGS) {
+        let stook = Served::new(&sandbox, &["--workers", "0"]);
+        stook.call("POST", "/v1/main/thing", &json!({"code": "a", "title": "A"})).expect_json(201);
         let evil = ["'; DROP TABLE r_thing; --", "\" OR 1=1", "%", "\\", "\u{1F4A3}", "../../etc/passwd", "${jndi:ldap://x}", "\r\nx: y", "{{7*7}}"];
         for text in evil {
-            let encoded: String = text.bytes().map(|byte| format!("%{byte:02X}")).collect();
+            let url_encoded: String = text.bytes().map(|byte| format!("%{byte:02X}")).collect();
             for path in [
-                format!("/v1/main/thing/{encoded}"),
-                format!("/v1/{encoded}/thing/a"),
-                format!("/v1/main/{encoded}/a"),
-                format!("/v1/main/thing?key={encoded}"),
-                format!("/v1/main/query?q=thing%20title='{encoded}'"),
-                format!("/v1/main/query?q=thing&after={encoded}"),
-                format!("/v1/main/jobs/{encoded}"),
-                format!("/v1/main/thing/a/log?before={encoded}"),
+                format!("/v1/main/thing/{url_encoded}"),
+                format!("/v1/{url_encoded}/thing/a"),
+                format!("/v1/main/{url_encoded}/a"),
+                format!("/v1/main/thing?key={url_encoded}"),
+                format!("/v1/main/query?q=thing%20title='{url_encoded}'"),
+                format!("/v1/main/query?q=thing&after={url_encoded}"),
+                format!("/v1/main/jobs/{url_encoded}"),
+                format!("/v1/main/thing/a/log?before={url_encoded}"),
             ] {
                 let reply = stook.get(&path);
                 assert!(matches!(reply.status, 200 | 400 | 404), "{path}: {} {}", reply.status, reply.text());
@@ -1346,9 +1363,9 @@ fn bad_requests_are_told_what_is_wrong() {
                 }
             }
             let body = json!({"code": text, "title": text});
-            assert_eq!(stook.call("POST", "/v1/main/thing", &body).with(201)["title"], text, "text is text");
+            assert_eq!(stook.call("POST", "/v1/main/thing", &body).expect_json(201)["title"], text, "text is text");
         }
-        assert_eq!(stook.get("/v1/main/query?q=thing").with(200)["rows"].as_array().unwrap().len(), evil.len() + 1);
+        assert_eq!(stook.get("/v1/main/query?q=thing").expect_json(200)["rows"].as_array().unwrap().len(), evil.len() + 1);
         let json_type = [("content-type", "application/json")];
         let deep = format!("{{\"title\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
         for (body, status) in [
@@ -1396,7 +1413,7 @@ fn bad_requests_are_told_what_is_wrong() {
 }
 
 /// Things, and a route that asks whatever it is given.
-const ASKED: &str = "\
+const TWO_ROUTES: &str = "\
 catalogue: asked
 sources: { list: { format: csv, as_of: meta.received, into: thing } }
 collections:
@@ -1411,23 +1428,24 @@ routes:
 #[test]
 fn a_limit_of_zero_sends_all_rows() {
     let rows: String = (0..12_000).map(|number| format!("t{number:05},{},{number}\n", ["a", "b"][number % 2])).collect();
-    for place in Place::both(ASKED) {
-        place.import(&[&place.file("list.csv", format!("id,kind,size\n{rows}"))]);
-        let stook = Served::new(&place, &["--workers", "0"]);
-        let ask = |path: &str, query: &str, rest: &str| stook.get(&format!("{path}?input={}&{rest}", encoded(query))).with(200);
+    for sandbox in Sandbox::on_each_store(TWO_ROUTES) {
+        sandbox.import(&[&sandbox.write_file("list.csv", format!("id,kind,size\n{rows}"))]);
+        let stook = Served::new(&sandbox, &["--workers", "0"]);
+        let get_answer = |path: &str, query: &str, rest: &str| stook.get(&format!("{path}?input={}&{rest}", url_encoded(query))).expect_json(200);
         for path in ["/plain", "/sources"] {
-            let one = |row: &Json| if path == "/plain" { row["size"].as_i64() } else { row["thing"][0]["size"].as_i64() };
-            let sizes = |answer: &Json| answer["data"].as_array().unwrap().iter().map(|row| one(row).unwrap()).collect::<Vec<_>>();
-            let all = ask(path, "thing | grep id, size", "limit=0");
+            let row_size = |row: &Json| if path == "/plain" { row["size"].as_i64() } else { row["thing"][0]["size"].as_i64() };
+            let sizes = |answer: &Json| answer["data"].as_array().unwrap().iter().map(|row| row_size(row).unwrap()).collect::<Vec<_>>();
+            let all = get_answer(path, "thing | grep id, size", "limit=0");
             assert_eq!((sizes(&all), &all["all"]), ((0..12_000).collect(), &json!(12_000)), "{path}");
             // the same as with a limit, but for the rows
-            let (some, none) = (ask(path, "thing kind=b | grep id, size", "limit=10000"), ask(path, "thing kind=b | grep id, size", "limit=0"));
-            assert_eq!(some, none, "{path}");
-            assert_eq!(sizes(&ask(path, "thing | grep id, size | sort size-", "limit=0&idx=11998")), [1, 0]);
-            assert_eq!(ask(path, "thing kind=z", "limit=0")["data"], json!([]));
-            assert_eq!(ask(path, "thing | count(id)", "limit=0"), ask(path, "thing | count(id)", "limit=5"));
+            let (some_rows, no_limit) =
+                (get_answer(path, "thing kind=b | grep id, size", "limit=10000"), get_answer(path, "thing kind=b | grep id, size", "limit=0"));
+            assert_eq!(some_rows, no_limit, "{path}");
+            assert_eq!(sizes(&get_answer(path, "thing | grep id, size | sort size-", "limit=0&idx=11998")), [1, 0]);
+            assert_eq!(get_answer(path, "thing kind=z", "limit=0")["data"], json!([]));
+            assert_eq!(get_answer(path, "thing | count(id)", "limit=0"), get_answer(path, "thing | count(id)", "limit=5"));
         }
-        assert_eq!(ask("/plain", "thing kind=z", "limit=0"), json!({ "status": "ok", "all": 0, "data": [], "query": "thing kind=z" }));
-        stook.get("/plain?input=thing%20nothing%3D1&limit=0").with(400);
+        assert_eq!(get_answer("/plain", "thing kind=z", "limit=0"), json!({ "status": "ok", "all": 0, "data": [], "query": "thing kind=z" }));
+        stook.get("/plain?input=thing%20nothing%3D1&limit=0").expect_json(400);
     }
 }

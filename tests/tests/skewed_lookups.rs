@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
 
 use serde_json::{Value as Json, json};
-use stook_tests::Place;
+use stook_tests::Sandbox;
 use stook_tests::http::Served;
 
 const SKEWED: &str = "
@@ -66,8 +66,8 @@ fn item(id: &str, kind: &str, rank: usize, labels: &[&str], owner: &str) -> Stri
     json!({ "id": id, "kind": kind, "rank": rank, "labels": labels, "owner": owner }).to_string() + "\n"
 }
 
-fn asked(stook: &Served, query: &str) -> (Vec<String>, u64) {
-    let answer = stook.get(&format!("/items?{query}")).with(200);
+fn ids_and_total(stook: &Served, query: &str) -> (Vec<String>, u64) {
+    let answer = stook.get(&format!("/items?{query}")).expect_json(200);
     (ids(&answer["rows"]), answer["total"].as_u64().unwrap())
 }
 
@@ -76,60 +76,60 @@ fn ids(rows: &Json) -> Vec<String> {
 }
 
 #[test]
-fn a_rare_value_is_found_beside_a_frequent_one_and_totals_are_true() {
-    for place in Place::both(SKEWED) {
-        let frequent = (0..FREQUENT).map(|own| item(&format!("a{own:05}"), "A", own, &[], "o1"));
-        let rare = (0..5).map(|own| item(&format!("b{own}"), "B", own, &["x", "y"], "o2"));
-        let owners = ["o1", "o2"].map(|own| item(own, "owner", 0, &[], ""));
-        let file = place.file("items.ndjson", frequent.chain(rare).chain(owners).collect::<String>());
-        place.ok(&["import", &file, "--source", "files"]);
+fn a_rare_value_is_found_along_with_a_frequent_one_and_totals_are_exact() {
+    for sandbox in Sandbox::on_each_store(SKEWED) {
+        let frequent = (0..FREQUENT).map(|number| item(&format!("a{number:05}"), "A", number, &[], "o1"));
+        let rare = (0..5).map(|number| item(&format!("b{number}"), "B", number, &["x", "y"], "o2"));
+        let owners = ["o1", "o2"].map(|number| item(number, "owner", 0, &[], ""));
+        let file = sandbox.write_file("items.ndjson", frequent.chain(rare).chain(owners).collect::<String>());
+        sandbox.ok(&["import", &file, "--source", "files"]);
         for cache in ["64", "0"] {
-            let stook = Served::new(&place, &["--workers", "0", "--cache", cache]);
-            let newest = |count: usize| (FREQUENT - count..FREQUENT).rev().map(|own| format!("a{own:05}")).collect::<Vec<_>>();
+            let stook = Served::new(&sandbox, &["--workers", "0", "--cache", cache]);
+            let newest = |count: usize| (FREQUENT - count..FREQUENT).rev().map(|number| format!("a{number:05}")).collect::<Vec<_>>();
             let rare = || vec!["b4".to_owned(), "b3".to_owned(), "b2".to_owned()];
             for _ in 0..2 {
-                assert_eq!(asked(&stook, "kind=A&kind=B"), (newest(3), FREQUENT as u64 + 5));
-                assert_eq!(asked(&stook, "kind=B"), (rare(), 5));
-                assert_eq!(asked(&stook, "kind=A"), (newest(3), FREQUENT as u64));
-                assert_eq!(asked(&stook, "kind=B&kind=A&kind=b&page=2&size=1").1, FREQUENT as u64 + 5, "two spellings of one value");
+                assert_eq!(ids_and_total(&stook, "kind=A&kind=B"), (newest(3), FREQUENT as u64 + 5));
+                assert_eq!(ids_and_total(&stook, "kind=B"), (rare(), 5));
+                assert_eq!(ids_and_total(&stook, "kind=A"), (newest(3), FREQUENT as u64));
+                assert_eq!(ids_and_total(&stook, "kind=B&kind=A&kind=b&page=2&size=1").1, FREQUENT as u64 + 5, "two spellings of one value");
             }
             // together
             std::thread::scope(|scope| {
-                for own in 0..12 {
-                    let (stook, query) = (&stook, ["kind=A", "kind=B", "kind=A&kind=B"][own % 3]);
-                    let total = [FREQUENT as u64, 5, FREQUENT as u64 + 5][own % 3];
-                    scope.spawn(move || assert_eq!(asked(stook, query).1, total, "{query}"));
+                for number in 0..12 {
+                    let (stook, query) = (&stook, ["kind=A", "kind=B", "kind=A&kind=B"][number % 3]);
+                    let total = [FREQUENT as u64, 5, FREQUENT as u64 + 5][number % 3];
+                    scope.spawn(move || assert_eq!(ids_and_total(stook, query).1, total, "{query}"));
                 }
             });
-            assert_eq!(ids(&stook.get("/labelled?label=x&label=y").with(200)).len(), 5, "who has both is one record");
-            let owner = stook.get("/owners/o1").with(200);
+            assert_eq!(ids(&stook.get("/labelled?label=x&label=y").expect_json(200)).len(), 5, "who has both is one record");
+            let owner = stook.get("/owners/o1").expect_json(200);
             assert_eq!((&owner["newest"], owner["all"].as_array().unwrap().len()), (&json!(newest(1)[0]), FREQUENT));
-            let owner = stook.get("/owners/o2").with(200);
+            let owner = stook.get("/owners/o2").expect_json(200);
             assert_eq!((&owner["newest"], owner["all"].as_array().unwrap().len()), (&json!("b4"), 5));
         }
     }
 }
 
 /// Questions that look-ups of lists have asked the store.
-fn questions(stook: &Served) -> u64 {
-    stook.counted("stook_store_calls_total", "what=\"find\"")
+fn lookup_statements(stook: &Served) -> u64 {
+    stook.metric_sum("stook_store_calls_total", "what=\"find\"")
 }
 
 /// A record that goes from one value to another while they are looked up one by one is found by neither, or by both: no random request is
 /// likely to meet that moment.
 #[test]
-fn all_values_of_a_condition_are_looked_up_by_one_question() {
-    for place in Place::both(SKEWED) {
+fn all_values_of_a_condition_are_looked_up_by_one_statement() {
+    for sandbox in Sandbox::on_each_store(SKEWED) {
         let items = [item("a", "A", 1, &["x"], "o1"), item("b", "B", 2, &["x", "y"], "o2"), item("c", "C", 3, &["y"], "o2")];
-        place.ok(&["import", &place.file("items.ndjson", items.concat()), "--source", "files"]);
+        sandbox.ok(&["import", &sandbox.write_file("items.ndjson", items.concat()), "--source", "files"]);
         for cache in ["64", "0"] {
-            let stook = Served::new(&place, &["--workers", "0", "--cache", cache]);
+            let stook = Served::new(&sandbox, &["--workers", "0", "--cache", cache]);
             // one of the lists is known already where there is a cache
             for (known, query) in [("label=x", "label=x&label=y"), ("kind=A", "kind=A&kind=B&kind=C")] {
-                stook.get(&format!("/labelled?{known}")).with(200);
-                let before = questions(&stook);
-                stook.get(&format!("/labelled?{query}")).with(200);
-                assert_eq!(questions(&stook) - before, 1, "{query} with a cache of {cache} MiB\n{}", stook.get("/metrics").text());
+                stook.get(&format!("/labelled?{known}")).expect_json(200);
+                let before = lookup_statements(&stook);
+                stook.get(&format!("/labelled?{query}")).expect_json(200);
+                assert_eq!(lookup_statements(&stook) - before, 1, "{query} with a cache of {cache} MiB\n{}", stook.get("/metrics").text());
             }
         }
     }
@@ -137,34 +137,34 @@ fn all_values_of_a_condition_are_looked_up_by_one_question() {
 
 #[test]
 fn more_records_than_an_answer_is_made_of_are_counted_paged_or_refused() {
-    for place in Place::both(SKEWED) {
-        let frequent = (0..TOO_FREQUENT).map(|own| item(&format!("a{own:05}"), "A", own, &["all"], "o1"));
-        let rare = (0..5).map(|own| item(&format!("b{own}"), "B", own, &[], "o2"));
-        let owners = ["o1", "o2"].map(|own| item(own, "owner", 0, &[], ""));
-        let file = place.file("items.ndjson", frequent.chain(rare).chain(owners).collect::<String>());
-        place.ok(&["import", &file, "--source", "files"]);
-        let stook = Served::new(&place, &["--workers", "0"]);
+    for sandbox in Sandbox::on_each_store(SKEWED) {
+        let frequent = (0..TOO_FREQUENT).map(|number| item(&format!("a{number:05}"), "A", number, &["all"], "o1"));
+        let rare = (0..5).map(|number| item(&format!("b{number}"), "B", number, &[], "o2"));
+        let owners = ["o1", "o2"].map(|number| item(number, "owner", 0, &[], ""));
+        let file = sandbox.write_file("items.ndjson", frequent.chain(rare).chain(owners).collect::<String>());
+        sandbox.ok(&["import", &file, "--source", "files"]);
+        let stook = Served::new(&sandbox, &["--workers", "0"]);
         for _ in 0..2 {
-            assert_eq!(asked(&stook, "kind=A&kind=B&page=3&size=1"), (vec![format!("a{:05}", TOO_FREQUENT - 3)], TOO_FREQUENT as u64 + 5));
-            assert_eq!(asked(&stook, "kind=B").1, 5);
-            assert_eq!(asked(&stook, "").1, TOO_FREQUENT as u64 + 7, "without a condition");
-            assert_eq!(asked(&stook, "label=all&page=16668"), (Vec::new(), TOO_FREQUENT as u64));
+            assert_eq!(ids_and_total(&stook, "kind=A&kind=B&page=3&size=1"), (vec![format!("a{:05}", TOO_FREQUENT - 3)], TOO_FREQUENT as u64 + 5));
+            assert_eq!(ids_and_total(&stook, "kind=B").1, 5);
+            assert_eq!(ids_and_total(&stook, "").1, TOO_FREQUENT as u64 + 7, "without a condition");
+            assert_eq!(ids_and_total(&stook, "label=all&page=16668"), (Vec::new(), TOO_FREQUENT as u64));
         }
         // others who ask at the same time have their own answers
         std::thread::scope(|scope| {
-            for own in 0..12 {
-                let (stook, query) = (&stook, ["kind=A", "kind=B", "kind=A&kind=B"][own % 3]);
-                let total = [TOO_FREQUENT as u64, 5, TOO_FREQUENT as u64 + 5][own % 3];
-                scope.spawn(move || assert_eq!(asked(stook, query).1, total, "{query}"));
+            for number in 0..12 {
+                let (stook, query) = (&stook, ["kind=A", "kind=B", "kind=A&kind=B"][number % 3]);
+                let total = [TOO_FREQUENT as u64, 5, TOO_FREQUENT as u64 + 5][number % 3];
+                scope.spawn(move || assert_eq!(ids_and_total(stook, query).1, total, "{query}"));
             }
         });
-        let counted = stook.get("/owned?kind=A").with(200);
+        let counted = stook.get("/owned?kind=A").expect_json(200);
         assert_eq!(counted, json!({ "rows": [], "total": TOO_FREQUENT }));
         for refused in ["/plain?kind=A", "/labelled?label=all", "/owned?kind=A&most=100000", "/owners/o1"] {
-            let refused = stook.get(refused).with(400);
+            let refused = stook.get(refused).expect_json(400);
             assert!(refused["detail"].as_str().unwrap().contains("more than 50000 records"), "{refused}");
         }
-        assert_eq!(stook.get("/plain?kind=B").with(200).as_array().unwrap().len(), 5);
-        assert_eq!(stook.get("/owners/o2").with(200)["newest"], "b4");
+        assert_eq!(stook.get("/plain?kind=B").expect_json(200).as_array().unwrap().len(), 5);
+        assert_eq!(stook.get("/owners/o2").expect_json(200)["newest"], "b4");
     }
 }

@@ -41,7 +41,7 @@ fn layout_and_comments_do_not_change_the_hash() {
 }
 
 #[test]
-fn all_errors_of_a_file_come_at_once_each_with_its_place() {
+fn all_errors_of_a_file_are_reported_with_their_positions() {
     let text = "\
 catalogue: broken
 sources:
@@ -111,7 +111,7 @@ fn derived_fields_cannot_go_round_in_circles() {
 
 /// Phases of settling: each reads only values settled before, and there are no cycles.
 #[test]
-fn what_is_settled_first_cannot_depend_on_what_is_settled_later() {
+fn rules_settled_first_cannot_depend_on_fields_settled_later() {
     let with = |parent: &str, child: &str, links: &str| {
         format!(
             "catalogue: a\nsources: {{ s: {{ format: csv, into: child, as_of: meta.received }}, p: {{ format: csv, into: parent, as_of: meta.received }} }}\ncollections:\n  parent:\n    key: id\n    fields:\n      \
@@ -157,7 +157,7 @@ fn a_link_of_a_list_is_a_list() {
              links: {{ authors: {{ to: person, {link} }} }}\n  person:\n    key: id\n    fields: {{ id: text, name: text, born: integer, aliases: [text], from: timestamp, to: timestamp }}\n"
         )
     };
-    for (link, many) in [
+    for (link, is_list) in [
         ("same: { names: name }", true),
         ("same: { names: aliases }", true),
         ("same: { name: aliases }", false),
@@ -171,7 +171,7 @@ fn a_link_of_a_list_is_a_list() {
     ] {
         let found = parse(&with("", link)).unwrap_or_else(|problems| panic!("{link}: {problems:?}"));
         let field = &found.collections[CollectionId::from(0)].fields[found.links[LinkId::from(0)].field];
-        assert_eq!((found.links[LinkId::from(0)].many, field.ty.is_list()), (many, many), "{link}");
+        assert_eq!((found.links[LinkId::from(0)].many, field.ty.is_list()), (is_list, is_list), "{link}");
     }
     for (fields, link, expected) in [
         ("", "key: \"{names}:{sides}\"", "a key can use the elements of one list only; `names` and `sides` are two"),
@@ -196,7 +196,7 @@ fn a_link_of_a_list_is_a_list() {
 
 /// If rules of settling change, existing stores settle again what they concern.
 #[test]
-fn rules_that_change_are_told_from_those_that_stay() {
+fn the_settling_hash_changes_only_with_the_rules_of_settling() {
     let with = |person: &str, work: &str| {
         let text = format!(
             "catalogue: a\nsources: {{ s: {{ format: json, into: work, as_of: meta.received }}, p: {{ format: json, into: person, as_of: meta.received }} }}\ncollections:\n  work:\n    key: id\n    \
@@ -205,7 +205,7 @@ fn rules_that_change_are_told_from_those_that_stay() {
         let found = parse(&text).unwrap_or_else(|problems| panic!("{problems:?}"));
         (found.settling, found.hash)
     };
-    let rolled = |what: &str| format!(", works: {{ type: integer, rollup: {{ over: work.authors, {what} }} }}");
+    let rolled = |aggregate: &str| format!(", works: {{ type: integer, rollup: {{ over: work.authors, {aggregate} }} }}");
     let plain = with("", "key: name");
     assert_eq!(with(", more: text", "key: name").0, plain.0, "a field of documents");
     for (person, work) in [("", "key: names"), (&*rolled("count: true"), "key: name"), (&rolled("where: \"name == 'x'\", count: true"), "key: name")]
@@ -252,7 +252,7 @@ fn rollups_have_the_type_of_what_they_compute() {
 }
 
 #[test]
-fn what_is_looked_for_has_the_type_of_golden_values() {
+fn link_fields_are_compared_by_their_golden_types() {
     let with = |link: &str| {
         format!(
             "catalogue: a\nsources: {{ s: {{ format: csv, into: x, as_of: meta.received }} }}\ncollections:\n  x:\n    key: id\n    fields:\n      \
@@ -288,7 +288,7 @@ fn fed(source: &str, fields: &str, more: &str) -> String {
 }
 
 #[test]
-fn words_that_would_do_nothing_are_refused() {
+fn keywords_without_effect_are_refused() {
     let both = "feeds: [{ into: x }, { into: y }]";
     assert!(parse(&fed(both, "", "")).is_ok(), "{}", errors(&fed(both, "", "")));
     for (source, fields, more, expected) in [
@@ -308,15 +308,15 @@ fn words_that_would_do_nothing_are_refused() {
 
 #[test]
 fn records_that_create_each_other_by_their_keys_alone_are_refused() {
-    let with = |there: &str, back: &str| {
+    let with = |to_y: &str, to_x: &str| {
         format!(
             "catalogue: a\nsources: {{ s: {{ format: json, as_of: meta.received, feeds: [{{ into: x }}, {{ into: y }}] }} }}\ncollections:\n  \
-             x: {{ key: k, fields: {{ k: text, of: text }}, links: {{ l: {{ to: y, {there} }} }} }}\n  \
-             y: {{ key: k, fields: {{ k: text, of: text }}, links: {{ l: {{ to: x, {back} }} }} }}\n"
+             x: {{ key: k, fields: {{ k: text, of: text }}, links: {{ l: {{ to: y, {to_y} }} }} }}\n  \
+             y: {{ key: k, fields: {{ k: text, of: text }}, links: {{ l: {{ to: x, {to_x} }} }} }}\n"
         )
     };
-    for (there, back) in [("key: k, create: true", "key: k"), ("key: k, create: true", "key: of, create: true"), ("key: k", "key: k")] {
-        assert!(parse(&with(there, back)).is_ok(), "{there} {back}");
+    for (to_y, to_x) in [("key: k, create: true", "key: k"), ("key: k, create: true", "key: of, create: true"), ("key: k", "key: k")] {
+        assert!(parse(&with(to_y, to_x)).is_ok(), "{to_y} {to_x}");
     }
     let found = errors(&with("key: k, create: true", "key: k, create: true"));
     assert!(found.contains("link `l` of `x` creates records that, by their key alone, create records of `x` again"), "{found}");
@@ -398,7 +398,7 @@ fn tags_and_embedded_documents_are_checked_with_the_sources_they_name() {
 }
 
 #[test]
-fn structs_say_what_they_consist_of_and_where_it_is_from() {
+fn structs_declare_their_members_and_their_paths() {
     let text = "\
 catalogue: a
 sources:
@@ -443,7 +443,7 @@ collections:
 
 /// Paths that the server could not distinguish are found before it starts.
 #[test]
-fn routes_have_paths_of_their_own() {
+fn routes_cannot_use_reserved_or_ambiguous_paths() {
     let with = |routes: &str| {
         format!(
             "catalogue: c\nsources:\n  s: {{ format: json, into: x, as_of: meta.received }}\ncollections:\n  x:\n    key: k\n    fields: {{ k: text }}\n    \
@@ -465,10 +465,10 @@ fn routes_have_paths_of_their_own() {
 }
 
 #[test]
-fn two_sources_do_not_claim_the_same_files() {
-    let definition = |one: &str, other: &str| {
+fn two_sources_cannot_have_the_same_file_pattern() {
+    let definition = |first: &str, second: &str| {
         format!(
-            "catalogue: c\nsources:\n  one: {{ format: csv, into: t, as_of: meta.received{one} }}\n  other: {{ format: csv, into: t, as_of: meta.received{other} }}\n\
+            "catalogue: c\nsources:\n  one: {{ format: csv, into: t, as_of: meta.received{first} }}\n  other: {{ format: csv, into: t, as_of: meta.received{second} }}\n\
              collections: {{ t: {{ key: id, fields: {{ id: text }} }} }}\n"
         )
     };
@@ -479,11 +479,14 @@ fn two_sources_do_not_claim_the_same_files() {
         (", has: x", ", has: x"),
         (", short_rows: absent", ", short_rows: fail"),
     ];
-    for (one, other) in accepted {
-        parse(&definition(one, other)).unwrap_or_else(|problems| panic!("{one} {other}: {problems:?}"));
+    for (first, second) in accepted {
+        parse(&definition(first, second)).unwrap_or_else(|problems| panic!("{first} {second}: {problems:?}"));
     }
-    let same = errors(&definition(", files: ['x', 'a*'], has: x", ", files: 'a*', has: x"));
-    assert!(same.contains("`a*` is a pattern of source `one`, too") && same.contains("catalogue.yaml:4:") && same.contains("say `has:`"), "{same}");
+    let duplicate = errors(&definition(", files: ['x', 'a*'], has: x", ", files: 'a*', has: x"));
+    assert!(
+        duplicate.contains("`a*` is a pattern of source `one`, too") && duplicate.contains("catalogue.yaml:4:") && duplicate.contains("say `has:`"),
+        "{duplicate}"
+    );
     for (wrong, expected) in [
         (", files: 'in/a*'", "without its folder"),
         (", files: 'a[b'", "a `[` has no `]`"),
@@ -503,7 +506,7 @@ fn two_sources_do_not_claim_the_same_files() {
 }
 
 #[test]
-fn whose_files_are_does_not_change_what_documents_become() {
+fn file_patterns_do_not_change_the_generation_of_a_feed() {
     let generation = |more: &str| {
         let text = format!(
             "catalogue: c\nsources: {{ one: {{ format: csv, as_of: meta.received, feeds: [{{ into: t, map: {{ id: id, files: a, has: b }} }}]{more} }} }}\n\
@@ -550,7 +553,7 @@ fn an_order_of_documents_ends_with_their_reception() {
 }
 
 #[test]
-fn what_values_are_cleaned_by_is_named_once() {
+fn cleaners_are_chosen_by_name_and_documented() {
     use stook_catalogue::functions::{ABBREVIATIONS, CLEANERS};
     let define = |clean: &str| {
         format!(

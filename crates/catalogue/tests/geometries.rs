@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::json;
-use stook_catalogue::parse::{parse, parse_beside};
+use stook_catalogue::parse::{parse, parse_with_files};
 use stook_catalogue::record::{Decoder, put_value};
 use stook_catalogue::value::{FieldType, Value, from_json, from_text, repaired_from_json, repaired_from_text};
 
@@ -17,7 +17,7 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn one_area_in_all_its_forms_is_one_value() {
+fn an_area_has_one_value_in_all_its_forms() {
     let wanted = read(SQUARE);
     let ring = json!([[30, 40], [10, 40], [10, 20], [30, 20], [30, 40]]);
     let geojson = json!({ "type": "Polygon", "coordinates": [ring] });
@@ -37,7 +37,7 @@ fn one_area_in_all_its_forms_is_one_value() {
 }
 
 #[test]
-fn mistakes_say_what_is_wrong() {
+fn errors_say_what_is_wrong() {
     for (text, wanted) in [
         ("POINT(1 91)", "\"POINT(1 91)\" is not a geometry: byte 6: latitude 91 is not between -90 and 90"),
         ("POLYGON EMPTY", "the geometry is empty"),
@@ -57,7 +57,7 @@ fn mistakes_say_what_is_wrong() {
 
 /// A document's geometry is repaired with a message; if no message can be given it is refused.
 #[test]
-fn repairs_are_told_or_refused() {
+fn repairs_are_reported_or_refused() {
     let bow = "POLYGON((0 0, 2 2, 2 0, 0 2, 0 0))";
     let mut repairs = Vec::new();
     let value = repaired_from_text(bow, &FieldType::Geometry, None, &mut repairs).expect("repaired");
@@ -74,9 +74,10 @@ fn repairs_are_told_or_refused() {
 }
 
 #[test]
-fn where_geometries_cannot_be_is_said() {
+fn fields_that_cannot_be_geometries_are_refused() {
     let definition = |field: &str| format!("catalogue: c\ncollections:\n  place:\n    key: id\n    fields:\n      id: text\n      area: {field}\n");
-    let problems = |text: &str| parse(text).err().map(|found| found.iter().map(|own| own.message.clone()).collect::<Vec<_>>()).unwrap_or_default();
+    let problems =
+        |text: &str| parse(text).err().map(|found| found.iter().map(|problem| problem.message.clone()).collect::<Vec<_>>()).unwrap_or_default();
     assert_eq!(problems(&definition("geometry")), Vec::<String>::new());
     assert_eq!(problems(&definition("{ type: geometry, index: intersects }")), Vec::<String>::new());
     for (field, wanted) in [
@@ -99,7 +100,7 @@ fn where_geometries_cannot_be_is_said() {
 proptest! {
     /// An exported value is the same after importing it: as GeoJSON, as WKT, and as stored with a contribution.
     #[test]
-    fn what_is_written_is_read_as_the_same(
+    fn written_geometries_are_read_back_unchanged(
         rings in prop::collection::vec(prop::collection::vec((-185_000_i32..185_000, -90_000_i32..=90_000), 3..7), 1..3),
         points in prop::collection::vec((-180_000_i32..180_000, -90_000_i32..=90_000), 0..3),
     ) {
@@ -128,13 +129,13 @@ proptest! {
 
     /// Damaged bytes of a stored geometry are an error.
     #[test]
-    fn damaged_geometries_are_found(place in any::<prop::sample::Index>(), byte: u8) {
+    fn damaged_geometries_are_found(position in any::<prop::sample::Index>(), byte: u8) {
         let mut bytes = Vec::new();
         put_value(&mut bytes, &read(SQUARE));
-        let place = place.index(bytes.len());
-        bytes[place] = byte;
+        let position = position.index(bytes.len());
+        bytes[position] = byte;
         let _ = Decoder { bytes: &bytes }.value(0);
-        bytes.truncate(place);
+        bytes.truncate(position);
         let cut = Decoder { bytes: &bytes }.value(0);
         prop_assert!(cut.is_err(), "{:?}", cut);
     }
@@ -159,17 +160,17 @@ const REGIONS: &str = r#"{"type":"FeatureCollection","features":[
     {"type":"Feature","properties":{"name":"east"},"geometry":{"type":"Polygon","coordinates":[[[2,0],[4,0],[4,2],[2,2],[2,0]]]}},
     {"type":"Feature","properties":{"name":"west"},"geometry":{"type":"Polygon","coordinates":[[[1,1],[1,3],[3,3],[3,1],[1,1]]]}}]}"#;
 
-fn beside(regions: Option<&'static str>, definition: &str) -> Result<stook_catalogue::definition::Catalogue, String> {
+fn parse_with_regions(regions: Option<&'static str>, definition: &str) -> Result<stook_catalogue::definition::Catalogue, String> {
     let read = |file: &str| match file {
         "regions.geojson" => regions.map(str::to_owned).ok_or_else(|| std::io::ErrorKind::NotFound.into()),
         _ => Err(std::io::ErrorKind::NotFound.into()),
     };
-    parse_beside(definition, &read).map_err(|problems| problems.iter().map(|problem| problem.message.clone() + "\n").collect())
+    parse_with_files(definition, &read).map_err(|problems| problems.iter().map(|problem| problem.message.clone() + "\n").collect())
 }
 
 #[test]
 fn files_of_areas_are_part_of_the_definition_and_may_be_missing() {
-    let (with, without) = (beside(Some(REGIONS), AREAS).unwrap(), beside(None, AREAS).unwrap());
+    let (with, without) = (parse_with_regions(Some(REGIONS), AREAS).unwrap(), parse_with_regions(None, AREAS).unwrap());
     assert!(with.hash != without.hash, "another file is another definition");
     let found = |catalogue: &stook_catalogue::definition::Catalogue| -> Vec<(String, bool)> {
         catalogue.area_files.iter().map(|file| (file.file.clone(), file.hash.is_some())).collect()
@@ -185,7 +186,7 @@ fn files_of_areas_are_part_of_the_definition_and_may_be_missing() {
 }
 
 #[test]
-fn mistakes_in_areas_are_said_where_they_are() {
+fn errors_in_areas_are_reported() {
     for (from, to, wanted) in [
         ("regions.geojson,", "../regions.geojson,", "write its path from there"),
         ("regions.geojson,", "/etc/passwd,", "write its path from there"),
@@ -194,10 +195,10 @@ fn mistakes_in_areas_are_said_where_they_are() {
         ("areas_met('regions', at)", "areas_met('regions', id)", "takes geometry here, this is text"),
         ("title }", "titel, more: 1 }", "more"),
     ] {
-        let said = beside(Some(REGIONS), &AREAS.replacen(from, to, 1)).expect_err(to);
-        assert!(said.contains(wanted), "{to}: {said}");
+        let message = parse_with_regions(Some(REGIONS), &AREAS.replacen(from, to, 1)).expect_err(to);
+        assert!(message.contains(wanted), "{to}: {message}");
     }
     let broken = REGIONS.replacen("\"name\"", "\"nom\"", 1);
-    let said = beside(Some(Box::leak(broken.into_boxed_str())), AREAS).expect_err("no name");
-    assert!(said.contains("`regions.geojson`: $.features[0].properties: the feature has no name"), "{said}");
+    let message = parse_with_regions(Some(Box::leak(broken.into_boxed_str())), AREAS).expect_err("no name");
+    assert!(message.contains("`regions.geojson`: $.features[0].properties: the feature has no name"), "{message}");
 }

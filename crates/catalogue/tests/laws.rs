@@ -57,7 +57,7 @@ prop_compose! {
         contributor in prop_oneof![Just("a"), Just("b"), Just("b:north"), Just("b:south"), Just("c")],
         as_of in 0i64..5,
         hash in 0u8..3,
-        gone in proptest::bool::weighted(0.15),
+        is_tombstone in proptest::bool::weighted(0.15),
         texts in proptest::collection::vec(value(), 5),
         list in proptest::collection::vec("[pqr]".prop_map(Value::text), 0..3),
         spots in proptest::collection::vec((proptest::option::of("[st]"), proptest::option::of(0i64..3), 0i64..4), 0..3),
@@ -82,7 +82,7 @@ prop_compose! {
                 PreviousContribution { as_of: as_of - 1, received, hash: [hash; 16], generation: 7, retired, origin }
             }),
             retired,
-            content: if gone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) }, raw: None,
+            content: if is_tombstone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) }, raw: None,
             unreadable: unread.into_iter().map(|(as_of, received, value)| {
                 let received = received.map(|at| Reception { at, origin: ContributionOrigin { job, document } });
                 UnreadableField { as_of, received, hash: [hash; 16], value, ..UnreadableField::new(FieldId::from(1)) }
@@ -93,30 +93,30 @@ prop_compose! {
 
 /// Returns each contributor's newest contribution.
 fn newest_per_contributor(all: &[Contribution]) -> Vec<Contribution> {
-    let mut kept: Vec<Contribution> = Vec::new();
+    let mut newest: Vec<Contribution> = Vec::new();
     for contribution in all {
-        match kept.iter_mut().find(|other| other.contributor == contribution.contributor) {
-            Some(other) if other.age() < contribution.age() => *other = contribution.clone(),
+        match newest.iter_mut().find(|existing| existing.contributor == contribution.contributor) {
+            Some(existing) if existing.age() < contribution.age() => *existing = contribution.clone(),
             Some(_) => {}
-            None => kept.push(contribution.clone()),
+            None => newest.push(contribution.clone()),
         }
     }
-    kept
+    newest
 }
 
 /// Makes contributions of equal age equal, as in reality, where the hash is that of the content.
 fn consistent(mut all: Vec<Contribution>) -> Vec<Contribution> {
     for index in 0..all.len() {
         let twin = all[..index].iter().find(|other| other.age() == all[index].age() && other.contributor == all[index].contributor);
-        if let Some((said, retired, unread)) = twin.map(|twin| (twin.content.clone(), twin.retired, twin.unreadable.clone())) {
-            (all[index].content, all[index].retired, all[index].unreadable) = (said, retired, unread);
+        if let Some((content, retired, unreadable)) = twin.map(|twin| (twin.content.clone(), twin.retired, twin.unreadable.clone())) {
+            (all[index].content, all[index].retired, all[index].unreadable) = (content, retired, unreadable);
         }
     }
     all
 }
 
 /// Makes a catalogue with a source that may contribute to `spots` partially.
-fn asked() -> Catalogue {
+fn fetched_catalogue() -> Catalogue {
     parse(
         "\
 catalogue: parts
@@ -137,11 +137,11 @@ collections:
 proptest! {
     /// For each element of a list, the newest contribution counts that covers it.
     #[test]
-    fn what_is_said_in_part_adds_up(
+    fn partial_contributions_are_joined_to_the_complete_list(
         steps in proptest::collection::vec((proptest::sample::select(vec!["", "a", "ab", "b", "a*", "*b", "*"]), 0usize..6, any::<bool>()), 1..12),
         order in any::<u64>(),
     ) {
-        let catalogue = asked();
+        let catalogue = fetched_catalogue();
         let collection = &catalogue.collections[CollectionId::from(0)];
         let (list, members) = collection.field("spots").map(|(list, field)| (list, field.ty.members().to_vec())).expect("spots");
         let names = ["a", "ab", "b", "bb", "c"];
@@ -150,44 +150,44 @@ proptest! {
         let mut truth = std::collections::BTreeMap::<&str, i64>::new();
         let mut expected = std::collections::BTreeMap::<&str, i64>::new();
         let mut all = Vec::new();
-        for (time, (pattern, which, there)) in steps.iter().enumerate() {
-            if let Some(name) = names.get(*which) {
-                if *there { truth.insert(name, time as i64); } else { truth.remove(name); }
+        for (time, (pattern, name_index, is_present)) in steps.iter().enumerate() {
+            if let Some(name) = names.get(*name_index) {
+                if *is_present { truth.insert(name, time as i64); } else { truth.remove(name); }
             }
-            let told: Vec<(&str, i64)> = truth.iter().filter(|(name, _)| fits(pattern, name)).map(|(name, n)| (*name, *n)).collect();
-            let gone = told.is_empty() && !pattern.is_empty();
+            let reported: Vec<(&str, i64)> = truth.iter().filter(|(name, _)| fits(pattern, name)).map(|(name, n)| (*name, *n)).collect();
+            let is_tombstone = reported.is_empty() && !pattern.is_empty();
             expected.retain(|name, _| !fits(pattern, name));
-            expected.extend(told.iter().copied());
-            let spots = told.iter().map(|(name, n)| struct_of(&members, [Value::text(*name), Value::Int(*n)])).collect::<Vec<_>>();
+            expected.extend(reported.iter().copied());
+            let spots = reported.iter().map(|(name, n)| struct_of(&members, [Value::text(*name), Value::Int(*n)])).collect::<Vec<_>>();
             let mut values = vec![Value::Null; collection.fields.len()];
             values[..3].clone_from_slice(&[Value::text("k"), Value::Int(time as i64), if spots.is_empty() { Value::Null } else { Value::List(spots) }]);
             all.push(Contribution {
                 contributor: if pattern.is_empty() { "s".into() } else { format!("s:spots.at={pattern}").into() },
                 as_of: time as i64, received: None, hash: [time as u8; 16], generation: 1, origin: ContributionOrigin { job: time as u64, document: 1 },
-                before: None, retired: Retirement::Live, content: if gone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) }, raw: None, unreadable: Vec::new(),
+                before: None, retired: Retirement::Live, content: if is_tombstone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) }, raw: None, unreadable: Vec::new(),
             });
         }
-        let mut kept = newest_per_contributor(&all);
-        kept.sort_by(|a, b| a.contributor.cmp(&b.contributor));
+        let mut contributions = newest_per_contributor(&all);
+        contributions.sort_by(|a, b| a.contributor.cmp(&b.contributor));
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let consolidator = Consolidator::new(&catalogue, collection, &evaluator);
-        let golden = consolidator.golden_record(&kept);
-        let heard: std::collections::BTreeMap<String, i64> = golden.values[list].elements().iter().map(|element| {
+        let golden = consolidator.golden_record(&contributions);
+        let found: std::collections::BTreeMap<String, i64> = golden.values[list].elements().iter().map(|element| {
             let Value::Json(json) = element else { panic!("{element:?}") };
             (json["at"].as_str().expect("at").to_owned(), json["n"].as_i64().expect("n"))
         }).collect();
         let expected: std::collections::BTreeMap<String, i64> = expected.into_iter().map(|(name, n)| (name.to_owned(), n)).collect();
-        prop_assert_eq!(heard, expected);
+        prop_assert_eq!(found, expected);
         // other values are those of the newest contribution with values
-        let note = kept.iter().filter(|own| matches!(own.content, ContributionContent::Values(_))).map(|own| own.as_of).max();
+        let note = contributions.iter().filter(|contribution| matches!(contribution.content, ContributionContent::Values(_))).map(|contribution| contribution.as_of).max();
         prop_assert_eq!(golden.values[1].as_int(), note);
         // replaced contributions can be removed, and the order does not matter
-        let mut pruned = kept.clone();
+        let mut pruned = contributions.clone();
         prune(&catalogue, &mut pruned);
         prop_assert_eq!(&consolidator.golden_record(&pruned).values, &golden.values);
-        let turn = order as usize % kept.len();
-        kept.rotate_left(turn);
-        prop_assert_eq!(&consolidator.golden_record(&kept).values, &golden.values);
+        let turn = order as usize % contributions.len();
+        contributions.rotate_left(turn);
+        prop_assert_eq!(&consolidator.golden_record(&contributions).values, &golden.values);
     }
 
     #[test]
@@ -210,52 +210,52 @@ proptest! {
     }
 
     #[test]
-    fn structs_of_one_key_are_one_with_the_newest_of_each_member(all in proptest::collection::vec(contribution(), 0..8)) {
+    fn structs_with_one_key_are_merged_with_the_newest_value_of_each_member(all in proptest::collection::vec(contribution(), 0..8)) {
         let catalogue = catalogue();
         let collection = &catalogue.collections[CollectionId::from(0)];
-        let (place, spots) = collection.field("spots").expect("spots");
+        let (list, spots) = collection.field("spots").expect("spots");
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let mut all = newest_per_contributor(&consistent(all));
         let golden = Consolidator::new(&catalogue, collection, &evaluator).golden_record(&all);
         all.retain(Contribution::counts);
         all.sort_by(|a, b| (a.age(), &a.contributor).cmp(&(b.age(), &b.contributor)));
-        let said = |own: &Contribution| match &own.content {
-            ContributionContent::Values(values) => values[place].elements().to_vec(),
+        let elements = |contribution: &Contribution| match &contribution.content {
+            ContributionContent::Values(values) => values[list].elements().to_vec(),
             ContributionContent::Tombstone => Vec::new(),
         };
-        let mut known: Vec<serde_json::Map<String, serde_json::Value>> = Vec::new();
-        for json in all.iter().flat_map(said).map(|spot| spot.to_json(spots.ty.element())) {
-            let own = json.as_object().expect("a struct");
-            let twin = known.iter().position(|other| if own.contains_key("at") { other.get("at") == own.get("at") } else { other == own });
+        let mut merged: Vec<serde_json::Map<String, serde_json::Value>> = Vec::new();
+        for json in all.iter().flat_map(elements).map(|spot| spot.to_json(spots.ty.element())) {
+            let members = json.as_object().expect("a struct");
+            let twin = merged.iter().position(|other| if members.contains_key("at") { other.get("at") == members.get("at") } else { other == members });
             match twin {
-                Some(place) => known[place].extend(own.clone()),
-                None => known.push(own.clone()),
+                Some(position) => merged[position].extend(members.clone()),
+                None => merged.push(members.clone()),
             }
         }
-        let expected = if known.is_empty() { serde_json::Value::Null } else { serde_json::json!(known) };
-        prop_assert_eq!(golden.values[place].to_json(&spots.ty), expected);
+        let expected = if merged.is_empty() { serde_json::Value::Null } else { serde_json::json!(merged) };
+        prop_assert_eq!(golden.values[list].to_json(&spots.ty), expected);
         // members are separate fields, with one value for each struct that has one
         let (n, field) = collection.field("spots.n").expect("a member");
-        let numbers: Vec<i64> = known.iter().filter_map(|own| own.get("n")?.as_i64()).collect();
+        let numbers: Vec<i64> = merged.iter().filter_map(|members| members.get("n")?.as_i64()).collect();
         let expected = if numbers.is_empty() { serde_json::Value::Null } else { serde_json::json!(numbers) };
         prop_assert_eq!(golden.values[n].to_json(&field.ty), expected);
     }
 
     #[test]
-    fn who_says_something_is_known(all in proptest::collection::vec(contribution(), 0..8)) {
+    fn sources_lists_the_contributing_sources(all in proptest::collection::vec(contribution(), 0..8)) {
         let catalogue = catalogue();
         let collection = &catalogue.collections[CollectionId::from(0)];
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let all = newest_per_contributor(&consistent(all));
         let golden = Consolidator::new(&catalogue, collection, &evaluator).golden_record(&all);
-        let says = |own: &&Contribution| own.counts() && matches!(own.content, ContributionContent::Values(_));
-        let mut who: Vec<Value> = all.iter().filter(says).map(|own| Value::text(own.source())).collect();
-        who.sort_by_key(|name| format!("{name:?}"));
-        who.dedup();
-        prop_assert_eq!(golden.values[collection.field("who").expect("who").0].elements(), &who[..]);
+        let contributes = |contribution: &&Contribution| contribution.counts() && matches!(contribution.content, ContributionContent::Values(_));
+        let mut sources: Vec<Value> = all.iter().filter(contributes).map(|contribution| Value::text(contribution.source())).collect();
+        sources.sort_by_key(|name| format!("{name:?}"));
+        sources.dedup();
+        prop_assert_eq!(golden.values[collection.field("who").expect("who").0].elements(), &sources[..]);
         // null has no size
-        let many = golden.values[collection.field("many").expect("many").0].as_int();
-        prop_assert_eq!(many, (!who.is_empty()).then_some(who.len() as i64));
+        let source_count = golden.values[collection.field("many").expect("many").0].as_int();
+        prop_assert_eq!(source_count, (!sources.is_empty()).then_some(sources.len() as i64));
     }
 
     #[test]
@@ -274,14 +274,14 @@ proptest! {
     }
 
     #[test]
-    fn what_is_retired_is_not_heard(all in proptest::collection::vec(contribution(), 0..6)) {
+    fn retired_contributions_do_not_count(all in proptest::collection::vec(contribution(), 0..6)) {
         let catalogue = catalogue();
         let collection = &catalogue.collections[CollectionId::from(0)];
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let consolidator = Consolidator::new(&catalogue, collection, &evaluator);
         let all = newest_per_contributor(&all);
-        let heard: Vec<Contribution> = all.iter().filter(|contribution| contribution.counts()).cloned().collect();
-        prop_assert_eq!(consolidator.golden_record(&all), consolidator.golden_record(&heard));
+        let counted: Vec<Contribution> = all.iter().filter(|contribution| contribution.counts()).cloned().collect();
+        prop_assert_eq!(consolidator.golden_record(&all), consolidator.golden_record(&counted));
     }
 
     #[test]
@@ -308,7 +308,7 @@ proptest! {
 fn contributions_of_earlier_versions_are_read_and_compare_as_before() {
     let catalogue = catalogue();
     let collection = &catalogue.collections[CollectionId::from(0)];
-    let own = |hash: u8, received: Option<i64>, job: u64| Contribution {
+    let tombstone = |hash: u8, received: Option<i64>, job: u64| Contribution {
         contributor: "a".into(),
         as_of: 5,
         received,
@@ -322,20 +322,20 @@ fn contributions_of_earlier_versions_are_read_and_compare_as_before() {
         unreadable: vec![UnreadableField { as_of: 3, hash: [2; 16], ..UnreadableField::new(FieldId::from(1)) }],
     };
     let golden = vec![Value::Null; collection.fields.len()];
-    let stored = own(8, None, 3);
+    let stored = tombstone(8, None, 3);
     let mut written = vec![1 | 8, 1, b'a'];
     written.extend([5_i64.to_le_bytes().as_slice(), &[8; 16], &[1, 3, 2], &4_i64.to_le_bytes(), &[1; 16], &[1]].concat());
     let name = &collection.fields[FieldId::from(1)].name;
     written.extend([&[1, name.len() as u8], name.as_bytes(), &3_i64.to_le_bytes(), &[2; 16], &[0]].concat());
     let sum = crc32fast::hash(&written).to_le_bytes();
-    let now = pack(std::slice::from_ref(&stored), collection, &golden);
-    let before = [&[4, 1], written.as_slice(), &sum, &now[now.len() - 8..]].concat();
-    assert_eq!(unpack(&before, collection, &golden, None), Ok(vec![stored.clone()]));
-    assert_eq!(unpack(&now, collection, &golden, None), Ok(vec![stored.clone()]));
+    let packed = pack(std::slice::from_ref(&stored), collection, &golden);
+    let packed_before = [&[4, 1], written.as_slice(), &sum, &packed[packed.len() - 8..]].concat();
+    assert_eq!(unpack(&packed_before, collection, &golden, None), Ok(vec![stored.clone()]));
+    assert_eq!(unpack(&packed, collection, &golden, None), Ok(vec![stored.clone()]));
     // without receptions the content decides; with one, a contribution is newer than without
-    assert!(stored.age() < own(9, None, 1).age() && stored.age() > own(7, None, 9).age());
-    assert!(stored.age() < own(0, Some(1), 1).age() && own(9, Some(1), 1).age() < own(0, Some(1), 2).age());
-    assert!(own(9, Some(1), 2).age() < own(0, Some(2), 1).age());
+    assert!(stored.age() < tombstone(9, None, 1).age() && stored.age() > tombstone(7, None, 9).age());
+    assert!(stored.age() < tombstone(0, Some(1), 1).age() && tombstone(9, Some(1), 1).age() < tombstone(0, Some(1), 2).age());
+    assert!(tombstone(9, Some(1), 2).age() < tombstone(0, Some(2), 1).age());
 }
 
 /// Equal content with a newer time must move the time, or a late older document wins.
@@ -344,7 +344,7 @@ fn a_newer_time_counts_even_when_the_content_is_equal() {
     let catalogue = catalogue();
     let evaluator = Evaluator::new(catalogue.tables.clone());
     let consolidator = Consolidator::new(&catalogue, &catalogue.collections[CollectionId::from(0)], &evaluator);
-    let say = |contributor: &str, as_of: i64, text: &str| {
+    let contribution = |contributor: &str, as_of: i64, text: &str| {
         let mut values = vec![Value::Null; 9];
         values[1] = Value::text(text);
         Contribution {
@@ -361,7 +361,7 @@ fn a_newer_time_counts_even_when_the_content_is_equal() {
             unreadable: Vec::new(),
         }
     };
-    let history = [say("a", 1, "A"), say("a", 3, "A"), say("b", 2, "B")];
+    let history = [contribution("a", 1, "A"), contribution("a", 3, "A"), contribution("b", 2, "B")];
     let golden = consolidator.golden_record(&newest_per_contributor(&history));
     assert_eq!(golden.values[1], Value::text("A"));
 }

@@ -45,7 +45,7 @@ fn problems(text: &str) -> Vec<Diagnostic> {
 }
 
 #[test]
-fn what_fails_for_every_record_is_refused_with_what_to_do() {
+fn expressions_that_always_fail_are_refused_with_help() {
     for (field, derive, message, help) in [
         (
             "float",
@@ -100,13 +100,13 @@ fn what_fails_for_every_record_is_refused_with_what_to_do() {
         ),
     ] {
         let found = problems(&definition(field, derive));
-        let shown: Vec<(&str, &str)> = found.iter().map(|own| (own.message.as_str(), own.help.as_deref().unwrap_or_default())).collect();
+        let shown: Vec<(&str, &str)> = found.iter().map(|problem| (problem.message.as_str(), problem.help.as_deref().unwrap_or_default())).collect();
         assert_eq!(shown, [(message, help)], "{derive}");
     }
 }
 
 #[test]
-fn what_gives_null_for_what_is_absent_is_accepted() {
+fn expressions_that_give_null_for_absent_values_are_accepted() {
     for (field, derive) in [
         ("text", "fold(title)"),
         ("text", "squash(title)"),
@@ -147,10 +147,10 @@ fn what_gives_null_for_what_is_absent_is_accepted() {
 #[test]
 fn a_key_is_never_null() {
     let text = definition("text", "title");
-    let keyed =
+    let problems_with_key =
         |key: &str, title: &str| problems(&text.replace("key: id", &format!("key: {key:?}")).replace("title:    text", &format!("title: {title}")));
-    let found = keyed("squash(title)", "text");
-    let shown: Vec<(&str, Option<&str>)> = found.iter().map(|own| (own.message.as_str(), own.help.as_deref())).collect();
+    let found = problems_with_key("squash(title)", "text");
+    let shown: Vec<(&str, Option<&str>)> = found.iter().map(|problem| (problem.message.as_str(), problem.help.as_deref())).collect();
     let help = "wrap it in coalesce(squash(title), 'none'), or make the fields that it is made of `required: true`";
     assert_eq!(shown, [("a record needs a key, and this may be null", Some(help))]);
     for key in [
@@ -159,17 +159,17 @@ fn a_key_is_never_null() {
         "title != null && title != '' ? fold(title) : 'x'",
         "has(extra.a) ? extra.a : 'x'",
     ] {
-        assert_eq!(keyed(key, "text"), [], "{key}");
+        assert_eq!(problems_with_key(key, "text"), [], "{key}");
     }
-    assert_eq!(keyed("squash(title) + '-' + fold(title)", "{ type: text, required: true }"), []);
-    assert_eq!(keyed("substring(title, 0, 3)", "{ type: text, required: true }").len(), 1);
-    assert_eq!(keyed("lower(title) + join(split(title, ' '), '-')", "{ type: text, required: true }"), []);
-    assert_eq!(keyed("isbn(title)", "{ type: text, required: true }").len(), 1);
-    assert_eq!(keyed("names + names", "text")[0].message, "a key is text, this is [text]");
+    assert_eq!(problems_with_key("squash(title) + '-' + fold(title)", "{ type: text, required: true }"), []);
+    assert_eq!(problems_with_key("substring(title, 0, 3)", "{ type: text, required: true }").len(), 1);
+    assert_eq!(problems_with_key("lower(title) + join(split(title, ' '), '-')", "{ type: text, required: true }"), []);
+    assert_eq!(problems_with_key("isbn(title)", "{ type: text, required: true }").len(), 1);
+    assert_eq!(problems_with_key("names + names", "text")[0].message, "a key is text, this is [text]");
 }
 
 #[test]
-fn the_place_of_a_mistake_is_the_part_that_is_wrong() {
+fn a_type_error_points_at_the_part_that_is_wrong() {
     let text = definition("text", "fold(title) + string('ä' + trim(count))");
     let found = problems(&text);
     assert_eq!(found.len(), 1);
@@ -185,7 +185,7 @@ fn the_place_of_a_mistake_is_the_part_that_is_wrong() {
 }
 
 #[test]
-fn every_place_of_an_expression_is_checked() {
+fn expressions_are_checked_wherever_they_occur() {
     let text = "
 catalogue: trial
 lookups: { lists: { B: [one, two] } }
@@ -232,7 +232,7 @@ collections:
 routes:
   - { get: '/things/{id}', params: { id: text }, one: thing, where: { key: params.id }, fields: { id: id, shown: SHOWN } }
 ";
-    let sound = [
+    let cases = [
         ("ACCEPT", "n != null", "n.nummer == 'x'"),
         ("REASON", "'no ' + ref", "ref == null ? [1] : [2]"),
         ("GONE", "ref == 'gone'", "ref"),
@@ -261,10 +261,10 @@ routes:
     ];
     let filled = |wrong: Option<usize>| {
         let mut filled = text.to_owned();
-        let mut longest: Vec<_> = sound.iter().enumerate().collect();
+        let mut longest: Vec<_> = cases.iter().enumerate().collect();
         longest.sort_by_key(|(_, (name, ..))| std::cmp::Reverse(name.len()));
-        for (place, (name, right, mistake)) in longest {
-            let expression = if wrong == Some(place) { mistake } else { right };
+        for (index, (name, right, mistake)) in longest {
+            let expression = if wrong == Some(index) { mistake } else { right };
             filled = match *name {
                 "LINKED" => filled.replace(name, expression),
                 _ => filled.replace(name, &format!("{expression:?}")),
@@ -274,15 +274,15 @@ routes:
     };
     let right = filled(None);
     assert!(problems(&right).is_empty(), "{}", render("catalogue.yaml", &right, &problems(&right), false));
-    for (place, (name, _, mistake)) in sound.iter().enumerate() {
-        let found = problems(&filled(Some(place)));
+    for (index, (name, _, mistake)) in cases.iter().enumerate() {
+        let found = problems(&filled(Some(index)));
         assert_eq!(found.len(), 1, "{name}: {mistake}: {found:?}");
     }
 }
 
 /// A link leads to one record or, if it uses a list, to several: their values are concatenated.
 #[test]
-fn what_is_read_through_a_link_has_the_type_that_it_has_there() {
+fn fields_read_through_a_link_have_the_type_that_they_have_there() {
     let check = |link: &str, field: &str, derive: &str| {
         let text = format!(
             "
@@ -311,10 +311,10 @@ collections:
 "
         );
         let found = problems(&text);
-        found.into_iter().map(|own| own.message).collect::<Vec<_>>().join("; ")
+        found.into_iter().map(|problem| problem.message).collect::<Vec<_>>().join("; ")
     };
-    for (one, several) in [("key: by", "key: all"), ("same: { by: id }", "same: { all: id }")] {
-        for (field, derive, of_one, of_several) in [
+    for (single_link, list_link) in [("key: by", "key: all"), ("same: { by: id }", "same: { all: id }")] {
+        for (field, derive, single_problem, list_problem) in [
             ("text", "fold(to.name)", "", "`fold` takes text here, this is [text]"),
             ("[text]", "to.name.map(x, fold(x))", "this goes through a list, and here is text", ""),
             ("integer", "to.born + 1", "", "`+` does not take [integer] and integer"),
@@ -327,7 +327,11 @@ collections:
             ("text", "to.exists == null ? 'none' : string(to.exists)", "", ""),
             ("integer", "to.exists + 1", "`+` does not take boolean and integer", "`+` does not take boolean and integer"),
         ] {
-            assert_eq!((check(one, field, derive).as_str(), check(several, field, derive).as_str()), (of_one, of_several), "{derive}");
+            assert_eq!(
+                (check(single_link, field, derive).as_str(), check(list_link, field, derive).as_str()),
+                (single_problem, list_problem),
+                "{derive}"
+            );
         }
     }
 }
@@ -344,7 +348,7 @@ fn definitions_of_all_examples_have_no_type_errors() {
 
 /// The documentation repeats the table of functions.
 #[test]
-fn the_documentation_is_the_table() {
+fn the_documentation_lists_the_rules_and_functions_of_the_code() {
     use stook_catalogue::functions::{FUNCTIONS, RULES};
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/definition.md")).expect("docs/definition.md");
     let rules = RULES.iter().map(|rule| format!("- {rule}"));

@@ -46,37 +46,37 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> CommandResult {
-    let place = open::CatalogueLocation { folder: arguments.catalogue.clone(), store: arguments.store.clone() };
+    let location = open::CatalogueLocation { folder: arguments.catalogue.clone(), store: arguments.store.clone() };
     match &arguments.command {
         Command::Init { dir } => definition::init(dir),
-        Command::Check { json, deep: false } => definition::check(&place, *json),
-        Command::Check { json, deep: true } => settle::check(&place, *json),
-        Command::Settle { json } => settle::settle(&place, *json),
+        Command::Check { json, deep: false } => definition::check(&location, *json),
+        Command::Check { json, deep: true } => settle::check(&location, *json),
+        Command::Settle { json } => settle::settle(&location, *json),
         Command::Help { topic, json } => help::help(topic, *json),
         Command::Schema => definition::schema(),
         Command::Prepare => {
-            let catalogue = place.catalogue()?;
-            let store = place.prepared(&catalogue, true)?;
-            settle::bring_up(&catalogue, &*store)?;
+            let catalogue = location.catalogue()?;
+            let store = location.prepared(&catalogue, true)?;
+            settle::mark_outdated(&catalogue, &*store)?;
             say!("the store is ready");
             Ok(0)
         }
-        Command::Backup { file, json } => backup::run(&place, file, *json),
-        Command::Import(arguments) => import::import(&place, arguments),
-        Command::Collect(arguments) => collect::run(&place, arguments),
-        Command::Work(arguments) => work::work(&place, arguments),
-        Command::Serve(arguments) => serve::serve(&place, arguments),
-        Command::Tag { command } => tag::tag(&place, command),
-        Command::Token { command } => token::token(&place, command),
-        Command::Jobs { json, tenant, limit } => jobs::jobs(&place, tenant.as_deref(), *limit, *json),
-        Command::Cancel { job, json } => jobs::cancel(&place, *job, *json),
-        Command::Journal { job, errors, limit, json } => jobs::journal(&place, *job, *errors, *limit, *json),
-        Command::Queue { command } => queue::run(&place, command),
-        Command::Get(get) => record::get(&place, get),
-        Command::Query(arguments) => query::query(&place, arguments),
-        Command::Suggest { text, tenant, json } => query::suggest(&place, &text.join(" "), tenant, *json),
-        Command::Withdraw(withdraw) => record::withdraw(&place, withdraw),
-        Command::Export { collection, format, output, tenant } => record::export(&place, collection, *format, output.as_deref(), tenant),
+        Command::Backup { file, json } => backup::run(&location, file, *json),
+        Command::Import(arguments) => import::import(&location, arguments),
+        Command::Collect(arguments) => collect::run(&location, arguments),
+        Command::Work(arguments) => work::work(&location, arguments),
+        Command::Serve(arguments) => serve::serve(&location, arguments),
+        Command::Tag { command } => tag::tag(&location, command),
+        Command::Token { command } => token::token(&location, command),
+        Command::Jobs { json, tenant, limit } => jobs::jobs(&location, tenant.as_deref(), *limit, *json),
+        Command::Cancel { job, json } => jobs::cancel(&location, *job, *json),
+        Command::Journal { job, errors, limit, json } => jobs::journal(&location, *job, *errors, *limit, *json),
+        Command::Queue { command } => queue::run(&location, command),
+        Command::Get(get) => record::get(&location, get),
+        Command::Query(arguments) => query::query(&location, arguments),
+        Command::Suggest { text, tenant, json } => query::suggest(&location, &text.join(" "), tenant, *json),
+        Command::Withdraw(withdraw) => record::withdraw(&location, withdraw),
+        Command::Export { collection, format, output, tenant } => record::export(&location, collection, *format, output.as_deref(), tenant),
         #[cfg(feature = "lab")]
         Command::Lab { command } => lab::lab(command),
         #[cfg(feature = "lab")]

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stook_catalogue::definition::{AreaFile, Catalogue};
 use stook_catalogue::diagnostic::{Diagnostic, render};
-use stook_catalogue::parse::parse_beside;
+use stook_catalogue::parse::parse_with_files;
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_store::admin::AdminStore;
 use stook_store::postgres::PostgresStore;
-use stook_store::shape::StoreSchema;
 use stook_store::sqlite::SqliteStore;
+use stook_store::store_schema::StoreSchema;
 use stook_store::{Store, StoreError, Tenant, postgres, sqlite};
 
 /// Reads a file that a definition names, if it is no longer than such a file may be.
@@ -38,7 +38,7 @@ pub fn notes_of_areas(catalogue: &Catalogue) -> Vec<String> {
         (None, _) => Some(format!("`{}` is not there: what expressions ask of the areas `{}` is null", file.file, file.name)),
         (Some(_), []) => None,
         (Some(_), [first]) => Some(format!("`{}` was repaired: {first}", file.file)),
-        (Some(_), [first, others @ ..]) => Some(format!("`{}` was repaired: {first}, and in {} other places", file.file, others.len())),
+        (Some(_), [first, more @ ..]) => Some(format!("`{}` was repaired: {first}, and in {} other places", file.file, more.len())),
     };
     catalogue.area_files.iter().filter_map(note).collect()
 }
@@ -84,7 +84,7 @@ impl CatalogueLocation {
 
     /// Compiles the text of the definition, and reads files that it names from its folder.
     pub fn parsed(&self, text: &str) -> Result<Catalogue, Vec<Diagnostic>> {
-        parse_beside(text, &|file| read_beside(&self.folder.join(file)))
+        parse_with_files(text, &|file| read_beside(&self.folder.join(file)))
     }
 
     /// Opens the store to import or to run workers. A file is created, and changed as the definition requires; the tables of a server are changed
@@ -100,7 +100,7 @@ impl CatalogueLocation {
         for change in store.changes() {
             eprintln!("note: {change}");
         }
-        if store.has_redefined() {
+        if store.has_replaced_definition() {
             eprintln!("note: the store's definition was updated; restart servers and workers that use the previous one");
         }
         Ok(store)
@@ -122,7 +122,7 @@ impl CatalogueLocation {
                 let options = sqlite::SqliteOptions { prepare: sqlite::SqliteStore::is_missing(&path), ..sqlite::SqliteOptions::default() };
                 Arc::new(file(&path, &catalogue, options)?)
             }
-            StoreAddress::Server(url) => Arc::new(server(&url, &catalogue, &WRITTEN)?),
+            StoreAddress::Server(url) => Arc::new(server(&url, &catalogue, &UNPREPARED)?),
         };
         Ok((catalogue, store))
     }
@@ -142,7 +142,7 @@ impl CatalogueLocation {
             StoreAddress::File(path) => {
                 Arc::new(file(&path, &catalogue, sqlite::SqliteOptions { read_only: true, prepare: false, ..sqlite::SqliteOptions::default() })?)
             }
-            StoreAddress::Server(url) => Arc::new(server(&url, &catalogue, &postgres::PostgresOptions { read_only: true, ..WRITTEN })?),
+            StoreAddress::Server(url) => Arc::new(server(&url, &catalogue, &postgres::PostgresOptions { read_only: true, ..UNPREPARED })?),
         };
         Ok((catalogue, store))
     }
@@ -152,10 +152,10 @@ impl CatalogueLocation {
         self.existing()?;
         match self.address()? {
             StoreAddress::File(path) => {
-                let opened = AdminStore::of_file(&path, sqlite::SqliteOptions { read_only, ..sqlite::SqliteOptions::default() });
+                let opened = AdminStore::open_file(&path, sqlite::SqliteOptions { read_only, ..sqlite::SqliteOptions::default() });
                 opened.map_err(|error| named(&path, &error))
             }
-            StoreAddress::Server(url) => AdminStore::of_server(&url, &WRITTEN).map_err(|error| CommandError::new(error.to_string())),
+            StoreAddress::Server(url) => AdminStore::open_server(&url, &UNPREPARED).map_err(|error| CommandError::new(error.to_string())),
         }
     }
 
@@ -203,7 +203,7 @@ impl CatalogueLocation {
 }
 
 /// Options for a server's store that is opened without preparing it.
-const WRITTEN: postgres::PostgresOptions = postgres::PostgresOptions { wait: 30, connections: 16, prepare: false, read_only: false };
+const UNPREPARED: postgres::PostgresOptions = postgres::PostgresOptions { wait: 30, connections: 16, prepare: false, read_only: false };
 
 fn file(path: &Path, catalogue: &Arc<Catalogue>, options: sqlite::SqliteOptions) -> Result<SqliteStore, CommandError> {
     SqliteStore::open(path, catalogue.clone(), options).map_err(|error| named(path, &error))

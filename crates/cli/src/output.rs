@@ -100,7 +100,7 @@ pub fn seconds(duration: std::time::Duration) -> String {
 }
 
 /// Formats columns under their headings. Long cells are shortened to the width of the terminal, if the output is one.
-pub fn table(headings: &[&str], rows: &[Vec<String>], right: &[bool]) -> String {
+pub fn table(headings: &[&str], rows: &[Vec<String>], right_aligned: &[bool]) -> String {
     let width = console::measure_text_width;
     let clean = |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
@@ -111,36 +111,36 @@ pub fn table(headings: &[&str], rows: &[Vec<String>], right: &[bool]) -> String 
         }
     }
     if std::io::stdout().is_terminal() {
-        let room = terminal_width().saturating_sub(2 * widths.len().saturating_sub(1));
+        let available_width = terminal_width().saturating_sub(2 * widths.len().saturating_sub(1));
         // shorten the widest columns first
-        while widths.iter().sum::<usize>() > room && widths.iter().any(|widest| *widest > 8) {
+        while widths.iter().sum::<usize>() > available_width && widths.iter().any(|widest| *widest > 8) {
             if let Some(widest) = widths.iter_mut().max() {
                 *widest -= 1;
             }
         }
     }
-    let line = |cells: &[String]| {
+    let format_row = |cells: &[String]| {
         let mut out = String::new();
         for (index, cell) in cells.iter().enumerate() {
-            let wide = widths[index];
-            let shown = console::truncate_str(cell, wide, "…");
-            let pad = " ".repeat(wide - width(&shown));
-            let is_right = right.get(index).copied().unwrap_or(false);
-            out.push_str(&if is_right { format!("{pad}{shown}") } else { format!("{shown}{pad}") });
+            let column_width = widths[index];
+            let shown = console::truncate_str(cell, column_width, "…");
+            let padding = " ".repeat(column_width - width(&shown));
+            let is_right_aligned = right_aligned.get(index).copied().unwrap_or(false);
+            out.push_str(&if is_right_aligned { format!("{padding}{shown}") } else { format!("{shown}{padding}") });
             out.push_str("  ");
         }
         out.trim_end().to_owned()
     };
     let names: Vec<String> = headings.iter().map(|heading| (*heading).to_owned()).collect();
-    let rules: Vec<String> = widths.iter().map(|wide| "─".repeat(*wide)).collect();
-    let mut lines = vec![line(&names), line(&rules)];
-    lines.extend(rows.iter().map(|row| line(row)));
+    let rules: Vec<String> = widths.iter().map(|column_width| "─".repeat(*column_width)).collect();
+    let mut lines = vec![format_row(&names), format_row(&rules)];
+    lines.extend(rows.iter().map(|row| format_row(row)));
     lines.join("\n")
 }
 
 fn terminal_width() -> usize {
-    let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    asked.unwrap_or_else(|| console::Term::stdout().size().1.into())
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    columns.unwrap_or_else(|| console::Term::stdout().size().1.into())
 }
 
 /// Formats JSON as YAML, in block style.

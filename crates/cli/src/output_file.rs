@@ -19,7 +19,7 @@ pub struct Output {
 
 enum Target {
     Stream(Box<dyn Write>),
-    File { written: BufWriter<NamedTempFile>, place: PathBuf },
+    File { written: BufWriter<NamedTempFile>, destination: PathBuf },
     Device(BufWriter<File>),
 }
 
@@ -33,7 +33,7 @@ impl Output {
 
     fn file(path: &Path) -> io::Result<Target> {
         // a symbolic link stays, and the file it leads to is written
-        let (place, mode) = match fs::metadata(path) {
+        let (destination, mode) = match fs::metadata(path) {
             Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(found) if !found.is_file() => return Ok(Target::Device(BufWriter::with_capacity(BUFFER, File::options().write(true).open(path)?))),
             Ok(found) => {
@@ -44,9 +44,9 @@ impl Output {
             Err(error) if error.kind() == io::ErrorKind::NotFound => (path.to_owned(), 0o666),
             Err(error) => return Err(error),
         };
-        let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = destination.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let written = tempfile::Builder::new().prefix(".").suffix(".part").permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
-        Ok(Target::File { written: BufWriter::with_capacity(BUFFER, written), place })
+        Ok(Target::File { written: BufWriter::with_capacity(BUFFER, written), destination })
     }
 
     /// Finishes the output: a file is complete, synced to disk, and renamed.
@@ -54,15 +54,17 @@ impl Output {
         match self.target {
             Target::Stream(mut stream) => Ok(stream.flush()?),
             Target::Device(mut device) => Ok(device.flush()?),
-            Target::File { written, place } => put(written, &place).map_err(|error| CommandError::new(format!("{}: {error}", place.display()))),
+            Target::File { written, destination } => {
+                persist(written, &destination).map_err(|error| CommandError::new(format!("{}: {error}", destination.display())))
+            }
         }
     }
 }
 
-fn put(written: BufWriter<NamedTempFile>, place: &Path) -> io::Result<()> {
+fn persist(written: BufWriter<NamedTempFile>, destination: &Path) -> io::Result<()> {
     let written = written.into_inner().map_err(io::IntoInnerError::into_error)?;
     written.as_file().sync_all()?;
-    written.persist(place).map_err(|failed| failed.error)?;
+    written.persist(destination).map_err(|failed| failed.error)?;
     Ok(())
 }
 

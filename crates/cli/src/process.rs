@@ -15,6 +15,6 @@ pub fn stop_signal() -> Result<Arc<AtomicBool>, CommandError> {
 }
 
 /// Returns the number of threads requested, or one for each core.
-pub fn threads(asked: Option<usize>) -> usize {
-    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+pub fn threads(requested: Option<usize>) -> usize {
+    requested.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }

@@ -48,7 +48,7 @@ struct Renderer<'a, L> {
     link: L,
     events: Vec<Event<'a>>,
     page: Rendered,
-    used: HashMap<String, usize>,
+    anchor_counts: HashMap<String, usize>,
     /// The current table: the alignments of its columns, whether its head is being read, and the position of the cell in its row.
     alignments: Vec<Alignment>,
     is_head: bool,
@@ -58,25 +58,32 @@ struct Renderer<'a, L> {
 /// Converts a Markdown text. `link` returns the address for the destination of a link or picture, or `None` if the destination does not exist: the
 /// text then stays without a link.
 pub fn render(text: &str, link: impl FnMut(&str) -> Option<String>) -> Rendered {
-    let mut renderer =
-        Renderer { link, events: Vec::new(), page: Rendered::default(), used: HashMap::new(), alignments: Vec::new(), is_head: false, cell: 0 };
+    let mut renderer = Renderer {
+        link,
+        events: Vec::new(),
+        page: Rendered::default(),
+        anchor_counts: HashMap::new(),
+        alignments: Vec::new(),
+        is_head: false,
+        cell: 0,
+    };
     let mut events = Parser::new_ext(text, Options::ENABLE_TABLES);
     let mut dropped_link = false;
     while let Some(event) = events.next() {
         match event {
             Event::Start(Tag::Heading { level, .. }) => {
-                let inner = inside(&mut events, |end| matches!(end, TagEnd::Heading(_)));
+                let inner = events_until(&mut events, |end| matches!(end, TagEnd::Heading(_)));
                 renderer.heading(level, inner);
             }
             Event::Start(Tag::Paragraph) => {
-                let inner = inside(&mut events, |end| *end == TagEnd::Paragraph);
+                let inner = events_until(&mut events, |end| *end == TagEnd::Paragraph);
                 renderer.paragraph(inner);
             }
             Event::Start(Tag::HtmlBlock) => {
-                let inner = inside(&mut events, |end| *end == TagEnd::HtmlBlock);
+                let inner = events_until(&mut events, |end| *end == TagEnd::HtmlBlock);
                 let text: String = inner.iter().map(|event| if let Event::Html(text) = event { text.as_ref() } else { "" }).collect();
                 if !text.trim_start().starts_with("<!--") {
-                    renderer.said(&text);
+                    renderer.add_searchable_text(&text);
                     renderer.events.push(Event::Text(text.into()));
                 }
             }
@@ -88,7 +95,7 @@ pub fn render(text: &str, link: impl FnMut(&str) -> Option<String>) -> Rendered 
 }
 
 /// Returns the events up to an end, which is consumed, too.
-fn inside<'a>(events: &mut Parser<'a>, is_end: impl Fn(&TagEnd) -> bool) -> Vec<Event<'a>> {
+fn events_until<'a>(events: &mut Parser<'a>, is_end: impl Fn(&TagEnd) -> bool) -> Vec<Event<'a>> {
     events.take_while(|event| !matches!(event, Event::End(end) if is_end(end))).collect()
 }
 
@@ -97,7 +104,14 @@ impl<'a, L: FnMut(&str) -> Option<String>> Renderer<'a, L> {
         let text = plain(&inner);
         let anchor = self.anchor(&text);
         let level = level as u8;
-        let under = self.page.headings.iter().rev().find(|own| own.level < level).filter(|own| own.level > 1).map(|own| own.text.clone());
+        let under = self
+            .page
+            .headings
+            .iter()
+            .rev()
+            .find(|heading| heading.level < level)
+            .filter(|heading| heading.level > 1)
+            .map(|heading| heading.text.clone());
         self.page.headings.push(Heading { level, text: text.clone(), anchor: anchor.clone() });
         self.page.sections.push(Section { anchor: anchor.clone(), title: text, under, text: String::new() });
         let has_link = inner.iter().any(|event| matches!(event, Event::Start(Tag::Link { .. })));
@@ -122,10 +136,10 @@ impl<'a, L: FnMut(&str) -> Option<String>> Renderer<'a, L> {
             for (term, meaning) in lines.into_iter().filter_map(term) {
                 let name = plain(term);
                 let anchor = self.anchor(&name);
-                let under = self.page.headings.last().filter(|own| own.level > 1).map(|own| own.text.clone());
+                let under = self.page.headings.last().filter(|heading| heading.level > 1).map(|heading| heading.text.clone());
                 self.page.sections.push(Section { anchor: anchor.clone(), title: name, under, text: String::new() });
                 self.html(format!("<dt id=\"{anchor}\">"));
-                self.shown(term);
+                self.add_unsearchable(term);
                 self.html("</dt>\n<dd>".into());
                 let mut meaning = meaning.to_vec();
                 if let Some(Event::Text(text)) = meaning.first_mut() {
@@ -146,11 +160,11 @@ impl<'a, L: FnMut(&str) -> Option<String>> Renderer<'a, L> {
     fn inline(&mut self, events: Vec<Event<'a>>) {
         let mut dropped_link = false;
         events.into_iter().for_each(|event| self.event(event, &mut dropped_link));
-        self.said(" ");
+        self.add_searchable_text(" ");
     }
 
     /// Adds inline content that is shown but not searchable.
-    fn shown(&mut self, events: &[Event<'a>]) {
+    fn add_unsearchable(&mut self, events: &[Event<'a>]) {
         self.events.extend_from_slice(events);
     }
 
@@ -181,7 +195,7 @@ impl<'a, L: FnMut(&str) -> Option<String>> Renderer<'a, L> {
             }
             Event::End(TagEnd::TableCell) => {
                 self.cell += 1;
-                self.said(" ");
+                self.add_searchable_text(" ");
                 self.html(if self.is_head { "</th>".into() } else { "</td>".into() });
             }
             Event::End(TagEnd::Table) => {
@@ -189,7 +203,7 @@ impl<'a, L: FnMut(&str) -> Option<String>> Renderer<'a, L> {
                 self.html("</div>\n".into());
             }
             Event::Start(Tag::CodeBlock(kind)) => {
-                let language = if let CodeBlockKind::Fenced(language) = &kind { word(language) } else { String::new() };
+                let language = if let CodeBlockKind::Fenced(language) = &kind { language_name(language) } else { String::new() };
                 self.html(match language.as_str() {
                     "" => "<pre tabindex=\"0\"><code>".into(),
                     language => format!("<pre tabindex=\"0\"><code class=\"language-{language}\">"),
@@ -198,20 +212,20 @@ impl<'a, L: FnMut(&str) -> Option<String>> Renderer<'a, L> {
             Event::End(TagEnd::CodeBlock) => self.html("</code></pre>\n".into()),
             Event::Html(text) | Event::InlineHtml(text) => {
                 if !text.starts_with("<!--") {
-                    self.said(&text);
+                    self.add_searchable_text(&text);
                     self.events.push(Event::Text(text));
                 }
             }
             Event::Text(text) => {
-                self.said(&text);
+                self.add_searchable_text(&text);
                 self.events.push(Event::Text(text));
             }
             Event::Code(text) => {
-                self.said(&text);
+                self.add_searchable_text(&text);
                 self.events.push(Event::Code(text));
             }
             Event::SoftBreak | Event::HardBreak | Event::End(TagEnd::Item) => {
-                self.said(" ");
+                self.add_searchable_text(" ");
                 self.events.push(event);
             }
             other => self.events.push(other),
@@ -219,7 +233,7 @@ impl<'a, L: FnMut(&str) -> Option<String>> Renderer<'a, L> {
     }
 
     /// Adds text to the current section for search.
-    fn said(&mut self, text: &str) {
+    fn add_searchable_text(&mut self, text: &str) {
         if let Some(section) = self.page.sections.last_mut() {
             section.text.push_str(text);
         }
@@ -231,12 +245,12 @@ impl<'a, L: FnMut(&str) -> Option<String>> Renderer<'a, L> {
 
     /// Makes a new anchor of a text, as GitHub does.
     fn anchor(&mut self, text: &str) -> String {
-        let own: String = text.to_lowercase().chars().filter_map(anchored).collect();
-        let mut anchor = own.clone();
-        let count = self.used.entry(own.clone()).or_insert(0);
+        let base: String = text.to_lowercase().chars().filter_map(anchor_character).collect();
+        let mut anchor = base.clone();
+        let count = self.anchor_counts.entry(base.clone()).or_insert(0);
         while self.page.anchors.contains(&anchor) {
             *count += 1;
-            anchor = format!("{own}-{count}");
+            anchor = format!("{base}-{count}");
         }
         self.page.anchors.push(anchor.clone());
         anchor
@@ -244,7 +258,7 @@ impl<'a, L: FnMut(&str) -> Option<String>> Renderer<'a, L> {
 }
 
 /// Converts a character of an anchor.
-fn anchored(char: char) -> Option<char> {
+fn anchor_character(char: char) -> Option<char> {
     match char {
         ' ' => Some('-'),
         '-' | '_' => Some(char),
@@ -256,8 +270,8 @@ fn anchored(char: char) -> Option<char> {
 fn term<'e, 'a>(line: &'e [Event<'a>]) -> Option<(&'e [Event<'a>], &'e [Event<'a>])> {
     let end = line.iter().position(|event| *event == Event::End(TagEnd::Strong))?;
     let (term, meaning) = (line.get(1..end)?, line.get(end + 1..)?);
-    let begins = line.first() == Some(&Event::Start(Tag::Strong)) && matches!(meaning.first(), Some(Event::Text(text)) if text.starts_with(':'));
-    begins.then_some((term, meaning))
+    let is_term = line.first() == Some(&Event::Start(Tag::Strong)) && matches!(meaning.first(), Some(Event::Text(text)) if text.starts_with(':'));
+    is_term.then_some((term, meaning))
 }
 
 /// Returns the text without markup.
@@ -271,7 +285,7 @@ fn plain(events: &[Event]) -> String {
 }
 
 /// Returns the language of a code block, without what follows it.
-fn word(language: &str) -> String {
+fn language_name(language: &str) -> String {
     language.chars().take_while(char::is_ascii_alphanumeric).collect()
 }
 

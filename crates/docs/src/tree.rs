@@ -60,10 +60,10 @@ const TOP: [(&str, Kind); 8] = [
 ];
 
 /// Returns the kind of a page, and its position among those of its kind.
-fn place(path: &str) -> (Kind, usize) {
+fn kind_and_position(path: &str) -> (Kind, usize) {
     let folder = path.split_once('/').map_or(path, |(folder, _)| folder);
-    match (TOP.iter().position(|(known, _)| *known == path), folder) {
-        (Some(place), _) => (TOP[place].1, place),
+    match (TOP.iter().position(|(top_path, _)| *top_path == path), folder) {
+        (Some(position), _) => (TOP[position].1, position),
         (None, "howto") => (Kind::HowTo, TOP.len()),
         (None, "decisions" | "measurements") => (Kind::Explanation, TOP.len()),
         (None, "examples") => (Kind::Reference, TOP.len() + 1),
@@ -87,8 +87,8 @@ impl Address {
         match self {
             Self::Server if to.is_empty() => "/docs".into(),
             Self::Server => format!("/docs/{to}"),
-            Self::Folder if to.is_empty() => format!("{}index.html", up(from)),
-            Self::Folder => format!("{}{to}.html", up(from)),
+            Self::Folder if to.is_empty() => format!("{}index.html", path_to_root(from)),
+            Self::Folder => format!("{}{to}.html", path_to_root(from)),
         }
     }
 
@@ -97,13 +97,13 @@ impl Address {
     pub fn file(self, from: &str, to: &str) -> String {
         match self {
             Self::Server => format!("/docs/{to}"),
-            Self::Folder => format!("{}{to}", up(from)),
+            Self::Folder => format!("{}{to}", path_to_root(from)),
         }
     }
 }
 
 /// Returns the relative path from the folder of a page to that of the first page.
-fn up(from: &str) -> String {
+fn path_to_root(from: &str) -> String {
     "../".repeat(from.matches('/').count())
 }
 
@@ -154,13 +154,13 @@ impl Docs {
     #[must_use]
     pub fn new(address: Address) -> Self {
         let mut pages = Vec::new();
-        let (mut broken, mut named): (Vec<String>, Vec<(&str, String, String)>) = Default::default();
+        let (mut broken, mut link_targets): (Vec<String>, Vec<(&str, String, String)>) = Default::default();
         for (file, text) in PAGES {
             let path = path_of(file);
-            let rendered = render(text, |to| match Target::of(file, to) {
+            let rendered = render(text, |to| match Target::from_link(file, to) {
                 Target::Elsewhere => Some(to.to_owned()),
                 Target::Page(page, anchor) => {
-                    named.push((file, page.clone(), anchor.clone()));
+                    link_targets.push((file, page.clone(), anchor.clone()));
                     let of_page = if page == path && !anchor.is_empty() { String::new() } else { address.page(&path, &page) };
                     Some(if anchor.is_empty() { of_page } else { format!("{of_page}#{anchor}") })
                 }
@@ -172,7 +172,7 @@ impl Docs {
             });
             let title = rendered.headings.first().map_or_else(|| path.clone(), |heading| heading.text.clone());
             pages.push(Page {
-                kind: place(&path).0,
+                kind: kind_and_position(&path).0,
                 path,
                 file,
                 title,
@@ -184,10 +184,10 @@ impl Docs {
             });
         }
         pages.extend(DEFINITIONS.iter().map(|(file, text)| definition(file, text)));
-        pages.sort_by_cached_key(|page| (place(&page.path), page.path.clone()));
-        let by_path: HashMap<String, usize> = pages.iter().enumerate().map(|(place, page)| (page.path.clone(), place)).collect();
-        for (file, page, anchor) in named {
-            match by_path.get(&page).and_then(|place| pages.get(*place)) {
+        pages.sort_by_cached_key(|page| (kind_and_position(&page.path), page.path.clone()));
+        let by_path: HashMap<String, usize> = pages.iter().enumerate().map(|(index, page)| (page.path.clone(), index)).collect();
+        for (file, page, anchor) in link_targets {
+            match by_path.get(&page).and_then(|index| pages.get(*index)) {
                 None => broken.push(format!("{file}: there is no page {page}")),
                 Some(page) if !anchor.is_empty() && !page.anchors.contains(&anchor) => broken.push(format!("{file}: {} has no #{anchor}", page.file)),
                 Some(_) => {}
@@ -209,28 +209,28 @@ impl Docs {
     /// Returns the page of a path.
     #[must_use]
     pub fn page(&self, path: &str) -> Option<&Page> {
-        self.by_path.get(path).and_then(|place| self.pages.get(*place))
+        self.by_path.get(path).and_then(|index| self.pages.get(*index))
     }
 
     /// Iterates over the pages of a folder, without the folder's own page.
     pub fn pages_in<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = &'a Page> {
-        self.pages.iter().filter(move |page| page.path.split_once('/').is_some_and(|(own, _)| own == folder))
+        self.pages.iter().filter(move |page| page.path.split_once('/').is_some_and(|(parent_folder, _)| parent_folder == folder))
     }
 
     /// Returns the pages before and after one.
     #[must_use]
     pub fn neighbours(&self, path: &str) -> (Option<&Page>, Option<&Page>) {
         match self.by_path.get(path) {
-            Some(place) => (place.checked_sub(1).and_then(|before| self.pages.get(before)), self.pages.get(place + 1)),
+            Some(index) => (index.checked_sub(1).and_then(|previous| self.pages.get(previous)), self.pages.get(index + 1)),
             None => (None, None),
         }
     }
 
     /// Returns the page for a path with the name of a file: `query.md`, `query.html`, `howto/` or `decisions/README.md`.
     #[must_use]
-    pub fn meant(&self, asked: &str) -> Option<&Page> {
-        let asked = asked.trim_end_matches('/');
-        let plain = asked.strip_suffix(".md").or_else(|| asked.strip_suffix(".html")).unwrap_or(asked);
+    pub fn page_of_file_name(&self, file_path: &str) -> Option<&Page> {
+        let file_path = file_path.trim_end_matches('/');
+        let plain = file_path.strip_suffix(".md").or_else(|| file_path.strip_suffix(".html")).unwrap_or(file_path);
         let plain = plain.strip_suffix("/README").or_else(|| plain.strip_suffix("/index")).unwrap_or(plain);
         self.page(&plain.to_lowercase())
     }
@@ -301,7 +301,7 @@ enum Target {
 }
 
 impl Target {
-    fn of(file: &str, to: &str) -> Self {
+    fn from_link(file: &str, to: &str) -> Self {
         if to.contains("://") || to.starts_with("mailto:") {
             return Self::Elsewhere;
         }
@@ -317,12 +317,12 @@ impl Target {
                 part => parts.push(part),
             }
         }
-        let whole = parts.join("/");
-        let readme = format!("{whole}/README.md");
+        let file = parts.join("/");
+        let readme = format!("{file}/README.md");
         let is_page = |file: &str| PAGES.iter().chain(DEFINITIONS).any(|(known, _)| *known == file);
-        match PICTURES.iter().find(|(known, _)| *known == whole) {
+        match PICTURES.iter().find(|(known, _)| *known == file) {
             Some((picture, _)) => Self::Picture(picture.strip_prefix("docs/").unwrap_or(picture)),
-            None if is_page(&whole) => Self::Page(path_of(&whole), anchor.to_owned()),
+            None if is_page(&file) => Self::Page(path_of(&file), anchor.to_owned()),
             None if is_page(&readme) => Self::Page(path_of(&readme), anchor.to_owned()),
             None => Self::Nowhere,
         }

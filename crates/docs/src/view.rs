@@ -30,7 +30,7 @@ pub struct OwnPage<'a> {
 
 /// Makes the body of a page. `path` is its path (`""` for the first page), `main` its content.
 #[must_use]
-pub fn body(docs: &Docs, around: &Surroundings, path: &str, searched: &str, main: &Markup) -> Markup {
+pub fn body(docs: &Docs, around: &Surroundings, path: &str, search_text: &str, main: &Markup) -> Markup {
     html! {
         a.skip href="#main" { "Skip to content" }
         header {
@@ -38,7 +38,7 @@ pub fn body(docs: &Docs, around: &Surroundings, path: &str, searched: &str, main
                 a.brand href=(docs.address().page(path, "")) { "Stook documentation " small { (VERSION) } }
                 @if let Some((href, label)) = around.home { a href=(href) { (label) } }
             }
-            @if docs.address() == Address::Server { (form(searched, "search-all")) }
+            @if docs.address() == Address::Server { (form(search_text, "search-all")) }
         }
         div.docs {
             nav.tree tabindex="0" aria-label="Documentation" {
@@ -54,11 +54,11 @@ pub fn body(docs: &Docs, around: &Surroundings, path: &str, searched: &str, main
 }
 
 /// Makes the search form; its id distinguishes it from another one on the same page.
-fn form(searched: &str, id: &str) -> Markup {
+fn form(search_text: &str, id: &str) -> Markup {
     html! {
         form.inline role="search" action={ "/docs/" (SEARCH) } {
             label.unseen for=(id) { "Search the documentation" }
-            input id=(id) type="search" name="q" value=(searched) placeholder="Search the documentation" maxlength="300";
+            input id=(id) type="search" name="q" value=(search_text) placeholder="Search the documentation" maxlength="300";
             button { "Search" }
         }
     }
@@ -71,12 +71,12 @@ fn pages_of(docs: &Docs, around: &Surroundings, kind: Kind, path: &str) -> Marku
     html! {
         p.group aria-hidden="true" { (kind.name()) }
         ul aria-label=(kind.name()) {
-            @if let Some(own) = around.own.filter(|_| kind == Kind::Reference) { li { (entry(own.path, own.title)) } }
+            @if let Some(child) = around.own.filter(|_| kind == Kind::Reference) { li { (entry(child.path, child.title)) } }
             @for page in docs.pages().iter().filter(|page| page.kind == kind && page.parent(docs).is_none()) {
                 li {
                     (entry(&page.path, &page.title))
                     @if page.path == folder && docs.pages_in(folder).next().is_some() {
-                        ul { @for own in docs.pages_in(folder) { li { (entry(&own.path, &own.title)) } } }
+                        ul { @for child in docs.pages_in(folder) { li { (entry(&child.path, &child.title)) } } }
                     }
                 }
             }
@@ -142,14 +142,14 @@ pub fn start(docs: &Docs, around: &Surroundings) -> Markup {
 
 /// Makes the page with search results, or advice if there are none.
 #[must_use]
-pub fn results(docs: &Docs, searched: &str, found: &Found) -> Markup {
+pub fn results(docs: &Docs, search_text: &str, found: &Found) -> Markup {
     html! {
         article {
             h1 { "Search the documentation" }
-            @if searched.trim().is_empty() {
+            @if search_text.trim().is_empty() {
                 p { "Write words into the field above. Each finds all words that begin with it; capital letters make no difference." }
             } @else if found.hits.is_empty() {
-                p role="status" { "Nothing has a word that begins like " strong { (searched) } "." }
+                p role="status" { "Nothing has a word that begins like " strong { (search_text) } "." }
                 p {
                     "Try fewer letters or another word: the " a href=(docs.address().page(SEARCH, "glossary")) { "glossary" }
                     " has the words that the documentation uses. " a href=(docs.address().page(SEARCH, "")) { "All pages" } "."
@@ -158,7 +158,7 @@ pub fn results(docs: &Docs, searched: &str, found: &Found) -> Markup {
                 p role="status" {
                     @if found.all_words { (found.hits.len()) (if found.hits.len() == 1 { " section has " } else { " sections have " }) "all of " }
                     @else { "No section has all of these words; these have some of " }
-                    strong { (searched) } ":"
+                    strong { (search_text) } ":"
                 }
                 ol.found {
                     @for hit in &found.hits {
@@ -176,18 +176,18 @@ pub fn results(docs: &Docs, searched: &str, found: &Found) -> Markup {
 
 /// Makes the page for a path that does not exist.
 #[must_use]
-pub fn missing(docs: &Docs, asked: &str) -> Markup {
-    let similar = docs.similar(asked);
+pub fn missing(docs: &Docs, path: &str) -> Markup {
+    let similar = docs.similar(path);
     html! {
         article {
             h1 { "Page not found" }
-            p { "The documentation of Stook " (VERSION) " has no page " code { (asked) } "." }
+            p { "The documentation of Stook " (VERSION) " has no page " code { (path) } "." }
             @if similar.is_empty() {
-                p { a href=(docs.address().page(asked, "")) { "All pages" } }
+                p { a href=(docs.address().page(path, "")) { "All pages" } }
             } @else {
                 p { "Did you mean one of these?" }
-                ul { @for page in similar { li { a href=(docs.address().page(asked, &page.path)) { (page.title) } } } }
-                p { "Or look at " a href=(docs.address().page(asked, "")) { "all pages" } "." }
+                ul { @for page in similar { li { a href=(docs.address().page(path, &page.path)) { (page.title) } } } }
+                p { "Or look at " a href=(docs.address().page(path, "")) { "all pages" } "." }
             }
         }
     }

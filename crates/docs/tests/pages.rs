@@ -96,8 +96,8 @@ fn words_find_sections() {
     assert!(docs.search("surv").hits.iter().all(marked));
     let some = docs.search("survivorship xyzzy");
     assert!(!some.all_words && !some.hits.is_empty());
-    for nothing in ["", "  ", "xyzzy", "<>'\"&", "\u{0}"] {
-        assert!(docs.search(nothing).hits.is_empty(), "{nothing:?}");
+    for text in ["", "  ", "xyzzy", "<>'\"&", "\u{0}"] {
+        assert!(docs.search(text).hits.is_empty(), "{text:?}");
     }
     // long or odd texts must only not fail
     for odd in ["ä".repeat(500), "a b c d e f g h i j k l m n o p".repeat(99), "%00 ..".into(), "𝔘𝔫𝔦 ©".repeat(70)] {
@@ -106,16 +106,16 @@ fn words_find_sections() {
 }
 
 #[test]
-fn a_path_that_is_none_leads_to_similar_ones() {
+fn a_path_that_does_not_exist_leads_to_similar_pages() {
     let docs = Docs::new(Address::Server);
-    let similar = |asked: &str| docs.similar(asked).first().map(|page| page.path.clone()).unwrap_or_default();
+    let similar = |path: &str| docs.similar(path).first().map(|page| page.path.clone()).unwrap_or_default();
     assert_eq!(similar("howto/import-big-file"), "howto/import-big-files");
     assert_eq!(similar("querys"), "query");
     assert_eq!(similar("tags"), "measurements/tags");
-    let meant = |asked: &str| docs.meant(asked).map(|page| page.path.as_str());
-    assert_eq!(meant("decisions/README.md"), Some("decisions"));
-    assert_eq!([meant("query.md"), meant("howto/tag-records.html"), meant("tutorial/"), meant("Query")].map(|own| own.is_some()), [true; 4]);
-    assert_eq!(meant("nothing"), None);
+    let found = |path: &str| docs.page_of_file_name(path).map(|page| page.path.as_str());
+    assert_eq!(found("decisions/README.md"), Some("decisions"));
+    assert_eq!([found("query.md"), found("howto/tag-records.html"), found("tutorial/"), found("Query")].map(|own| own.is_some()), [true; 4]);
+    assert_eq!(found("nothing"), None);
 }
 
 /// Pages are made at the first request and the index at the first search: the first request is not noticeably slow, even without optimisation.

@@ -31,7 +31,7 @@ sources:
     format: csv
     let: { made: { path: made, type: timestamp } }
     as_of: made
-    replaces: { scope: side, at: at, most: 50% }
+    replaces: { scope: side, at, most: 50% }
     into: task
   table:
     format: csv
@@ -105,7 +105,7 @@ fn deliveries() -> impl Strategy<Value = Vec<Delivery>> {
         },
     );
     prop::collection::vec(delivery, 1..7).prop_map(|mut all| {
-        all.iter_mut().enumerate().for_each(|(place, delivery)| delivery.made = 1 + place as i64);
+        all.iter_mut().enumerate().for_each(|(position, delivery)| delivery.made = 1 + position as i64);
         all
     })
 }
@@ -145,8 +145,8 @@ fn expected(all: &[Delivery]) -> Json {
         counting(all, source, row.side).iter().any(|(other, first)| other.made > made && *first <= at)
     };
     let newest = |source: &str, id: &str| {
-        let said = all.iter().filter(|delivery| delivery.source == source).flat_map(|own| own.rows.iter().map(move |row| (own.made, row)));
-        let newest = said.filter(|(_, row)| row.id == id).max_by_key(|(made, _)| *made);
+        let rows = all.iter().filter(|delivery| delivery.source == source).flat_map(|own| own.rows.iter().map(move |row| (own.made, row)));
+        let newest = rows.filter(|(_, row)| row.id == id).max_by_key(|(made, _)| *made);
         newest.filter(|(made, row)| source == "note" || !dead(source, row, *made))
     };
     let (mut tasks, mut words, mut sides) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::<&str, (i64, i64)>::new());
@@ -242,20 +242,20 @@ impl Desk {
     }
 }
 
-fn any_order_ends_in_the_same(desk: &Desk, all: &[Delivery], order: &[usize], groups: &[usize], processes: usize) {
+fn assert_every_order_gives_the_same(desk: &Desk, all: &[Delivery], order: &[usize], groups: &[usize], processes: usize) {
     let tenant = desk.tenant();
     let mut jobs = Vec::new();
-    let mut left = order;
+    let mut remaining = order;
     for group in groups.iter().copied().chain([order.len()]) {
-        let (now, later) = left.split_at(group.min(left.len()));
-        left = later;
-        jobs.extend(now.iter().map(|place| (*place, desk.deliver(&tenant, &all[*place]))));
+        let (now, later) = remaining.split_at(group.min(remaining.len()));
+        remaining = later;
+        jobs.extend(now.iter().map(|position| (*position, desk.deliver(&tenant, &all[*position]))));
         desk.work(processes);
     }
     assert_eq!(desk.see(&tenant), expected(all));
-    for (place, job) in &jobs {
+    for (position, job) in &jobs {
         let sum: i64 = desk.counts(*job).values().sum();
-        assert_eq!(sum, all[*place].rows.len() as i64 + i64::from(all[*place].broken), "{:?}", desk.counts(*job));
+        assert_eq!(sum, all[*position].rows.len() as i64 + i64::from(all[*position].broken), "{:?}", desk.counts(*job));
     }
     // doing it all again changes nothing
     let again: Vec<JobId> = all.iter().map(|delivery| desk.deliver(&tenant, delivery)).collect();
@@ -274,14 +274,14 @@ fn any_order_ends_in_the_same(desk: &Desk, all: &[Delivery], order: &[usize], gr
         &none,
     );
     withdrawn.expect("it is withdrawn");
-    let mut left: Vec<Delivery> = all.iter().filter(|delivery| delivery.source != "plan").cloned().collect();
+    let mut remaining: Vec<Delivery> = all.iter().filter(|delivery| delivery.source != "plan").cloned().collect();
     desk.work(1);
-    assert_eq!(desk.see(&tenant), expected(&left));
+    assert_eq!(desk.see(&tenant), expected(&remaining));
     if let Some(oldest) = all.iter().find(|delivery| delivery.source == "plan") {
         desk.deliver(&tenant, oldest);
         desk.work(1);
-        left.push(oldest.clone());
-        assert_eq!(desk.see(&tenant), expected(&left));
+        remaining.push(oldest.clone());
+        assert_eq!(desk.see(&tenant), expected(&remaining));
     }
 }
 
@@ -296,8 +296,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn on_a_file_any_order_of_files_ends_in_the_same((all, order, groups) in shuffled()) {
-        any_order_ends_in_the_same(&FILE, &all, &order, &groups, 1);
+    fn every_order_of_complete_files_gives_the_same_records_on_a_file((all, order, groups) in shuffled()) {
+        assert_every_order_gives_the_same(&FILE, &all, &order, &groups, 1);
     }
 }
 
@@ -305,15 +305,15 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 25, max_shrink_iters: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn on_a_server_any_order_of_files_ends_in_the_same((all, order, groups) in shuffled()) {
+    fn every_order_of_complete_files_gives_the_same_records_on_a_server((all, order, groups) in shuffled()) {
         if let Some(desk) = &*SERVER {
-            any_order_ends_in_the_same(desk, &all, &order, &groups, 3);
+            assert_every_order_gives_the_same(desk, &all, &order, &groups, 3);
         }
     }
 }
 
 #[test]
-fn a_replaced_statement_is_kept_and_said_to_be_retired() {
+fn a_replaced_contribution_is_kept_and_reported_as_retired() {
     let desk = &*FILE;
     let tenant = desk.tenant();
     let row = |id: &str, at| Row { id: id.into(), side: "l", at, value: 1 };
@@ -409,7 +409,7 @@ fn dry(desk: &Desk, tenant: &Tenant, delivery: &Delivery, source: &str) -> compl
 /// The report of a job about its files.
 fn replaced(desk: &Desk, job: JobId) -> complete_delivery::RetirementReport {
     let job = desk.stores[0].job(job).expect("the job");
-    complete_delivery::of_job(&*desk.stores[0], &desk.catalogue, &job).expect("it reads").expect("files that take the place of others")
+    complete_delivery::retirement_report(&*desk.stores[0], &desk.catalogue, &job).expect("it reads").expect("files that take the place of others")
 }
 
 fn table(made: i64, numbers: std::ops::Range<i64>) -> Delivery {
@@ -418,7 +418,7 @@ fn table(made: i64, numbers: std::ops::Range<i64>) -> Delivery {
 }
 
 #[test]
-fn a_file_that_lacks_too_much_retires_nothing_until_it_is_allowed_and_says_so() {
+fn a_file_that_lacks_too_many_keys_retires_nothing_until_it_is_allowed() {
     for desk in [Some(&*FILE), SERVER.as_ref()].into_iter().flatten() {
         let tenant = desk.tenant();
         let words = || desk.see(&tenant)["word"].as_object().map_or(0, serde_json::Map::len);
@@ -432,9 +432,9 @@ fn a_file_that_lacks_too_much_retires_nothing_until_it_is_allowed_and_says_so() 
         let mut short = table(3, 88..91);
         let job = desk.deliver(&tenant, &short);
         desk.work(1);
-        let said = replaced(desk, job);
-        assert_eq!((words(), said.retired, said.files[0].counts), (91, 0, false));
-        assert!(said.sentences()[0].contains("98 % of the previous delivery's keys are missing (88 of 90"), "{said:?}");
+        let report = replaced(desk, job);
+        assert_eq!((words(), report.retired, report.files[0].counts), (91, 0, false));
+        assert!(report.sentences()[0].contains("98 % of the previous delivery's keys are missing (88 of 90"), "{report:?}");
         // the same when it is imported again, or a day later
         let job = desk.deliver(&tenant, &Delivery { made: 4, ..short.clone() });
         desk.work(1);
@@ -447,7 +447,7 @@ fn a_file_that_lacks_too_much_retires_nothing_until_it_is_allowed_and_says_so() 
 }
 
 #[test]
-fn a_file_between_two_that_comes_late_brings_back_what_the_newer_one_may_not_retire() {
+fn a_late_file_between_two_restores_what_the_newer_one_may_not_retire() {
     for desk in [Some(&*FILE), SERVER.as_ref()].into_iter().flatten() {
         let tenant = desk.tenant();
         let words = || desk.see(&tenant)["word"].as_object().map_or(0, serde_json::Map::len);
@@ -464,20 +464,20 @@ fn a_file_between_two_that_comes_late_brings_back_what_the_newer_one_may_not_ret
 }
 
 #[test]
-fn a_file_with_a_failure_retires_nothing_and_names_it() {
+fn a_file_with_a_failed_document_retires_nothing_and_reports_it() {
     let desk = &*FILE;
     let tenant = desk.tenant();
     desk.deliver(&tenant, &table(1, 0..10));
     desk.work(1);
     let job = desk.deliver(&tenant, &Delivery { broken: true, ..table(2, 0..9) });
     desk.work(1);
-    let said = replaced(desk, job);
-    assert_eq!(said.sentences().len(), 1, "{said:?}");
-    assert!(said.sentences()[0].ends_with("nothing was retired, because 1 document of it failed (record 10)"), "{said:?}");
+    let report = replaced(desk, job);
+    assert_eq!(report.sentences().len(), 1, "{report:?}");
+    assert!(report.sentences()[0].ends_with("nothing was retired, because 1 document of it failed (record 10)"), "{report:?}");
 }
 
 #[test]
-fn a_dry_run_says_what_would_be_retired() {
+fn a_dry_run_reports_what_would_be_retired() {
     let desk = &*FILE;
     let tenant = desk.tenant();
     desk.deliver(&tenant, &table(1, 0..100));

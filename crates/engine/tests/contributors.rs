@@ -44,7 +44,7 @@ fn keeps(catalogue: &Arc<Catalogue>, store: &dyn Store, order: &[usize]) -> Kept
     let tenant = Tenant::new("main").expect("a tenant");
     let folder = tempfile::tempdir().expect("a folder");
     let line = |(who, at): (usize, usize)| format!("{{\"id\":\"a\",\"who\":\"w{who:05}\",\"at\":{at},\"says\":\"t{at}\"}}\n");
-    let texts: [String; 2] = [order.iter().map(|place| line((*place, 1_000 + place))).collect(), line((0, 1_000 + MAX_CONTRIBUTORS + MORE))];
+    let texts: [String; 2] = [order.iter().map(|position| line((*position, 1_000 + position))).collect(), line((0, 1_000 + MAX_CONTRIBUTORS + MORE))];
     for (number, text) in texts.iter().enumerate() {
         let path = folder.path().join(format!("{number}.ndjson"));
         let job = support::job(catalogue, store, &tenant, "votes", (&path, text), 25_000);
@@ -72,22 +72,22 @@ fn a_record_with_too_many_contributors_keeps_the_newest_in_any_order() {
     let all: Vec<usize> = (0..MAX_CONTRIBUTORS + MORE).collect();
     let mut random = Random::new(5);
     let mut shuffled = all.clone();
-    for place in (1..shuffled.len()).rev() {
-        shuffled.swap(place, random.below(place as u64 + 1) as usize);
+    for position in (1..shuffled.len()).rev() {
+        shuffled.swap(position, random.below(position as u64 + 1) as usize);
     }
     let orders = [all.clone(), all.iter().rev().copied().collect(), shuffled];
     // the first has contributed again; of the others the newest are kept
-    let mut wanted: Vec<(String, i64)> = all[MORE + 1..].iter().map(|place| (format!("votes:w{place:05}"), 1_000 + *place as i64)).collect();
+    let mut wanted: Vec<(String, i64)> = all[MORE + 1..].iter().map(|position| (format!("votes:w{position:05}"), 1_000 + *position as i64)).collect();
     wanted.insert(0, ("votes:w00000".into(), (1_000 + MAX_CONTRIBUTORS + MORE) as i64));
     let mut seen: Option<Kept> = None;
     for (number, order) in orders.iter().enumerate() {
         let folder = support::folder("contributors").join(number.to_string());
         std::fs::create_dir_all(&folder).expect("a folder");
-        let mut kept = vec![keeps(&catalogue, &*support::on_a_file(&folder, &catalogue, 1)[0], order)];
+        let mut results = vec![keeps(&catalogue, &*support::on_a_file(&folder, &catalogue, 1)[0], order)];
         if let Some(stores) = support::on_a_server(&format!("contributors{number}"), &catalogue) {
-            kept.push(keeps(&catalogue, &*stores[0], order));
+            results.push(keeps(&catalogue, &*stores[0], order));
         }
-        for (golden, contributors) in kept {
+        for (golden, contributors) in results {
             assert!(contributors == wanted, "{} contributors, from {:?} to {:?}", contributors.len(), contributors.first(), contributors.last());
             assert_eq!(golden[1..3], [format!("\"t{}\"", 1_000 + MAX_CONTRIBUTORS + MORE), format!("\"t{}\"", 1_000 + MORE + 1)]);
             let first = seen.get_or_insert_with(|| (golden.clone(), Vec::new()));

@@ -289,7 +289,7 @@ fn open(path: &Path, catalogue: &Arc<Catalogue>) -> stook_store::Result<SqliteSt
 }
 
 #[test]
-fn whatever_byte_is_another_one_nothing_panics_and_no_state_is_lost() {
+fn any_changed_byte_causes_no_panic_and_loses_no_state() {
     let folder = support::folder("damage");
     let catalogue = catalogue();
     let base = folder.join("base");
@@ -302,25 +302,25 @@ fn whatever_byte_is_another_one_nothing_panics_and_no_state_is_lost() {
     drop(store);
     let all = columns(&Connection::open(&base).expect("the file opens"));
     assert!(all.len() > 100, "{} columns", all.len());
-    let (mut told, mut healed) = (0, 0);
+    let (mut reported, mut repaired) = (0, 0);
     for round in 0..2 {
-        for place in &all {
+        for column in &all {
             let path: PathBuf = folder.join("copy");
             for end in ["", "-wal", "-shm"] {
                 let _ = std::fs::remove_file(folder.join(format!("copy{end}")));
             }
             std::fs::copy(&base, &path).expect("a copy");
-            let Some(what) = damaged(&path, place, round) else { continue };
-            let is_state = place.0 == "r_item" && place.1 == "state";
+            let Some(what) = damaged(&path, column, round) else { continue };
+            let is_state = column.0 == "r_item" && column.1 == "state";
             let ended = catch_unwind(AssertUnwindSafe(|| {
                 let Ok(store) = open(&path, &catalogue) else { return };
                 let found = damage::find(&store, &catalogue);
                 let broken: BTreeSet<String> =
                     found.iter().flat_map(|found| &found.named).filter_map(|(_, damage)| damage.record.clone()).map(|(_, key)| key).collect();
-                told += broken.len();
-                let is_settled = ["f_shown", "f_count", "f_place"].contains(&place.1.as_str());
-                let is_said = place.1.starts_with("f_") && !is_settled || ["contributions", "raw"].contains(&place.1.as_str());
-                assert!(!place.0.starts_with("r_") || !is_said || !broken.is_empty(), "{what}: it is not found");
+                reported += broken.len();
+                let is_settled = ["f_shown", "f_count", "f_place"].contains(&column.1.as_str());
+                let is_contributed = column.1.starts_with("f_") && !is_settled || ["contributions", "raw"].contains(&column.1.as_str());
+                assert!(!column.0.starts_with("r_") || !is_contributed || !broken.is_empty(), "{what}: it is not found");
                 found.iter().for_each(|found| read_damaged(&catalogue, &store, found, &what));
                 use_everything(&catalogue, &store);
                 if is_state && !broken.is_empty() {
@@ -335,12 +335,12 @@ fn whatever_byte_is_another_one_nothing_panics_and_no_state_is_lost() {
                 }
                 if is_state && !broken.is_empty() {
                     assert_eq!(set_states(&path), 1, "{what}: state was lost by an import");
-                } else if place.0 == "r_item"
+                } else if column.0 == "r_item"
                     && !broken.is_empty()
-                    && (place.1.starts_with("f_") || matches!(place.1.as_str(), "contributions" | "raw" | "conflict"))
+                    && (column.1.starts_with("f_") || matches!(column.1.as_str(), "contributions" | "raw" | "conflict"))
                 {
-                    let left = damage::find(&store, &catalogue).expect("it looks");
-                    assert_eq!(left.damaged, 0, "{what}: documents do not heal it: {left:?}");
+                    let remaining = damage::find(&store, &catalogue).expect("it looks");
+                    assert_eq!(remaining.damaged, 0, "{what}: documents do not heal it: {remaining:?}");
                     settle_all(&catalogue, &store).expect("it settles");
                     for ((key, now), before) in
                         keys().iter().zip(seen(&catalogue, &store)).zip(&sound).filter(|((key, _), _)| broken.contains(key.as_str()))
@@ -355,7 +355,7 @@ fn whatever_byte_is_another_one_nothing_panics_and_no_state_is_lost() {
                         .flat_map(|job| store.journal(job.id, 0, 100, true).expect("a journal").into_iter().flat_map(|entry| entry.reasons))
                         .collect();
                     assert!(troubles.iter().any(|reason| reason.contains("was damaged")), "{what}: {troubles:?}");
-                    healed += 1;
+                    repaired += 1;
                 }
             }));
             if let Err(panic) = ended {
@@ -364,7 +364,7 @@ fn whatever_byte_is_another_one_nothing_panics_and_no_state_is_lost() {
             }
         }
     }
-    assert!(told > 20 && healed > 5, "{told} told, {healed} healed");
+    assert!(reported > 20 && repaired > 5, "{reported} told, {repaired} healed");
 }
 
 /// Number of items whose state transitions have set.
@@ -374,7 +374,7 @@ fn set_states(path: &Path) -> i64 {
 }
 
 #[test]
-fn a_record_that_cannot_be_read_fails_its_own_documents_and_settling_goes_on() {
+fn a_damaged_record_fails_only_its_own_documents_and_settling_continues() {
     let folder = support::folder("damaged");
     let catalogue = catalogue();
     let path = folder.join("store");
@@ -400,7 +400,7 @@ fn a_record_that_cannot_be_read_fails_its_own_documents_and_settling_goes_on() {
 }
 
 #[test]
-fn a_server_tells_damage_as_a_file_does() {
+fn damage_is_reported_alike_on_a_server_and_on_a_file() {
     let catalogue = catalogue();
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let folder = support::folder("server-damage");
@@ -435,11 +435,11 @@ fn a_server_tells_damage_as_a_file_does() {
         for source in ["box", "a", "b"] {
             import(&catalogue, store, &folder, source);
         }
-        let left = damage::find(store, &catalogue).expect("it looks");
+        let remaining = damage::find(store, &catalogue).expect("it looks");
         if column == "state" {
-            assert_eq!(left.damaged, broken, "{left:?}");
+            assert_eq!(remaining.damaged, broken, "{remaining:?}");
         } else {
-            assert_eq!(left.damaged, 0, "{table}.{column}: {left:?}");
+            assert_eq!(remaining.damaged, 0, "{table}.{column}: {remaining:?}");
         }
     }
 }

@@ -81,7 +81,7 @@ fn request(files: Vec<PathBuf>) -> ImportRequest {
 }
 
 #[test]
-fn the_order_of_sources_does_not_say_whose_a_file_is() {
+fn the_source_of_a_file_does_not_depend_on_the_order_of_sources() {
     let mut random = Random::new(11);
     let (mut one, mut several, mut nobody) = (0, 0, 0);
     for _ in 0..300 {
@@ -115,11 +115,11 @@ fn the_order_of_sources_does_not_say_whose_a_file_is() {
             })
             .collect();
         let mut expected: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
-        let (mut contested, mut others) = (Vec::new(), Vec::new());
+        let (mut contested, mut unclaimed) = (Vec::new(), Vec::new());
         for (number, file) in files.iter().enumerate() {
             let path = write(folder.path(), number, file);
             match claims(&readers, file).as_slice() {
-                [] => others.push(path),
+                [] => unclaimed.push(path),
                 [only] => expected.entry(only.clone()).or_default().push(path),
                 _ => contested.push(path),
             }
@@ -133,12 +133,12 @@ fn the_order_of_sources_does_not_say_whose_a_file_is() {
                 assert!(own.iter().any(|path| error.to_string().contains(path)), "{error}");
             }
             assert_eq!(sorted.is_err(), !contested.is_empty(), "{}", text(&readers));
-            let rest: Vec<PathBuf> = expected.values().flatten().chain(&others).cloned().collect();
+            let remaining: Vec<PathBuf> = expected.values().flatten().chain(&unclaimed).cloned().collect();
             let sorted = match sorted {
                 Ok(sorted) => sorted,
-                Err(_) if rest.is_empty() => break,
+                Err(_) if remaining.is_empty() => break,
                 // the other files are sorted as if this one did not exist
-                Err(_) => sort_files(&catalogue, &request(rest.iter().cloned().chain([rest[0].clone(), rest[0].clone()]).collect()))
+                Err(_) => sort_files(&catalogue, &request(remaining.iter().cloned().chain([remaining[0].clone(), remaining[0].clone()]).collect()))
                     .unwrap_or_else(|error| panic!("{error}: {}", text(&readers))),
             };
             if !sorted.is_many {
@@ -158,12 +158,12 @@ fn the_order_of_sources_does_not_say_whose_a_file_is() {
                 .collect();
             expected.values_mut().for_each(|files| files.sort());
             assert_eq!(found, expected, "{}", text(&readers));
-            let mut left = sorted.unclaimed;
-            left.sort();
-            others.sort();
-            assert_eq!(left, others, "{}", text(&readers));
+            let mut found = sorted.unclaimed;
+            found.sort();
+            unclaimed.sort();
+            assert_eq!(found, unclaimed, "{}", text(&readers));
         }
-        (one, several, nobody) = (one + expected.len(), several + contested.len(), nobody + others.len());
+        (one, several, nobody) = (one + expected.len(), several + contested.len(), nobody + unclaimed.len());
     }
     assert!(one > 100 && several > 30 && nobody > 100, "{one} {several} {nobody}");
 }
@@ -175,7 +175,7 @@ collections: { thing: { key: id, fields: { id: text } } }
 ";
 
 #[test]
-fn a_folder_is_its_files_in_the_order_of_bytes_and_those_of_its_folders() {
+fn files_of_a_folder_and_its_subfolders_are_read_in_byte_order() {
     let catalogue = parse(THINGS).expect("sound");
     let folder = tempfile::tempdir().unwrap();
     let wanted = ["B.csv", "a.csv", "a/b.csv", "a/c/d.csv.gz", "a0.csv", "ä.csv"];

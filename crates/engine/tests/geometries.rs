@@ -69,9 +69,9 @@ fn desks(name: &str) -> Vec<Desk> {
 }
 
 #[test]
-fn repairs_and_mistakes_are_told_with_field_and_document() {
+fn repairs_and_mistakes_are_reported_with_field_and_document() {
     for desk in desks("geometries") {
-        let told = desk.import(
+        let reported = desk.import(
             "satellite",
             &[
                 json!({ "id": "valid", "footprint": "geography'SRID=4326;POLYGON((5 5, 15 5, 15 6, 5 6, 5 5))'" }),
@@ -81,13 +81,18 @@ fn repairs_and_mistakes_are_told_with_field_and_document() {
             ],
         );
         let reasons = |key: &str| {
-            told.iter().filter(|(own, _)| own.as_deref() == Some(key)).flat_map(|(_, reasons)| reasons.clone()).collect::<Vec<String>>().join("\n")
+            reported
+                .iter()
+                .filter(|(own, _)| own.as_deref() == Some(key))
+                .flat_map(|(_, reasons)| reasons.clone())
+                .collect::<Vec<String>>()
+                .join("\n")
         };
-        assert!(reasons("bow").contains("footprint: $.coordinates: the ring crosses itself"), "{told:?}");
-        assert!(reasons("wrong").contains("footprint: \"POINT(1 95)\" is not a geometry: byte 6: latitude 95"), "{told:?}");
-        assert!(reasons("wrong").contains("it is ignored"), "{told:?}");
-        assert!(reasons("none").contains("joined: byte"), "{told:?}");
-        assert_eq!(reasons("valid"), "", "{told:?}");
+        assert!(reasons("bow").contains("footprint: $.coordinates: the ring crosses itself"), "{reported:?}");
+        assert!(reasons("wrong").contains("footprint: \"POINT(1 95)\" is not a geometry: byte 6: latitude 95"), "{reported:?}");
+        assert!(reasons("wrong").contains("it is ignored"), "{reported:?}");
+        assert!(reasons("none").contains("joined: byte"), "{reported:?}");
+        assert_eq!(reasons("valid"), "", "{reported:?}");
         let valid = desk.record("valid");
         assert_eq!(valid["footprint"], json!({ "type": "Polygon", "coordinates": [[[5.0, 5.0], [15.0, 5.0], [15.0, 6.0], [5.0, 6.0], [5.0, 5.0]]] }));
         assert_eq!((&valid["tile"], &valid["inside"], &valid["share"]), (&json!(true), &json!(false), &json!(0.5)));

@@ -14,7 +14,7 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
-use stook_catalogue::links::{MOST_COMBINED, MOST_TARGETS};
+use stook_catalogue::links::{MAX_COMBINATIONS, MAX_TARGETS};
 use stook_catalogue::parse::parse;
 use stook_catalogue::value::Value;
 use stook_engine::deliver;
@@ -183,11 +183,11 @@ fn step() -> impl Strategy<Value = Step> {
             Step { collection: "person", key: key.into(), fields: Some(fields) }
         },
     );
-    let gone = prop_oneof![
+    let deletion = prop_oneof![
         works().prop_map(|key| Step { collection: "work", key, fields: None }),
         prop::sample::select(PEOPLE.to_vec()).prop_map(|key| Step { collection: "person", key: key.into(), fields: None }),
     ];
-    prop_oneof![5 => work, 4 => person, 2 => gone]
+    prop_oneof![5 => work, 4 => person, 2 => deletion]
 }
 
 impl Design {
@@ -217,18 +217,18 @@ fn put(record: &mut Json, name: &str, values: Vec<Json>) {
 }
 
 /// The records that documents contribute.
-fn said(steps: &[Step]) -> [Records; 2] {
+fn contributed_records(steps: &[Step]) -> [Records; 2] {
     let mut all = [Records::new(), Records::new()];
     for step in steps {
-        let own = &mut all[usize::from(step.collection == "person")];
+        let records = &mut all[usize::from(step.collection == "person")];
         match &step.fields {
             Some(fields) => {
                 let mut record = fields.clone();
                 record["id"] = step.key.clone().into();
                 record.as_object_mut().expect("fields").retain(|_, value| value.as_array().is_none_or(|list| !list.is_empty()));
-                own.insert(step.key.clone(), record);
+                records.insert(step.key.clone(), record);
             }
-            None => drop(own.remove(&step.key)),
+            None => drop(records.remove(&step.key)),
         }
     }
     all
@@ -258,25 +258,25 @@ fn authors(design: Design, work: &Json, people: &Records) -> Vec<String> {
 
 /// All records, settled.
 fn expected(design: Design, steps: &[Step]) -> BTreeMap<String, Records> {
-    let [mut works, mut people] = said(steps);
-    let led: BTreeMap<String, Vec<String>> = works.iter().map(|(key, work)| (key.clone(), authors(design, work, &people))).collect();
+    let [mut works, mut people] = contributed_records(steps);
+    let target_keys: BTreeMap<String, Vec<String>> = works.iter().map(|(key, work)| (key.clone(), authors(design, work, &people))).collect();
     if design.create {
-        for key in led.values().flatten() {
+        for key in target_keys.values().flatten() {
             people.entry(key.clone()).or_insert_with(|| json!({ "id": key }));
         }
     }
     let kinds: BTreeMap<String, Json> = works.iter().map(|(key, work)| (key.clone(), work["kind"].clone())).collect();
     let mut covered = Records::new();
     for (key, person) in &mut people {
-        let own = || works.iter().filter(|(work, _)| led[*work].contains(key)).map(|(_, work)| work);
+        let linked_works = || works.iter().filter(|(work, _)| target_keys[*work].contains(key)).map(|(_, work)| work);
         let size = |work: &Json| work["size"].as_i64().unwrap_or(0);
         if design.rolls {
-            person["works"] = own().count().into();
-            person["size"] = own().filter(|work| text(work, "kind") == "a").map(size).sum::<i64>().into();
+            person["works"] = linked_works().count().into();
+            person["size"] = linked_works().filter(|work| text(work, "kind") == "a").map(size).sum::<i64>().into();
         }
         let group = |work: &Json| text(work, design.group).to_owned();
-        for kind in own().map(group).collect::<BTreeSet<String>>().into_iter().filter(|_| design.covers) {
-            let value = own().filter(|work| group(work) == kind && size(work) > 0).count();
+        for kind in linked_works().map(group).collect::<BTreeSet<String>>().into_iter().filter(|_| design.covers) {
+            let value = linked_works().filter(|work| group(work) == kind && size(work) > 0).count();
             if value > 0 {
                 let (adjusted, status) = (value.min(2), if value >= 2 { "Complete" } else { "Partial" });
                 let percentage = adjusted as f64 / 2.0 * 100.0;
@@ -288,11 +288,11 @@ fn expected(design: Design, steps: &[Step]) -> BTreeMap<String, Records> {
     let cites: BTreeMap<String, Vec<String>> =
         works.iter().map(|(key, work)| (key.clone(), texts(work, "refs").into_iter().map(str::to_owned).collect())).collect();
     for (key, work) in &mut works {
-        put(work, "cites", cites[key].iter().map(|own| own.as_str().into()).collect());
-        put(work, "cited_kinds", cites[key].iter().filter_map(|own| kinds.get(own).cloned()).collect());
-        work["cited"] = cites.values().filter(|own| own.contains(key)).count().into();
-        let led = &led[key];
-        match led.as_slice() {
+        put(work, "cites", cites[key].iter().map(|cited| cited.as_str().into()).collect());
+        put(work, "cited_kinds", cites[key].iter().filter_map(|cited| kinds.get(cited).cloned()).collect());
+        work["cited"] = cites.values().filter(|cited| cited.contains(key)).count().into();
+        let target_keys = &target_keys[key];
+        match target_keys.as_slice() {
             [] => {}
             [only] if !design.rule.is_many() => work["authors"] = only.as_str().into(),
             several => work["authors"] = several.into(),
@@ -300,9 +300,9 @@ fn expected(design: Design, steps: &[Step]) -> BTreeMap<String, Records> {
         if !design.reads {
             continue;
         }
-        let there: Vec<&Json> = led.iter().filter_map(|own| people.get(own)).collect();
-        let read = |name: &str| there.iter().filter_map(|person| person.get(name).cloned()).collect::<Vec<Json>>();
-        let whole = (!led.is_empty()).then_some(there.len() == led.len());
+        let existing: Vec<&Json> = target_keys.iter().filter_map(|key| people.get(key)).collect();
+        let read = |name: &str| existing.iter().filter_map(|person| person.get(name).cloned()).collect::<Vec<Json>>();
+        let whole = (!target_keys.is_empty()).then_some(existing.len() == target_keys.len());
         if let Some(whole) = whole {
             work["whole"] = whole.into();
         }
@@ -314,7 +314,7 @@ fn expected(design: Design, steps: &[Step]) -> BTreeMap<String, Records> {
             if let Some(eldest) = born.iter().filter_map(Json::as_i64).min() {
                 work["eldest"] = eldest.into();
             }
-            put(work, "keys", led.iter().map(|own| own.as_str().into()).collect());
+            put(work, "keys", target_keys.iter().map(|key| key.as_str().into()).collect());
             put(work, "born", born);
             put(work, "fame", fame);
         } else {
@@ -429,7 +429,7 @@ impl Desk {
             assert_eq!(seen[collection].len(), records.len(), "{collection}: {:?} {:?}", seen[collection].keys(), records.keys());
         }
         let (links, link) = (&self.catalogue.links, self.catalogue.links.position(|link| link.name == "authors").expect("a link"));
-        let asked = |condition: Condition| -> Vec<String> {
+        let keys_matching = |condition: Condition| -> Vec<String> {
             let rows = self.find(tenant, links[link].child_collection, vec![PlanColumn::TargetsExist(link)], vec![condition]);
             rows.iter().map(|row| row[0].as_text().unwrap_or_default().to_owned()).collect()
         };
@@ -437,19 +437,24 @@ impl Desk {
             let leading: Vec<&String> = wanted["work"].iter().filter(|(_, work)| leads(work, person)).map(|(key, _)| key).collect();
             let test = Comparison::Equal(Value::text(person));
             assert_eq!(
-                asked(Condition { column: PlanColumn::Field(links[link].field), test }).iter().collect::<Vec<_>>(),
+                keys_matching(Condition { column: PlanColumn::Field(links[link].field), test }).iter().collect::<Vec<_>>(),
                 leading,
                 "authors={person}"
             );
         }
-        for wished in [true, false] {
-            let all_are_there = |work: &Json| {
+        for targets_exist in [true, false] {
+            let all_targets_exist = |work: &Json| {
                 let led: Vec<&str> = PEOPLE.into_iter().chain(["r:b", "l:c", "l:d", "r:c", "r:d"]).filter(|person| leads(work, person)).collect();
                 (!led.is_empty()).then(|| led.iter().all(|person| wanted["person"].contains_key(*person)))
             };
-            let such: Vec<&String> = wanted["work"].iter().filter(|(_, work)| all_are_there(work) == Some(wished)).map(|(key, _)| key).collect();
-            let test = Comparison::Equal(Value::Bool(wished));
-            assert_eq!(asked(Condition { column: PlanColumn::TargetsExist(link), test }).iter().collect::<Vec<_>>(), such, "authors.exists={wished}");
+            let matching: Vec<&String> =
+                wanted["work"].iter().filter(|(_, work)| all_targets_exist(work) == Some(targets_exist)).map(|(key, _)| key).collect();
+            let test = Comparison::Equal(Value::Bool(targets_exist));
+            assert_eq!(
+                keys_matching(Condition { column: PlanColumn::TargetsExist(link), test }).iter().collect::<Vec<_>>(),
+                matching,
+                "authors.exists={targets_exist}"
+            );
         }
     }
 }
@@ -526,12 +531,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, max_shrink_iters: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn links_of_lists_lead_to_all_on_a_file(design in design(), steps in histories()) {
+    fn links_from_lists_lead_to_all_targets_on_a_file(design in design(), steps in histories()) {
         one_by_one(&on_a_file(design), design, &steps);
     }
 
     #[test]
-    fn chunks_of_a_file_settle_links_of_lists(design in design(), (steps, order, chunk) in orders()) {
+    fn chunks_settle_links_from_lists_on_a_file(design in design(), (steps, order, chunk) in orders()) {
         delivered(&on_a_file(design), design, (&steps, &order), chunk, 1);
     }
 }
@@ -540,14 +545,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, max_shrink_iters: 20, ..ProptestConfig::default() })]
 
     #[test]
-    fn links_of_lists_lead_to_all_on_a_server(design in design(), steps in histories()) {
+    fn links_from_lists_lead_to_all_targets_on_a_server(design in design(), steps in histories()) {
         if let Some(desk) = on_a_server(design) {
             one_by_one(&desk, design, &steps);
         }
     }
 
     #[test]
-    fn chunks_of_a_server_settle_links_of_lists(design in design(), (steps, order, chunk) in orders()) {
+    fn chunks_settle_links_from_lists_on_a_server(design in design(), (steps, order, chunk) in orders()) {
         if let Some(desk) = on_a_server(design) {
             delivered(&desk, design, (&steps, &order), chunk, 3);
         }
@@ -569,7 +574,7 @@ fn redesigned(open: &Open<'_>, designs: &[Design], steps: &[Step]) {
         let catalogue = definition(&design.text());
         let desk = desk(catalogue.clone(), open(&catalogue));
         let rules = Arc::new(SettleRules::new(&catalogue));
-        settle::bring_up(&*desk.stores[0], &rules, &|_| ()).expect("it is marked");
+        settle::mark_outdated(&*desk.stores[0], &rules, &|_| ()).expect("it is marked");
         desk.settle(0);
         desk.compare(*design, &tenant, &done);
         for step in steps.iter().skip(turn * most).take(most).filter(|step| designs.iter().all(|design| design.takes(step))) {
@@ -595,7 +600,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, max_shrink_iters: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_link_that_becomes_another_one_is_settled_again_on_a_file(designs in redesigns(), steps in prop::collection::vec(step(), 5..40)) {
+    fn records_are_settled_again_when_a_link_changes_on_a_file(designs in redesigns(), steps in prop::collection::vec(step(), 5..40)) {
         let folder = support::folder("relinked").join(number().to_string());
         std::fs::create_dir_all(&folder).expect("a folder");
         redesigned(&|catalogue| support::on_a_file(&folder, catalogue, 1), &designs, &steps);
@@ -606,7 +611,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 6, failure_persistence: None, max_shrink_iters: 10, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_link_that_becomes_another_one_is_settled_again_on_a_server(designs in redesigns(), steps in prop::collection::vec(step(), 5..40)) {
+    fn records_are_settled_again_when_a_link_changes_on_a_server(designs in redesigns(), steps in prop::collection::vec(step(), 5..40)) {
         let schema = format!("relinked{}", number());
         if support::on_a_server(&schema, &definition(&designs[0].text())).is_some() {
             redesigned(&|catalogue| support::on_a_server(&schema, catalogue).expect("it was there"), &designs, &steps);
@@ -655,7 +660,7 @@ fn cited_meanwhile(desk: &Desk) {
 }
 
 #[test]
-fn a_record_that_was_taken_for_gone_and_is_there_is_read_again() {
+fn an_existing_record_that_was_taken_for_missing_is_read_again() {
     cited_meanwhile(&on_a_file(plain(Rule::Key)));
     if let Some(desk) = on_a_server(plain(Rule::Key)) {
         cited_meanwhile(&desk);
@@ -669,12 +674,12 @@ fn plain(rule: Rule) -> Design {
 }
 
 #[test]
-fn what_a_link_does_not_take_is_said() {
-    for (rule, names, sides, left) in [
-        (Rule::Key, MOST_TARGETS + 2, 1, Some(2)),
-        (Rule::Name, MOST_TARGETS + 2, 1, Some(2)),
-        (Rule::Key, MOST_TARGETS, 1, None),
-        (Rule::Two, MOST_COMBINED / 2 + 1, 2, Some(2)),
+fn values_that_a_link_ignores_are_reported() {
+    for (rule, names, sides, ignored) in [
+        (Rule::Key, MAX_TARGETS + 2, 1, Some(2)),
+        (Rule::Name, MAX_TARGETS + 2, 1, Some(2)),
+        (Rule::Key, MAX_TARGETS, 1, None),
+        (Rule::Two, MAX_COMBINATIONS / 2 + 1, 2, Some(2)),
     ] {
         let (design, tenant) = (plain(rule), tenant());
         let desk = on_a_file(design);
@@ -685,22 +690,22 @@ fn what_a_link_does_not_take_is_said() {
         let job = support::job(&desk.catalogue, &*desk.stores[0], &tenant, "work", (&folder.path().join("w.ndjson"), &document.to_string()), 10);
         let options = WorkerOptions { workers: 1, lease_seconds: 60, drain: true, settles: true, only: None };
         work::run(&desk.catalogue, &*desk.stores[0], &options, &AtomicBool::new(false), &|_| ()).expect("it works");
-        let said: Vec<String> = desk.stores[0].journal(job, 0, 10, true).expect("troubles").into_iter().flat_map(|entry| entry.reasons).collect();
+        let reported: Vec<String> = desk.stores[0].journal(job, 0, 10, true).expect("troubles").into_iter().flat_map(|entry| entry.reasons).collect();
         let explained = record::get(&desk.catalogue, &*desk.stores[0], &RecordAddress { tenant: &tenant, collection: "work", key: "w" }, false)
             .expect("it reads")
             .expect("it is there");
         let explained = explained.explain(&desk.catalogue, &*desk.stores[0], &tenant).expect("it explains");
-        match left {
-            Some(left) => {
-                assert!(said.len() == 1 && said[0].contains(&format!("{left} are ignored")), "{said:?}");
-                assert_eq!(explained["left_out"], json!(said));
+        match ignored {
+            Some(ignored) => {
+                assert!(reported.len() == 1 && reported[0].contains(&format!("{ignored} are ignored")), "{reported:?}");
+                assert_eq!(explained["left_out"], json!(reported));
             }
-            None => assert_eq!((said.len(), &explained["left_out"]), (0, &Json::Null)),
+            None => assert_eq!((reported.len(), &explained["left_out"]), (0, &Json::Null)),
         }
         if rule == Rule::Key {
             let led = explained["fields"]["authors"].clone();
-            assert_eq!((led["value"].as_array().map(Vec::len), &led["most"]), (Some(MOST_TARGETS), &json!(MOST_TARGETS)));
-            assert_eq!(led["planned"].as_array().map(Vec::len), Some(MOST_TARGETS), "nobody of these is there");
+            assert_eq!((led["value"].as_array().map(Vec::len), &led["most"]), (Some(MAX_TARGETS), &json!(MAX_TARGETS)));
+            assert_eq!(led["planned"].as_array().map(Vec::len), Some(MAX_TARGETS), "nobody of these is there");
         }
     }
 }
@@ -723,7 +728,7 @@ fn named_by(designs: [Design; 2]) {
 }
 
 #[test]
-fn what_a_source_has_said_stays_when_it_leaves_the_definition() {
+fn contributions_of_a_source_stay_when_it_leaves_the_definition() {
     let created = Design { create: true, rolls: false, ..plain(Rule::Template) };
     let after = Design { rule: Rule::One, ..created }.text().replace("  person: { <<: *source, into: person }\n", "");
     let (before, after) = (definition(&created.text()), definition(&after));
@@ -743,7 +748,7 @@ fn what_a_source_has_said_stays_when_it_leaves_the_definition() {
     assert_eq!(desk.see(&tenant)["person"].keys().collect::<Vec<_>>(), ["r:a", "r:b"]);
     drop(desk);
     let desk = open(&after);
-    settle::bring_up(&*desk.stores[0], &Arc::new(SettleRules::new(&after)), &|_| ()).expect("it is marked");
+    settle::mark_outdated(&*desk.stores[0], &Arc::new(SettleRules::new(&after)), &|_| ()).expect("it is marked");
     desk.settle(0);
     let people = desk.see(&tenant)["person"].clone();
     assert_eq!(people.keys().collect::<Vec<_>>(), ["c", "r:a"], "who existed because of the link alone is gone");
@@ -751,7 +756,7 @@ fn what_a_source_has_said_stays_when_it_leaves_the_definition() {
 }
 
 #[test]
-fn who_existed_because_of_a_link_goes_with_it() {
+fn a_record_created_by_a_link_is_deleted_with_it() {
     let created = Design { create: true, rolls: false, ..plain(Rule::Template) };
     named_by([created, Design { rule: Rule::One, ..created }]);
     named_by([created, Design { create: false, ..created }]);

@@ -76,10 +76,10 @@ fn imported(folder: &Path, words: &str, file: &[u8]) -> (Vec<Said>, String, Box<
     let job = import::create(&catalogue, &*store, &request).expect("a job");
     import::run(&catalogue, &*store, &JobRun { job, workers: 1, settles: true, stop: &AtomicBool::new(false) }, &|_| ()).expect("it runs");
     let journal = store.journal(job, 0, 1000, false).expect("a journal");
-    let said = journal.into_iter().map(|entry| (entry.outcome == Outcome::Failed, entry.reasons)).collect();
+    let outcomes = journal.into_iter().map(|entry| (entry.outcome == Outcome::Failed, entry.reasons)).collect();
     let mut out = Vec::new();
     exported(&catalogue, &*store, ExportFormat::Ndjson, &mut out, &mut |_| ());
-    (said, String::from_utf8(out).expect("UTF-8"), store, catalogue)
+    (outcomes, String::from_utf8(out).expect("UTF-8"), store, catalogue)
 }
 
 /// Exports the books.
@@ -89,7 +89,7 @@ fn exported(catalogue: &Catalogue, store: &dyn Store, format: ExportFormat, out:
 }
 
 #[test]
-fn what_a_strict_source_refuses_is_repaired_with_a_warning() {
+fn damaged_documents_are_repaired_unless_the_source_is_strict() {
     let folder = support::folder("marc");
     let file: Vec<u8> = KINDS.iter().flat_map(|kind| damaged(kind)).collect();
     let (repaired, records, store, catalogue) = imported(&folder.join("repair"), "", &file);
@@ -109,7 +109,7 @@ fn what_a_strict_source_refuses_is_repaired_with_a_warning() {
 }
 
 #[test]
-fn a_source_says_the_encoding_where_the_leader_is_wrong() {
+fn a_source_overrides_the_encoding_of_a_wrong_leader() {
     let folder = support::folder("marc");
     let mut file = record("B\u{fc}cher");
     // the same in Latin-1, while the leader says MARC-8
@@ -123,8 +123,8 @@ fn a_source_says_the_encoding_where_the_leader_is_wrong() {
     for (words, title) in
         [("    encoding: latin-1\n", "Bücher"), ("    encoding: cp1252\n", "Bücher"), ("    tolerance: strict\n    encoding: latin-1\n", "Bücher")]
     {
-        let (said, records, store, catalogue) = imported(&folder.join(format!("encoding{}", words.len())), words, &file);
-        assert!(said.iter().all(|(failed, _)| !failed), "{words}: {said:?}");
+        let (outcomes, records, store, catalogue) = imported(&folder.join(format!("encoding{}", words.len())), words, &file);
+        assert!(outcomes.iter().all(|(failed, _)| !failed), "{words}: {outcomes:?}");
         assert!(records.contains(title), "{words}: {records}");
         // an export reads kept documents as their source does
         let mut out = Vec::new();
@@ -139,9 +139,9 @@ fn an_export_names_the_records_that_it_changes() {
     // a control character, which XML cannot contain
     let file = [record("one"), record("tw\u{8}o")].concat();
     let (_, _, store, catalogue) = imported(&folder.join("export"), "    tolerance: strict\n", &file);
-    let (mut out, mut told) = (Vec::new(), Vec::new());
-    let mut tell = |text: &str| told.push(text.to_owned());
-    let exported = exported(&catalogue, &*store, ExportFormat::MarcXml, &mut out, &mut tell);
-    assert_eq!((exported.records, exported.changed, exported.left_out), (2, 1, 0), "{told:?}");
-    assert!(told.len() == 1 && told[0].starts_with("changed: 2: field 245: "), "{told:?}");
+    let (mut out, mut messages) = (Vec::new(), Vec::new());
+    let mut report = |text: &str| messages.push(text.to_owned());
+    let exported = exported(&catalogue, &*store, ExportFormat::MarcXml, &mut out, &mut report);
+    assert_eq!((exported.records, exported.changed, exported.left_out), (2, 1, 0), "{messages:?}");
+    assert!(messages.len() == 1 && messages[0].starts_with("changed: 2: field 245: "), "{messages:?}");
 }

@@ -130,7 +130,7 @@ enum Reads {
 
 impl Reads {
     fn consolidate(self, chunk: &mut ChunkUnit, store: &dyn Store) {
-        let read = if self == Self::Never && chunk.goes_unread() { chunk.consolidate_unread(store) } else { chunk.consolidate(store) };
+        let read = if self == Self::Never && chunk.may_consolidate_unread() { chunk.consolidate_unread(store) } else { chunk.consolidate(store) };
         read.expect("consolidated");
         chunk.prepare();
     }
@@ -399,7 +399,7 @@ type Voices = BTreeMap<String, Vec<Statement>>;
 /// A contribution; if it is ordered by reception, with the positions of its delivery and of its document in that.
 #[derive(Debug, Clone)]
 struct Statement {
-    said: NewContribution,
+    contribution: NewContribution,
     received: Option<(usize, usize)>,
 }
 
@@ -407,7 +407,7 @@ impl std::ops::Deref for Statement {
     type Target = NewContribution;
 
     fn deref(&self) -> &NewContribution {
-        &self.said
+        &self.contribution
     }
 }
 
@@ -419,14 +419,14 @@ fn expected(catalogue: &Catalogue, history: &[Delivery]) -> Seen {
     let mut seen = Seen::default();
     for (number, delivery) in history.iter().enumerate() {
         let mut by_key: BTreeMap<String, Vec<Statement>> = BTreeMap::new();
-        for statement in statements(catalogue, delivery, number) {
+        for statement in contributions_of_delivery(catalogue, delivery, number) {
             by_key.entry(statement.key.to_string()).or_default().push(statement);
         }
-        for (key, said) in by_key {
+        for (key, incoming) in by_key {
             let before = store.get(&key).cloned().unwrap_or_default();
             let existed = consolidator.golden_record(&contributions(&before)).alive;
             let alive = |now: &Voices| consolidator.golden_record(&contributions(now)).alive;
-            let mut outcomes = outcomes(delivery, (existed, &alive), &before, &said, store.entry(key.clone()).or_default());
+            let mut outcomes = outcomes(delivery, (existed, &alive), &before, &incoming, store.entry(key.clone()).or_default());
             outcomes.sort_unstable();
             if store[&key].is_empty() {
                 store.remove(&key);
@@ -434,8 +434,8 @@ fn expected(catalogue: &Catalogue, history: &[Delivery]) -> Seen {
             seen.outcomes.insert((number, key), outcomes);
         }
     }
-    for (key, said) in store {
-        let golden = consolidator.golden_record(&contributions(&said));
+    for (key, incoming) in store {
+        let golden = consolidator.golden_record(&contributions(&incoming));
         seen.records.insert(key, (golden.alive, golden.values.to_vec()));
     }
     seen
@@ -445,12 +445,12 @@ fn outcomes(
     delivery: &Delivery,
     (existed, alive): (bool, &dyn Fn(&Voices) -> bool),
     before: &Voices,
-    said: &[Statement],
+    incoming: &[Statement],
     now: &mut Voices,
 ) -> Vec<&'static str> {
-    let all = |name: &'static str| vec![name; said.len()];
+    let all = |name: &'static str| vec![name; incoming.len()];
     let mut by_contributor: BTreeMap<String, Vec<&Statement>> = BTreeMap::new();
-    for statement in said {
+    for statement in incoming {
         by_contributor.entry(statement.contributor.to_string()).or_default().push(statement);
     }
     match (existed, delivery.matched, delivery.unmatched) {
@@ -466,21 +466,21 @@ fn outcomes(
     }
     let mut outcomes = Vec::new();
     // contributions with values that have no effect because the record is deleted nevertheless
-    let mut speaking = Vec::new();
-    for (contributor, said) in by_contributor {
+    let mut effective = Vec::new();
+    for (contributor, incoming) in by_contributor {
         let all = now.entry(contributor.clone()).or_default();
-        all.extend(said.iter().map(|statement| (*statement).clone()));
+        all.extend(incoming.iter().map(|statement| (*statement).clone()));
         all.sort_by_key(age);
         let previous = before.get(&contributor).and_then(|all| all.last());
         let (newer, older): (Vec<&Statement>, Vec<&Statement>) =
-            said.into_iter().partition(|statement| previous.is_none_or(|previous| age(statement) > age(previous)));
+            incoming.into_iter().partition(|statement| previous.is_none_or(|previous| age(statement) > age(previous)));
         outcomes.extend(older.iter().map(|statement| {
-            let same = previous.is_some_and(|previous| previous.hash == statement.hash);
-            if same { "unchanged" } else { "superseded" }
+            let is_same = previous.is_some_and(|previous| previous.hash == statement.hash);
+            if is_same { "unchanged" } else { "superseded" }
         }));
         let Some(winner) = newer.iter().max_by_key(|statement| age(statement)) else { continue };
         outcomes.extend(std::iter::repeat_n("superseded", newer.len() - 1));
-        speaking.extend((winner.content != ContributionContent::Tombstone).then_some(outcomes.len()));
+        effective.extend((winner.content != ContributionContent::Tombstone).then_some(outcomes.len()));
         outcomes.push(match previous {
             _ if !existed => "created",
             Some(previous) if previous.hash == winner.hash => "unchanged",
@@ -488,9 +488,9 @@ fn outcomes(
         });
     }
     if !alive(now) {
-        for place in speaking {
-            if outcomes[place] != "unchanged" {
-                outcomes[place] = "superseded";
+        for position in effective {
+            if outcomes[position] != "unchanged" {
+                outcomes[position] = "superseded";
             }
         }
     }
@@ -502,22 +502,22 @@ fn age(statement: &Statement) -> (i64, Option<(usize, usize)>, [u8; 16]) {
 }
 
 /// The contributions of a delivery that was accepted after this many others.
-fn statements(catalogue: &Catalogue, delivery: &Delivery, number: usize) -> Vec<Statement> {
+fn contributions_of_delivery(catalogue: &Catalogue, delivery: &Delivery, number: usize) -> Vec<Statement> {
     let evaluator = Evaluator::new(catalogue.tables.clone());
     let mapper = DocumentMapper::new(catalogue, delivery.source, &evaluator);
     let is_ordered = catalogue.sources[delivery.source].name == "received";
-    let one = |(place, doc): (usize, &Doc)| {
+    let map_document = |(position, doc): (usize, &Doc)| {
         let text = bytes::Bytes::from(doc.json());
         let document = Document::parse(&text, Syntax::Json, &ParseContext::default()).expect("JSON");
         let envelope = Envelope { name: "documents", ordinal: 1, received: delivery.as_of * SECOND, now: i64::MAX, partial_list: None };
         let mapped = mapper.map(&document, &text, Syntax::Json, &envelope);
         assert_eq!(mapped.failed, None);
-        mapped.statements.into_iter().map(move |said| Statement { said, received: is_ordered.then_some((number, place)) })
+        mapped.contributions.into_iter().map(move |contribution| Statement { contribution, received: is_ordered.then_some((number, position)) })
     };
-    delivery.docs.iter().enumerate().flat_map(one).collect()
+    delivery.docs.iter().enumerate().flat_map(map_document).collect()
 }
 
-fn contributions(said: &Voices) -> Vec<Contribution> {
+fn contributions(by_contributor: &Voices) -> Vec<Contribution> {
     let contribution = |all: &Vec<Statement>| {
         let (newest, older) = all.split_last().expect("something was said");
         Contribution {
@@ -534,12 +534,12 @@ fn contributions(said: &Voices) -> Vec<Contribution> {
             unreadable: newest.unreadable.iter().map(|field| last_read(*field, newest, older)).collect(),
         }
     };
-    said.values().map(contribution).collect()
+    by_contributor.values().map(contribution).collect()
 }
 
 fn reception(statement: &Statement) -> Option<Reception> {
-    let (delivery, place) = statement.received?;
-    Some(Reception { at: delivery as i64, origin: ContributionOrigin { job: 0, document: place as u64 } })
+    let (delivery, position) = statement.received?;
+    Some(Reception { at: delivery as i64, origin: ContributionOrigin { job: 0, document: position as u64 } })
 }
 
 /// The value of the newest older contribution in which the field could be read.
@@ -615,7 +615,7 @@ proptest! {
 
     /// The same with overlapping transactions of several connections.
     #[test]
-    fn counts_and_golden_fields_do_not_depend_on_who_commits_first(
+    fn counts_and_golden_fields_do_not_depend_on_the_order_of_commits(
         history in prop::collection::vec(delivery(), 1..4),
         schedules in prop::collection::vec(schedule(), 3),
     ) {
@@ -632,7 +632,7 @@ proptest! {
 
     /// Deliveries that were accepted in one order leave the same records in whatever order they are processed, chunk by chunk.
     #[test]
-    fn records_depend_on_the_order_of_acceptance_not_on_that_of_processing(
+    fn records_depend_on_the_order_of_acceptance_not_of_processing(
         history in prop::collection::vec(delivery(), 1..5),
         schedules in prop::collection::vec(schedule(), 4),
         on_a_server in prop::bool::weighted(0.2),
@@ -649,7 +649,7 @@ proptest! {
 /// A correction of the same as-of time wins whatever it contains, its own file is received again as a newer delivery, and the journal gives the
 /// reason why a document is superseded.
 #[test]
-fn of_documents_of_one_time_the_one_received_last_counts() {
+fn of_documents_with_equal_times_the_last_received_counts() {
     let doc = |text: &'static str| Doc { id: "a", part: "x", at: 5, text, n: "null", gone: false };
     let deliver = |docs: Vec<Doc>| Delivery { source: SourceId::from(2), as_of: 9, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs };
     let one_by_one = |order: &[u16]| Schedule { sizes: vec![1], order: order.to_vec(), reads: vec![Reads::Late], together: false, at_once: None };
@@ -671,7 +671,7 @@ fn of_documents_of_one_time_the_one_received_last_counts() {
 }
 
 #[test]
-fn the_journal_says_what_counts_instead_of_a_document() {
+fn the_journal_names_what_counts_instead_of_a_superseded_document() {
     let doc = |at: i64, text: &'static str| Doc { id: "a", part: "x", at, text, n: "null", gone: false };
     let deliver = |source: usize, docs: Vec<Doc>| Delivery {
         source: SourceId::from(source),
@@ -736,7 +736,7 @@ fn orders(count: usize) -> Vec<Vec<u16>> {
 }
 
 #[test]
-fn every_order_of_four_chunks_counts_the_same() {
+fn every_order_of_four_chunks_gives_the_same_counts() {
     let doc = |at: i64, text: &'static str| Doc { id: "a", part: "x", at, text, n: "null", gone: false };
     let upsert = |docs: Vec<Doc>| Delivery { source: SourceId::from(0), as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs };
     let histories = [
@@ -775,23 +775,23 @@ fn every_order_of_four_chunks_counts_the_same() {
 
 /// A contribution older than another contributor's deletion has no effect, and its journal says so, in whatever order the chunks come.
 #[test]
-fn a_document_older_than_a_deletion_is_superseded_and_told_by_whom() {
+fn a_document_older_than_a_deletion_is_superseded_and_the_deletion_is_named() {
     let doc = |part: &'static str, at: i64, gone: bool| Doc { id: "a", part, at, text: "p", n: "null", gone };
     let deliver = |docs: Vec<Doc>| Delivery { source: SourceId::from(0), as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs };
     for desk in [Some(&*DESK), SERVER_DESK.as_ref()].into_iter().flatten() {
         for order in orders(3) {
             let tenant = desk.tenant();
             let schedule = Schedule { sizes: vec![1], order: order.clone(), reads: vec![Reads::Late], together: false, at_once: None };
-            let said = |docs: Vec<Doc>| {
+            let outcomes_of = |docs: Vec<Doc>| {
                 let Ran::Job(job) = desk.run(&tenant, &deliver(docs), &schedule) else { panic!("it is a job") };
                 let entries = desk.store(0).journal(job, 0, 10, false).expect("its journal");
                 entries.into_iter().map(|entry| (entry.outcome.name(), entry.reasons.join("; "))).collect::<Vec<_>>()
             };
-            let told = "the deletion by `dated:y` counts instead, as of 1970-01-01T00:00:03Z".to_owned();
-            let found = said(vec![doc("x", 1, false), doc("y", 3, true), doc("z", 2, false)]);
-            assert_eq!(found, [("superseded", told.clone()), ("created", String::new()), ("superseded", told)], "{order:?}");
+            let reason = "the deletion by `dated:y` counts instead, as of 1970-01-01T00:00:03Z".to_owned();
+            let found = outcomes_of(vec![doc("x", 1, false), doc("y", 3, true), doc("z", 2, false)]);
+            assert_eq!(found, [("superseded", reason.clone()), ("created", String::new()), ("superseded", reason)], "{order:?}");
             // another one is superseded, too, unless the job has one that is newer than the deletion
-            let found = said(vec![doc("v", 2, false), doc("u", 4, false), doc("t", 1, false)]);
+            let found = outcomes_of(vec![doc("v", 2, false), doc("u", 4, false), doc("t", 1, false)]);
             assert_eq!(found, [("created", String::new()), ("created", String::new()), ("created", String::new())], "{order:?}");
         }
     }
@@ -800,7 +800,7 @@ fn a_document_older_than_a_deletion_is_superseded_and_told_by_whom() {
 /// A deletion that is delivered again changes no content: only its as-of time moves. To the next chunk of the same job, the record must not look
 /// as if it had existed.
 #[test]
-fn a_tombstone_delivered_again_does_not_bring_its_record_into_being() {
+fn a_repeated_tombstone_does_not_create_its_record() {
     let doc = |text: &'static str, gone: bool| Doc { id: "a", part: "x", at: 0, text, n: "null", gone };
     let deliver =
         |as_of: i64, docs: Vec<Doc>| Delivery { source: SourceId::from(1), as_of, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs };
@@ -817,7 +817,7 @@ fn a_tombstone_delivered_again_does_not_bring_its_record_into_being() {
 
 /// A(1), A(3), then a late B(2). The second A changes nothing, but its as-of time must be kept, or B wins.
 #[test]
-fn a_newer_time_counts_though_the_content_is_equal() {
+fn a_newer_contribution_counts_even_if_its_content_is_equal() {
     let doc = |at: i64, text: &'static str| Doc { id: "a", part: "x", at, text, n: "null", gone: false };
     let upsert =
         |doc: Doc| Delivery { source: SourceId::from(0), as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs: vec![doc] };
@@ -829,7 +829,7 @@ fn a_newer_time_counts_though_the_content_is_equal() {
 }
 
 #[test]
-fn a_value_that_cannot_be_read_takes_nothing_back_in_every_order_of_arrival() {
+fn an_unreadable_value_keeps_the_last_readable_one_in_every_order_of_arrival() {
     let doc = |at: i64, n: &'static str| Doc { id: "a", part: "x", at, text: "p", n, gone: false };
     // an older good document, a good one, one with an unreadable value, and one that corrects it
     let docs = [doc(0, "1"), doc(1, "2"), doc(2, "\"two\""), doc(3, "3")];
@@ -837,9 +837,9 @@ fn a_value_that_cannot_be_read_takes_nothing_back_in_every_order_of_arrival() {
         for order in orders(count) {
             let upsert =
                 |docs: Vec<Doc>| Delivery { source: SourceId::from(0), as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs };
-            let mut places: Vec<usize> = (0..count).collect();
-            places.sort_by_key(|place| order[*place]);
-            let history: Vec<Delivery> = places.into_iter().map(|place| upsert(vec![docs[place].clone()])).collect();
+            let mut positions: Vec<usize> = (0..count).collect();
+            positions.sort_by_key(|position| order[*position]);
+            let history: Vec<Delivery> = positions.into_iter().map(|position| upsert(vec![docs[position].clone()])).collect();
             let seen = DESK.run_all(&history, &vec![Schedule::one_chunk(); count]);
             let number = &seen.records["a"].1[6];
             assert_eq!(*number, Value::Int([1, 2, 2, 3][count - 1]), "{}", describe(&history));
@@ -848,7 +848,7 @@ fn a_value_that_cannot_be_read_takes_nothing_back_in_every_order_of_arrival() {
 }
 
 #[test]
-fn the_oracle_knows_every_outcome_but_failure_of_a_document() {
+fn the_oracle_produces_every_outcome_except_failed() {
     // guards against an oracle that agrees with everything: the generated histories must reach these outcomes
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut reached = std::collections::BTreeSet::new();
@@ -861,16 +861,16 @@ fn the_oracle_knows_every_outcome_but_failure_of_a_document() {
 }
 
 #[test]
-fn said_values_and_tombstones_are_told_apart_by_the_source() {
-    let gone = Doc { id: "a", part: "x", at: 1, text: "p", n: "null", gone: true };
-    let delivery = Delivery { source: SourceId::from(0), as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs: vec![gone] };
-    assert_eq!(statements(&DESK.catalogue, &delivery, 0)[0].content, ContributionContent::Tombstone);
+fn the_source_distinguishes_values_from_tombstones() {
+    let deletion = Doc { id: "a", part: "x", at: 1, text: "p", n: "null", gone: true };
+    let delivery = Delivery { source: SourceId::from(0), as_of: 0, matched: OnMatched::Update, unmatched: OnUnmatched::Create, docs: vec![deletion] };
+    assert_eq!(contributions_of_delivery(&DESK.catalogue, &delivery, 0)[0].content, ContributionContent::Tombstone);
 }
 
 /// Fields that the definition does not accept from a source are not kept and do not change the content; expressions and conditions can use them
 /// nevertheless.
 #[test]
-fn a_source_does_not_say_what_only_others_are_heard_in() {
+fn a_source_does_not_contribute_to_fields_that_accept_only_other_sources() {
     let text = "\
 catalogue: heard
 sources:
@@ -889,22 +889,22 @@ collections:
       twice: { expr: only + only, type: text }
 ";
     let read = |text: &str| parse(text).unwrap_or_else(|problems| panic!("{problems:?}"));
-    let said = |catalogue: &Catalogue, source: SourceId, only: &str| {
+    let contribution_of = |catalogue: &Catalogue, source: SourceId, only: &str| {
         let text = bytes::Bytes::from(format!(r#"{{"id":"a","only":"{only}"}}"#));
         let document = Document::parse(&text, Syntax::Json, &ParseContext::default()).expect("JSON");
         let envelope = Envelope { name: "documents", ordinal: 1, received: 0, now: i64::MAX, partial_list: None };
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let mapped = DocumentMapper::new(catalogue, source, &evaluator).map(&document, &text, Syntax::Json, &envelope);
         assert_eq!(mapped.failed, None);
-        mapped.statements.into_iter().next().map(|statement| (statement.content, statement.hash))
+        mapped.contributions.into_iter().next().map(|statement| (statement.content, statement.hash))
     };
     let values = |only: Value, twice: &str| ContributionContent::Values([Value::text("a"), only, Value::text(twice)].into());
     let (loud, quiet) = (SourceId::from(0), SourceId::from(1));
     let catalogue = read(text);
-    assert_eq!(said(&catalogue, loud, "x").map(|own| own.0), Some(values(Value::text("x"), "xx")));
-    assert_eq!(said(&catalogue, quiet, "x").map(|own| own.0), Some(values(Value::Null, "xx")));
-    assert_eq!((said(&catalogue, loud, "refused"), said(&catalogue, quiet, "refused")), (None, None));
+    assert_eq!(contribution_of(&catalogue, loud, "x").map(|own| own.0), Some(values(Value::text("x"), "xx")));
+    assert_eq!(contribution_of(&catalogue, quiet, "x").map(|own| own.0), Some(values(Value::Null, "xx")));
+    assert_eq!((contribution_of(&catalogue, loud, "refused"), contribution_of(&catalogue, quiet, "refused")), (None, None));
     let catalogue = read(&text.replace("only + only", "id"));
-    assert_ne!(said(&catalogue, loud, "x"), said(&catalogue, loud, "y"));
-    assert_eq!(said(&catalogue, quiet, "x"), said(&catalogue, quiet, "y"));
+    assert_ne!(contribution_of(&catalogue, loud, "x"), contribution_of(&catalogue, loud, "y"));
+    assert_eq!(contribution_of(&catalogue, quiet, "x"), contribution_of(&catalogue, quiet, "y"));
 }

@@ -173,10 +173,10 @@ fn step() -> impl Strategy<Value = Step> {
         let fields = json!({ "of": of, "bag_id": bag, "at": time(at), "until": time(at + length), "status": status });
         Step { collection: "shelf", key: format!("s{id}"), fields: Some(fields) }
     });
-    let gone =
+    let deletion =
         (prop::sample::select(vec![("plan", "p", 4_usize), ("item", "i", 8), ("bag", "g", 2), ("shelf", "s", 6)]), any::<prop::sample::Index>())
             .prop_map(|((collection, letter, most), which)| Step { collection, key: format!("{letter}{}", which.index(most)), fields: None });
-    prop_oneof![3 => plan, 6 => item, 1 => bag, 2 => shelf, 2 => gone]
+    prop_oneof![3 => plan, 6 => item, 1 => bag, 2 => shelf, 2 => deletion]
 }
 
 struct Desk {
@@ -301,8 +301,8 @@ fn expected(steps: &[Step]) -> BTreeMap<String, Records> {
         let middle = 2 * from + (to - from);
         let candidates = plans.iter().filter_map(|(key, plan)| {
             let span = (seconds(plan, "from")?, seconds(plan, "to")?);
-            let near = text(plan, "side") == text(item, "side") && span.0 <= to + 1 && span.1 >= from - 1;
-            near.then(|| ((2 * span.0 - middle).max(middle - 2 * span.1).max(0), span.0, key.clone()))
+            let is_candidate = text(plan, "side") == text(item, "side") && span.0 <= to + 1 && span.1 >= from - 1;
+            is_candidate.then(|| ((2 * span.0 - middle).max(middle - 2 * span.1).max(0), span.0, key.clone()))
         });
         if text(item, "kind") != "x"
             && let Some((.., plan)) = candidates.min()
@@ -364,7 +364,7 @@ fn expected(steps: &[Step]) -> BTreeMap<String, Records> {
                 .filter(|item| text(item, "kind") == group && number(item, "size") > 0)
                 .map(|item| (seconds(item, "from").unwrap_or(0), seconds(item, "to").unwrap_or(0), number(item, "size")))
                 .collect();
-            let covered = |place: i64| own.iter().any(|(from, to, _)| *from <= place && place < *to);
+            let covered = |position: i64| own.iter().any(|(from, to, _)| *from <= position && position < *to);
             let span = seconds(plan, "from").zip(seconds(plan, "to"));
             let mut gaps = Vec::new();
             let (value, expected) = match group {
@@ -377,19 +377,19 @@ fn expected(steps: &[Step]) -> BTreeMap<String, Records> {
                             Some(_) => (from, to - 1),
                         };
                         let mut open = None;
-                        for place in from..=to {
-                            let missing = place < to && !covered(place);
+                        for position in from..=to {
+                            let missing = position < to && !covered(position);
                             match (missing, open) {
-                                (true, None) => open = Some(place),
+                                (true, None) => open = Some(position),
                                 (false, Some(start)) => {
-                                    gaps.push(json!({ "start": time(start), "stop": time(place), "duration": duration(place - start) }));
+                                    gaps.push(json!({ "start": time(start), "stop": time(position), "duration": duration(position - start) }));
                                     open = None;
                                 }
                                 _ => {}
                             }
                         }
                     }
-                    let value = (0..80).filter(|place| covered(*place)).count() as i64;
+                    let value = (0..80).filter(|position| covered(*position)).count() as i64;
                     (value * 1_000_000, span.map_or(0, |(from, to)| (to - from) * 1_000_000))
                 }
                 "b" => {
@@ -530,7 +530,7 @@ proptest! {
 
     /// Changes one after the other, settled now and then.
     #[test]
-    fn settling_finds_what_looking_at_everything_finds(steps in prop::collection::vec((step(), prop::bool::weighted(0.2)), 1..40)) {
+    fn settling_gives_the_same_values_as_reading_all_records(steps in prop::collection::vec((step(), prop::bool::weighted(0.2)), 1..40)) {
         let desk = &*FILE;
         let tenant = desk.tenant();
         for (step, settles) in &steps {
@@ -581,12 +581,12 @@ fn histories(cases: u32) -> impl Iterator<Item = Vec<Step>> {
 }
 
 #[test]
-fn overlapping_transactions_of_a_file_settle_alike() {
+fn overlapping_transactions_settle_correctly_on_a_file() {
     histories(24).for_each(|steps| together(&FILE, &steps, 2));
 }
 
 #[test]
-fn overlapping_transactions_of_a_server_settle_alike() {
+fn overlapping_transactions_settle_correctly_on_a_server() {
     if let Some(desk) = &*SERVER {
         histories(40).for_each(|steps| together(desk, &steps, 3));
     }
@@ -609,12 +609,12 @@ fn checked(desk: &Desk, histories: impl Iterator<Item = Vec<Step>>, sessions: us
 }
 
 #[test]
-fn a_check_beside_transactions_of_a_file_finds_nothing_wrong() {
+fn a_check_during_transactions_finds_nothing_wrong_on_a_file() {
     checked(&desk(definition(), support::on_a_file(&support::folder("settle checked"), &definition(), 2)), histories(12), 2);
 }
 
 #[test]
-fn a_check_beside_transactions_of_a_server_finds_nothing_wrong() {
+fn a_check_during_transactions_finds_nothing_wrong_on_a_server() {
     if let Some(stores) = support::on_a_server("checked", &definition()) {
         checked(&desk(definition(), stores), histories(20), 3);
     }
@@ -622,9 +622,9 @@ fn a_check_beside_transactions_of_a_server_finds_nothing_wrong() {
 
 /// Waits until a condition is true.
 fn wait(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
+    let started = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -664,7 +664,7 @@ impl SettlePass for Hold {
 
 /// A check corrects a record before the mark that would have corrected it is processed, and its parent only after that.
 #[test]
-fn what_follows_from_something_undecided_is_not_wrong() {
+fn a_value_computed_from_an_undecided_one_is_not_reported_as_wrong() {
     const FOUND: u32 = 0;
     const CHILD: u32 = 2;
     let Some(stores) = support::on_a_server("undecided", &definition()) else { return };
@@ -682,7 +682,7 @@ fn what_follows_from_something_undecided_is_not_wrong() {
     let steps = [plan("far", 1_000), Step { collection: "item", key: child, fields: Some(item) }, plan(&parent, 0)];
     steps[..2].iter().for_each(|step| desk.apply(0, &tenant, step));
     // like a store in use, which was settled by these rules
-    settle::bring_up(&*desk.stores[0], &rules, &|_| ()).expect("it is marked");
+    settle::mark_outdated(&*desk.stores[0], &rules, &|_| ()).expect("it is marked");
     desk.settle(0);
     let found = desk.catalogue.links.iter().find(|link| link.name == "found").expect("a link").id;
     let (before, behind) = (Hold::new(found), Hold::new(4));
@@ -779,7 +779,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn chunks_of_a_file_settle_what_passes_would((steps, order, chunk) in orders()) {
+    fn chunks_settle_the_same_values_as_passes_on_a_file((steps, order, chunk) in orders()) {
         delivered(&FILE, &steps, &order, chunk, 1);
     }
 }
@@ -788,7 +788,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, max_shrink_iters: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn chunks_of_a_server_settle_what_passes_would((steps, order, chunk) in orders()) {
+    fn chunks_settle_the_same_values_as_passes_on_a_server((steps, order, chunk) in orders()) {
         if let Some(desk) = &*SERVER {
             delivered(desk, &steps, &order, chunk, 3);
         }
@@ -834,7 +834,7 @@ fn a_large_tenant_and_a_small_one_are_settled_in_turn() {
 
 /// One parent has more children than a pass reads at once, and all of them read a field of it.
 #[test]
-fn a_parent_has_more_children_than_are_read_at_once() {
+fn a_parent_with_more_children_than_are_read_at_once_is_settled() {
     const CHILDREN: usize = 9_000;
     for desk in [Some(&*FILE), SERVER.as_ref()].into_iter().flatten() {
         let item = |number: usize, size: i64| Step {
@@ -857,7 +857,7 @@ fn unsettled(desk: &Desk, tenant: &Tenant) -> usize {
 }
 
 #[test]
-fn a_change_of_what_settling_does_not_read_asks_for_nothing() {
+fn a_change_of_a_field_that_settling_does_not_read_leaves_no_marks() {
     let desk = desk(definition(), support::on_a_file(&support::folder("settle alone"), &definition(), 1));
     let tenant = desk.tenant();
     let item = |side: &str, size: i64| Step {
@@ -884,7 +884,7 @@ fn a_change_of_what_settling_does_not_read_asks_for_nothing() {
 }
 
 #[test]
-fn a_parent_comes_into_being_with_its_rollups() {
+fn a_parent_is_created_with_its_rollups() {
     let desk = desk(definition(), support::on_a_file(&support::folder("settle made"), &definition(), 1));
     let tenant = desk.tenant();
     let item = json!({ "side": "l", "kind": "a", "from": time(0), "to": time(5), "size": 1, "box_id": "b1" });

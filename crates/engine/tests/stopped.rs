@@ -18,7 +18,7 @@ use stook_store::queue::{JobId, JobState};
 use stook_store::{PassContext, PassWrites, SettlePass, StaleMark, Store, Tenant, UniqueConflict};
 
 /// Longer than everything here takes, and shorter than the work that is given up would take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Every child reads its parent, slowly, and a pass settles thousands of them.
 const DEFINITION: &str = "\
@@ -49,8 +49,8 @@ fn definition() -> Arc<Catalogue> {
 }
 
 fn stores(name: &str, catalogue: &Arc<Catalogue>) -> Vec<Box<dyn Store>> {
-    let places = [Some(support::on_a_file(&support::folder(name), catalogue, 1)), support::on_a_server(name, catalogue)];
-    places.into_iter().flatten().map(|mut openings| openings.remove(0)).collect()
+    let stores = [Some(support::on_a_file(&support::folder(name), catalogue, 1)), support::on_a_server(name, catalogue)];
+    stores.into_iter().flatten().map(|mut openings| openings.remove(0)).collect()
 }
 
 fn tenant() -> Tenant {
@@ -89,15 +89,15 @@ fn settled(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, number: i6
 /// Does work on a thread of its own, stops it once it has started, and checks that it ends soon.
 fn is_stopped_soon<T: Send>(what: &str, (stop, has_begun): (&AtomicBool, &dyn Fn() -> bool), work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
-        scope.spawn(move || tell.send(work()));
+        let (sender, receiver) = mpsc::channel();
+        scope.spawn(move || sender.send(work()));
         while !has_begun() {
             std::thread::sleep(Duration::from_millis(5));
         }
         // long enough to be within a pass
         std::thread::sleep(Duration::from_millis(200));
         stop.store(true, Ordering::SeqCst);
-        match told.recv_timeout(PATIENCE) {
+        match receiver.recv_timeout(MAX_WAIT) {
             Ok(done) => done,
             // the thread cannot be ended
             Err(_) => {
@@ -128,7 +128,7 @@ impl SettlePass for Endless {
 }
 
 #[test]
-fn a_pass_without_an_end_is_given_up_by_the_store() {
+fn a_pass_that_never_ends_is_cancelled_by_the_store() {
     let catalogue = definition();
     for store in stores("stopped_endless", &catalogue) {
         let tenant = tenant();
@@ -149,7 +149,7 @@ fn a_pass_without_an_end_is_given_up_by_the_store() {
 }
 
 #[test]
-fn settling_that_takes_long_stops_inside_of_a_pass_and_is_finished_by_the_next() {
+fn a_long_pass_can_be_stopped_and_the_next_one_finishes_its_work() {
     let catalogue = definition();
     for store in stores("stopped_slow", &catalogue) {
         let (tenant, stop) = (tenant(), AtomicBool::new(false));
@@ -161,14 +161,14 @@ fn settling_that_takes_long_stops_inside_of_a_pass_and_is_finished_by_the_next()
         assert!(!settle::is_settled(&*store, &rules).expect("marks"));
         settle::drain(&*store, &pass, &AtomicBool::new(false)).expect("it settles");
         assert_eq!(settled(&catalogue, &*store, &tenant, 5), CHILDREN as u64);
-        settle::bring_up(&*store, &rules, &|_| ()).expect("it is marked");
+        settle::mark_outdated(&*store, &rules, &|_| ()).expect("it is marked");
         settle::drain(&*store, &pass, &AtomicBool::new(false)).expect("it settles");
         assert!(settle::is_settled(&*store, &rules).expect("marks"));
     }
 }
 
 #[test]
-fn an_import_that_waits_until_its_documents_are_settled_stops() {
+fn an_import_that_waits_for_settling_can_be_stopped() {
     let catalogue = definition();
     for store in stores("stopped_import", &catalogue) {
         let (tenant, stop) = (tenant(), AtomicBool::new(false));

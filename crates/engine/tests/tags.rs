@@ -50,7 +50,7 @@ fn desks() -> impl Iterator<Item = &'static Desk> {
 
 /// The documents of a machine: ids of the nodes in its `lshw`, and the address of its switch; `None` if a part is missing.
 #[derive(Debug, Clone, PartialEq)]
-struct Said {
+struct MachineReport {
     machine: usize,
     at: i64,
     lshw: Option<Vec<&'static str>>,
@@ -82,10 +82,10 @@ enum Change {
     Rebuild,
 }
 
-fn said() -> impl Strategy<Value = Said> {
+fn report() -> impl Strategy<Value = MachineReport> {
     let ids = prop::sample::subsequence(vec!["a", "b", "c"], 0..=3);
     (0..5_usize, 0..6_i64, prop::option::weighted(0.8, ids), prop::option::of(prop::sample::select(vec!["x", "y"])))
-        .prop_map(|(machine, at, lshw, lldp)| Said { machine, at, lshw, lldp })
+        .prop_map(|(machine, at, lshw, lldp)| MachineReport { machine, at, lshw, lldp })
 }
 
 fn change() -> impl Strategy<Value = Change> {
@@ -108,8 +108,8 @@ impl Desk {
         support::job(&self.catalogue, &*self.stores[0], tenant, "enlist", (&path, text), chunk)
     }
 
-    fn deliver(&self, tenant: &Tenant, all: &[Said]) -> JobId {
-        let line = |own: &Said| {
+    fn deliver(&self, tenant: &Tenant, all: &[MachineReport]) -> JobId {
+        let line = |own: &MachineReport| {
             let node = |id: &&str| format!("<node id='{id}'/>");
             let lshw = own.lshw.as_ref().map(|ids| format!("<list>{}</list>", ids.iter().map(node).collect::<String>()));
             let lldp = own.lldp.map(|id| format!("<lldp><chassis><id type='mac'>{id}</id></chassis></lldp>"));
@@ -144,7 +144,7 @@ impl Desk {
 }
 
 /// The newest documents of each machine; among equal times those with the larger hash.
-fn documents(desk: &Desk, tenant: &Tenant, all: &[Said]) -> BTreeMap<String, Documents> {
+fn documents(desk: &Desk, tenant: &Tenant, all: &[MachineReport]) -> BTreeMap<String, Documents> {
     let mut found = BTreeMap::new();
     for machine in all.iter().map(|own| own.machine).collect::<BTreeSet<_>>() {
         let key = format!("m{machine}");
@@ -175,7 +175,7 @@ fn documents(desk: &Desk, tenant: &Tenant, all: &[Said]) -> BTreeMap<String, Doc
     found
 }
 
-fn the_last_definition_holds_of_the_last_documents(desk: &Desk, groups: &[Vec<Said>], changes: &[Change], processes: usize) {
+fn assert_tags_follow_the_last_definition(desk: &Desk, groups: &[Vec<MachineReport>], changes: &[Change], processes: usize) {
     let tenant = desk.tenant();
     let over = AtomicBool::new(false);
     let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: false, settles: true, only: None };
@@ -197,7 +197,7 @@ fn the_last_definition_holds_of_the_last_documents(desk: &Desk, groups: &[Vec<Sa
                 }
                 Change::Delete(_) => {}
                 Change::Rebuild => {
-                    TaggedCollection::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").again(&[]).expect("it is made");
+                    TaggedCollection::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").reevaluate(&[]).expect("it is made");
                 }
             }
         }
@@ -205,7 +205,7 @@ fn the_last_definition_holds_of_the_last_documents(desk: &Desk, groups: &[Vec<Sa
         over.store(true, Ordering::SeqCst);
     });
     desk.work(processes);
-    let all: Vec<Said> = groups.iter().flatten().cloned().collect();
+    let all: Vec<MachineReport> = groups.iter().flatten().cloned().collect();
     let now = documents(desk, &tenant, &all);
     let check = |now: &BTreeMap<String, Documents>, when: &str| {
         for (tag, name) in TAGS.iter().enumerate() {
@@ -217,7 +217,7 @@ fn the_last_definition_holds_of_the_last_documents(desk: &Desk, groups: &[Vec<Sa
     check(&now, "at the end");
     // evaluating everything again changes nothing
     if let Some(job) =
-        TaggedCollection::new(&desk.catalogue, &*desk.stores[0], &tenant, "machine").expect("it has tags").again(&[]).expect("it is made")
+        TaggedCollection::new(&desk.catalogue, &*desk.stores[0], &tenant, "machine").expect("it has tags").reevaluate(&[]).expect("it is made")
     {
         desk.work(1);
         let progress = tags::progress(&desk.stores[0].job(job).expect("the job"));
@@ -235,16 +235,16 @@ fn the_last_definition_holds_of_the_last_documents(desk: &Desk, groups: &[Vec<Sa
     check(&without, "without lshw");
 }
 
-fn histories() -> impl Strategy<Value = (Vec<Vec<Said>>, Vec<Change>)> {
-    (prop::collection::vec(prop::collection::vec(said(), 1..6), 1..5), prop::collection::vec(change(), 1..7))
+fn histories() -> impl Strategy<Value = (Vec<Vec<MachineReport>>, Vec<Change>)> {
+    (prop::collection::vec(prop::collection::vec(report(), 1..6), 1..5), prop::collection::vec(change(), 1..7))
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, max_shrink_iters: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn on_a_file_the_last_definition_holds_of_the_last_documents((groups, changes) in histories()) {
-        the_last_definition_holds_of_the_last_documents(&FILE, &groups, &changes, 1);
+    fn tags_follow_the_last_definition_and_the_last_documents_on_a_file((groups, changes) in histories()) {
+        assert_tags_follow_the_last_definition(&FILE, &groups, &changes, 1);
     }
 }
 
@@ -252,15 +252,15 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 20, max_shrink_iters: 50, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn on_a_server_the_last_definition_holds_of_the_last_documents((groups, changes) in histories()) {
+    fn tags_follow_the_last_definition_and_the_last_documents_on_a_server((groups, changes) in histories()) {
         if let Some(desk) = &*SERVER {
-            the_last_definition_holds_of_the_last_documents(desk, &groups, &changes, 3);
+            assert_tags_follow_the_last_definition(desk, &groups, &changes, 3);
         }
     }
 }
 
 #[test]
-fn machines_carry_what_they_are_known_to_carry() {
+fn records_have_the_tags_that_the_sample_expects() {
     const MACHINES: u64 = 1_200;
     for desk in desks() {
         let tenant = desk.tenant();
@@ -290,11 +290,11 @@ fn machines_carry_what_they_are_known_to_carry() {
         desk.work(desk.stores.len());
         assert_eq!(tags::progress(&desk.stores[0].job(empty).expect("the job"))["added"], 0);
         let mut added = 0;
-        for (place, machines::SampleTag { name, carries, .. }) in machines::TAGS.iter().enumerate() {
+        for (index, machines::SampleTag { name, carries, .. }) in machines::TAGS.iter().enumerate() {
             let expected: BTreeSet<String> =
                 (1..=MACHINES).map(|number| machines::machine(7, number)).filter(carries).map(|machine| machine.id()).collect();
             assert_eq!(desk.carriers(&tenant, name), expected, "{name}");
-            added += if place < before.len() { 0 } else { expected.len() };
+            added += if index < before.len() { 0 } else { expected.len() };
         }
         let progress = tags::progress(&desk.stores[0].job(rebuilt).expect("the job"));
         assert_eq!((progress["added"].as_u64(), &progress["removed"], &progress["records"]), (Some(added as u64), &json!(0), &json!(MACHINES)));
@@ -314,8 +314,8 @@ fn a_late_result_of_an_older_definition_is_not_written() {
     // no other workers take its chunks
     for desk in [Some(on_a_file("late")), on_a_server("late")].iter().flatten() {
         let (tenant, store) = (desk.tenant(), &*desk.stores[0]);
-        let said = |machine, ids: &[&'static str]| Said { machine, at: 1, lshw: Some(ids.to_vec()), lldp: None };
-        desk.deliver(&tenant, &[said(0, &["a"]), said(1, &["a", "b"]), said(2, &[])]);
+        let report = |machine, ids: &[&'static str]| MachineReport { machine, at: 1, lshw: Some(ids.to_vec()), lldp: None };
+        desk.deliver(&tenant, &[report(0, &["a"]), report(1, &["a", "b"]), report(2, &[])]);
         desk.work(1);
         let begin = |definition: &str| {
             let job = desk.define(&tenant, "one", definition).expect("a job");
@@ -337,7 +337,7 @@ fn a_late_result_of_an_older_definition_is_not_written() {
         assert_eq!(desk.carriers(&tenant, "one"), ["m0", "m1"].map(str::to_owned).into());
         // a document that changes while a definition is evaluated wins
         let (job, range) = begin("not(//node)");
-        let newer = desk.deliver(&tenant, &[Said { at: 2, ..said(0, &[]) }]);
+        let newer = desk.deliver(&tenant, &[MachineReport { at: 2, ..report(0, &[]) }]);
         import::run(&desk.catalogue, store, &JobRun { job: newer, workers: 1, settles: false, stop: &AtomicBool::new(false) }, &|_| ())
             .expect("it is imported");
         store.submit(Box::new(range), Priority::Bulk).wait().expect("it is written");
@@ -347,19 +347,19 @@ fn a_late_result_of_an_older_definition_is_not_written() {
 }
 
 #[test]
-fn what_was_carried_stays_until_it_is_replaced_also_where_that_is_cancelled() {
+fn tags_stay_until_they_are_replaced_even_if_the_evaluation_is_cancelled() {
     const MACHINES: usize = 2_500;
     for desk in [Some(on_a_file("cancelled")), on_a_server("cancelled")].iter().flatten() {
         let (tenant, store) = (desk.tenant(), &*desk.stores[0]);
         // half of them have a, the others b
-        let id = |place: usize| format!("m{place:05}");
-        let line = |place: usize| {
-            let lshw = format!("<list><node id='{}'/></list>", if place.is_multiple_of(2) { "a" } else { "b" });
-            json!({ "system_id": id(place), "at": "2026-01-01T00:00:00Z", "lshw": lshw }).to_string() + "\n"
+        let id = |index: usize| format!("m{index:05}");
+        let line = |index: usize| {
+            let lshw = format!("<list><node id='{}'/></list>", if index.is_multiple_of(2) { "a" } else { "b" });
+            json!({ "system_id": id(index), "at": "2026-01-01T00:00:00Z", "lshw": lshw }).to_string() + "\n"
         };
         desk.import(&tenant, &(0..MACHINES).map(line).collect::<String>(), 1_000);
         desk.work(1);
-        let with = |rest: usize| (0..MACHINES).filter(move |place| place % 2 == rest).map(id);
+        let with = |remainder: usize| (0..MACHINES).filter(move |index| index % 2 == remainder).map(id);
         let (even, odd): (BTreeSet<String>, BTreeSet<String>) = (with(0).collect(), with(1).collect());
         desk.define(&tenant, "one", "//node[@id='a']");
         desk.define(&tenant, "two", "//node[@id='a']");
@@ -389,15 +389,15 @@ fn what_was_carried_stays_until_it_is_replaced_also_where_that_is_cancelled() {
         // and again: what is missing is done, and nothing else changes
         let job = TaggedCollection::new(&desk.catalogue, store, &tenant, "machine")
             .expect("it has tags")
-            .again(&["one".to_owned()])
+            .reevaluate(&["one".to_owned()])
             .expect("it is made")
             .expect("a job");
         assert_eq!(desk.carriers(&tenant, "one"), mixed);
         desk.work(1);
         assert_eq!((desk.carriers(&tenant, "one"), desk.carriers(&tenant, "two")), (odd.clone(), even.clone()));
         let progress = tags::progress(&store.job(job).expect("the job"));
-        let left = |keys: &BTreeSet<String>| keys.iter().filter(|key| !is_done(key)).count();
-        assert_eq!((&progress["added"], &progress["removed"]), (&json!(left(&odd)), &json!(left(&even))), "{progress}");
+        let remaining = |keys: &BTreeSet<String>| keys.iter().filter(|key| !is_done(key)).count();
+        assert_eq!((&progress["added"], &progress["removed"]), (&json!(remaining(&odd)), &json!(remaining(&even))), "{progress}");
         assert!(tags::stale(&desk.catalogue, store, &tenant, CollectionId::from(0)).expect("it reads").is_empty());
         // a second definition goes through what is left of the first in the same ranges: documents are read once for both
         let job = desk.define(&tenant, "one", "//node[@id='a']").expect("a job");
@@ -410,13 +410,13 @@ fn what_was_carried_stays_until_it_is_replaced_also_where_that_is_cancelled() {
         let progress = tags::progress(&store.job(both).expect("the job"));
         assert_eq!(progress["records"], json!(MACHINES));
         // all of the second, and what was left of the first
-        assert_eq!(progress["added"], json!(odd.len() + left(&even)), "{progress}");
+        assert_eq!(progress["added"], json!(odd.len() + remaining(&even)), "{progress}");
         assert_eq!((desk.carriers(&tenant, "one"), desk.carriers(&tenant, "two")), (even, odd));
     }
 }
 
 #[test]
-fn an_xpath_that_takes_too_long_is_counted_and_told() {
+fn an_xpath_that_exceeds_its_steps_is_counted_and_reported() {
     for desk in desks() {
         let (tenant, store) = (desk.tenant(), &*desk.stores[0]);
         let nodes: String = (0..400).map(|_| "<node><x/></node>").collect();
@@ -432,9 +432,9 @@ fn an_xpath_that_takes_too_long_is_counted_and_told() {
         assert_eq!(desk.carriers(&tenant, "slow"), ["m2".to_owned()].into());
         let troubles = done.counts.of(stook_store::journal::Outcome::Failed);
         assert_eq!((done.state, troubles), (JobState::CompletedWithErrors, 1));
-        let told = store.journal(job, 0, 10, true).expect("the journal");
-        assert_eq!(told[0].key.as_deref(), Some("m1"));
-        assert!(told[0].reasons.iter().any(|reason| reason.contains("tag slow: the XPath exceeded 200000 steps")), "{told:?}");
+        let entries = store.journal(job, 0, 10, true).expect("the journal");
+        assert_eq!(entries[0].key.as_deref(), Some("m1"));
+        assert!(entries[0].reasons.iter().any(|reason| reason.contains("tag slow: the XPath exceeded 200000 steps")), "{entries:?}");
         // in a chunk it is a warning of the document
         let job = desk.import(&tenant, &line(3, &nodes), 10);
         desk.work(1);
@@ -443,11 +443,11 @@ fn an_xpath_that_takes_too_long_is_counted_and_told() {
 }
 
 #[test]
-fn a_manual_tag_is_given_by_hand_and_nothing_else_takes_it() {
+fn a_manual_tag_is_given_and_removed_only_by_hand() {
     for desk in desks() {
         let (tenant, store) = (desk.tenant(), &*desk.stores[0]);
-        let said = |machine| Said { machine, at: 1, lshw: Some(vec!["a"]), lldp: None };
-        desk.deliver(&tenant, &[said(0), said(1)]);
+        let report = |machine| MachineReport { machine, at: 1, lshw: Some(vec!["a"]), lldp: None };
+        desk.deliver(&tenant, &[report(0), report(1)]);
         desk.work(1);
         let manual = TagChange { name: "rack7".into(), ..TagChange::default() };
         TaggedCollection::new(&desk.catalogue, store, &tenant, "machine")
@@ -465,7 +465,7 @@ fn a_manual_tag_is_given_by_hand_and_nothing_else_takes_it() {
         assert_eq!(assign(&["m0", "m1", "m9"], &[]), (2, 0, 1));
         assert_eq!(assign(&["m0"], &["m1"]), (0, 1, 0));
         desk.define(&tenant, "one", "//node");
-        desk.deliver(&tenant, &[Said { at: 3, lshw: Some(vec![]), ..said(0) }]);
+        desk.deliver(&tenant, &[MachineReport { at: 3, lshw: Some(vec![]), ..report(0) }]);
         desk.work(1);
         assert_eq!(desk.carriers(&tenant, "rack7"), ["m0".to_owned()].into());
         assert_eq!(desk.carriers(&tenant, "one"), ["m1".to_owned()].into());

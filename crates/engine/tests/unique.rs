@@ -52,9 +52,9 @@ struct Desk {
 /// A desk for each store.
 fn desks(name: &str) -> Vec<Desk> {
     let catalogue: Arc<Catalogue> = Arc::new(parse(DEFINITION).unwrap_or_else(|problems| panic!("{problems:?}")));
-    let places = [Some(support::on_a_file(&support::folder(name), &catalogue, 2)), support::on_a_server(name, &catalogue)];
+    let stores = [Some(support::on_a_file(&support::folder(name), &catalogue, 2)), support::on_a_server(name, &catalogue)];
     let desk = |stores| Desk { catalogue: catalogue.clone(), rules: Arc::new(SettleRules::new(&catalogue)), stores };
-    places.into_iter().flatten().map(desk).collect()
+    stores.into_iter().flatten().map(desk).collect()
 }
 
 /// A change of one record.
@@ -129,7 +129,7 @@ impl Desk {
     }
 
     /// Nobody who is named waits for a login that nobody else has.
-    fn nobody_waits_in_vain(&self, tenant: &Tenant, steps: &[Step]) {
+    fn assert_no_record_waits_for_a_free_value(&self, tenant: &Tenant, steps: &[Step]) {
         let persons = self.see(tenant, "person");
         let logins: Vec<String> = persons.values().filter_map(|person| Some(person[2].as_str()?.to_lowercase())).collect();
         let taken: BTreeSet<&String> = logins.iter().collect();
@@ -146,25 +146,25 @@ fn histories(cases: u32) -> impl Iterator<Item = Vec<Step>> {
 
 /// One after the other, settled now and then.
 #[test]
-fn who_is_named_exists_as_soon_as_its_login_is_free() {
+fn a_linked_record_is_created_as_soon_as_its_unique_value_is_free() {
     for desk in desks("waiting") {
         for (case, steps) in histories(60).enumerate() {
             let tenant = desk.tenant();
-            for (place, step) in steps.iter().enumerate() {
+            for (index, step) in steps.iter().enumerate() {
                 desk.apply(0, &tenant, step);
-                if (case + place) % 3 == 0 {
+                if (case + index) % 3 == 0 {
                     desk.settle(0);
                 }
             }
             desk.settle(0);
-            desk.nobody_waits_in_vain(&tenant, &steps);
+            desk.assert_no_record_waits_for_a_free_value(&tenant, &steps);
         }
     }
 }
 
 /// Sessions name, change and withdraw at once, while others settle.
 #[test]
-fn a_login_that_is_given_up_while_a_pass_runs_is_not_missed() {
+fn a_unique_value_that_is_given_up_during_a_pass_is_noticed() {
     for desk in desks("waiting_together") {
         for steps in histories(30) {
             let (tenant, done) = (desk.tenant(), AtomicBool::new(false));
@@ -188,7 +188,7 @@ fn a_login_that_is_given_up_while_a_pass_runs_is_not_missed() {
                 settlers.into_iter().for_each(|settler| settler.join().expect("it settles"));
             });
             desk.settle(0);
-            desk.nobody_waits_in_vain(&tenant, &steps);
+            desk.assert_no_record_waits_for_a_free_value(&tenant, &steps);
         }
     }
 }
@@ -203,7 +203,7 @@ fn one_of_thousands_of_waiting_records_gets_a_unique_value_that_is_given_up() {
         // equal without regard to case
         let spelling = |number: usize| (0..20).map(|bit| if number >> bit & 1 == 1 { 'A' } else { 'a' }).collect::<String>();
         let names: Vec<String> = (0..WAITING).map(spelling).collect();
-        names.chunks(500).enumerate().for_each(|(place, some)| desk.apply(0, &tenant, &Step::Name(format!("i{place}"), some.to_vec())));
+        names.chunks(500).enumerate().for_each(|(index, some)| desk.apply(0, &tenant, &Step::Name(format!("i{index}"), some.to_vec())));
         desk.settle(0);
         assert_eq!(desk.see(&tenant, "person").len(), 1);
         desk.apply(0, &tenant, &Step::Login("holder".into(), None));

@@ -37,13 +37,13 @@ fn tenant(name: &str) -> Tenant {
 fn deliver(
     (catalogue, store, folder): (&Catalogue, &dyn Store, &Path),
     name: &str,
-    whose: &str,
+    tenant_name: &str,
     numbers: impl Iterator<Item = u32>,
     value: u32,
 ) -> JobId {
     let mut text = "id,value\n".to_owned();
     numbers.for_each(|number| writeln!(text, "{number},{value}").expect("text"));
-    support::job(catalogue, store, &tenant(whose), "rows", (&folder.join(name), &text), PER_CHUNK)
+    support::job(catalogue, store, &tenant(tenant_name), "rows", (&folder.join(name), &text), PER_CHUNK)
 }
 
 fn work(catalogue: &Arc<Catalogue>, store: &dyn Store) {
@@ -57,8 +57,8 @@ fn counts(store: &dyn Store, job: JobId) -> OutcomeCounts {
     job.counts
 }
 
-fn records(store: &dyn Store, whose: &str) -> u64 {
-    store.count(&QueryPlan::all(tenant(whose), CollectionId::from(0))).expect("counted")
+fn records(store: &dyn Store, tenant_name: &str) -> u64 {
+    store.count(&QueryPlan::all(tenant(tenant_name), CollectionId::from(0))).expect("counted")
 }
 
 /// On a file, and on a server where there is one; both opened twice.
@@ -71,9 +71,9 @@ fn on_both(name: &str, law: impl Fn(&Arc<Catalogue>, [&dyn Store; 2], &Path)) {
 }
 
 #[test]
-fn chunks_that_are_taken_away_do_not_disturb_those_beside_them() {
+fn chunks_that_are_taken_away_do_not_disturb_the_others() {
     on_both("taken_away", |catalogue, [store, other], folder| {
-        let jobs = ["a", "b"].map(|whose| deliver((catalogue, store, folder), &format!("{whose}.csv"), whose, 0..40_000, 1));
+        let jobs = ["a", "b"].map(|tenant_name| deliver((catalogue, store, folder), &format!("{tenant_name}.csv"), tenant_name, 0..40_000, 1));
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -86,10 +86,10 @@ fn chunks_that_are_taken_away_do_not_disturb_those_beside_them() {
             over.store(true, Ordering::SeqCst);
         });
         work(catalogue, store);
-        for (job, whose) in jobs.into_iter().zip(["a", "b"]) {
+        for (job, tenant_name) in jobs.into_iter().zip(["a", "b"]) {
             let counts = counts(store, job);
             assert_eq!((counts.documents, counts.of(Outcome::Created)), (40_000, 40_000));
-            assert_eq!(records(store, whose), 40_000);
+            assert_eq!(records(store, tenant_name), 40_000);
         }
     });
 }
@@ -110,18 +110,18 @@ fn work_until_done(catalogue: &Arc<Catalogue>, store: &dyn Store, job: JobId) {
 }
 
 #[test]
-fn records_that_are_there_are_found_behind_many_that_are_not() {
+fn existing_records_are_found_after_many_new_ones() {
     on_both("seldom_met", |catalogue, [store, _], folder| {
-        let place = (&**catalogue, store, folder);
-        let first = deliver(place, "first.csv", "t", 5_000..9_000, 1);
+        let target = (&**catalogue, store, folder);
+        let first = deliver(target, "first.csv", "t", 5_000..9_000, 1);
         work(catalogue, store);
         assert_eq!(counts(store, first).of(Outcome::Created), 4_000);
         // the first half is new, then every record is there
-        let second = deliver(place, "second.csv", "t", 0..9_000, 2);
+        let second = deliver(target, "second.csv", "t", 0..9_000, 2);
         work(catalogue, store);
         let counted = counts(store, second);
         assert_eq!((counted.of(Outcome::Created), counted.of(Outcome::Updated)), (5_000, 4_000));
-        let third = deliver(place, "third.csv", "t", (9_000..12_000).chain(0..9_000), 2);
+        let third = deliver(target, "third.csv", "t", (9_000..12_000).chain(0..9_000), 2);
         work(catalogue, store);
         let counted = counts(store, third);
         assert_eq!((counted.of(Outcome::Created), counted.of(Outcome::Unchanged)), (3_000, 9_000), "{counted:?}");

@@ -20,7 +20,7 @@ pub use stook_marc::{marc8, marcxml};
 pub use stook_xpath as xpath;
 pub use stook_xpath::tree;
 
-pub use select::{ContextNode, SelectedValue, places, select, select_from, unreadable};
+pub use select::{ContextNode, SelectedValue, find_context_nodes, select, select_from, unreadable};
 
 use marc::xmltext::{EXPANSION_LIMIT, Entities, XmlEncoding};
 use marc::{MarcError, MarcRecord, RepairKind, Repairs};
@@ -202,7 +202,7 @@ impl ParseContext {
     }
 
     /// The same context for documents inside these members of what a scanner finds.
-    fn inside(self, inner: Arc<[String]>) -> Self {
+    fn with_inner(self, inner: Arc<[String]>) -> Self {
         Self { inner, ..self }
     }
 
@@ -212,26 +212,26 @@ impl ParseContext {
     pub fn complete<'b>(&self, bytes: &'b [u8]) -> Cow<'b, [u8]> {
         if !self.inner.is_empty() {
             // if the value is missing, the complete one is parsed instead
-            return Cow::Borrowed(scan::value_inside(&self.inner, bytes).unwrap_or(bytes));
+            return Cow::Borrowed(scan::inner_value(&self.inner, bytes).unwrap_or(bytes));
         }
-        let mut whole = Cow::Borrowed(bytes);
+        let mut completed = Cow::Borrowed(bytes);
         if self.encoding.is_some() && !bytes.is_ascii() {
             let mut text = String::with_capacity(bytes.len() + bytes.len() / 8);
             xml::decode(bytes, self.encoding, &mut text);
-            whole = Cow::Owned(text.into_bytes());
+            completed = Cow::Owned(text.into_bytes());
         }
         // entities that cannot be expanded stay, and are refused when the document is parsed
-        let expanded = || match self.entities.expand(std::str::from_utf8(&whole).ok()?, expansion_limit(whole.len())) {
+        let expanded = || match self.entities.expand(std::str::from_utf8(&completed).ok()?, expansion_limit(completed.len())) {
             Ok(Cow::Owned(text)) => Some(text.into_bytes()),
             _ => None,
         };
         if !self.entities.is_empty()
             && let Some(text) = expanded()
         {
-            whole = Cow::Owned(text);
+            completed = Cow::Owned(text);
         }
-        match whole {
-            whole if self.declarations.is_empty() => whole,
+        match completed {
+            completed if self.declarations.is_empty() => completed,
             Cow::Borrowed(bytes) => xml::self_contained(bytes, &self.declarations),
             Cow::Owned(bytes) => Cow::Owned(xml::self_contained(&bytes, &self.declarations).into_owned()),
         }

@@ -112,10 +112,10 @@ impl OpenedInput {
 
 fn first_document(input: impl Read, syntax: Syntax, records: Option<&str>, path: &stook_catalogue::path::Path) -> io::Result<FirstDocument> {
     let mut documents = DocumentReader::new(input, syntax, records);
-    let has = |has: bool| if has { FirstDocument::Has } else { FirstDocument::Lacks };
-    let read = documents.next()?.map(|(found, bytes)| {
-        let own = found.head.complete(bytes);
-        let document = if found.problem.is_none() { Document::parse(&own, syntax, &found.head).ok() } else { None };
+    let as_result = |is_found: bool| if is_found { FirstDocument::Has } else { FirstDocument::Lacks };
+    let has_value = documents.next()?.map(|(found, bytes)| {
+        let bytes = found.head.complete(bytes);
+        let document = if found.problem.is_none() { Document::parse(&bytes, syntax, &found.head).ok() } else { None };
         document.is_some_and(|document| {
             let mut values = Vec::new();
             select(&document, path, &mut values);
@@ -124,9 +124,9 @@ fn first_document(input: impl Read, syntax: Syntax, records: Option<&str>, path:
     });
     if let stook_catalogue::path::Path::Column(name) = path {
         let header = ParseContext::new(syntax, &documents.head());
-        return Ok(if header.columns().is_empty() { FirstDocument::None } else { has(header.columns().contains(name)) });
+        return Ok(if header.columns().is_empty() { FirstDocument::None } else { as_result(header.columns().contains(name)) });
     }
-    Ok(read.map_or(FirstDocument::None, has))
+    Ok(has_value.map_or(FirstDocument::None, as_result))
 }
 
 /// A reader that keeps what was read.
@@ -157,14 +157,14 @@ pub fn open(path: &Path) -> io::Result<OpenedInput> {
 /// As [`open`].
 pub fn open_bytes(mut input: Box<dyn Read + Send>) -> io::Result<OpenedInput> {
     let magic = take(&mut input, 4)?;
-    let whole = io::Cursor::new(magic.clone()).chain(input);
+    let rewound = io::Cursor::new(magic.clone()).chain(input);
     let (compression, plain): (Compression, Box<dyn Read + Send>) = match magic.as_slice() {
-        [0x1f, 0x8b, ..] => (Compression::Gzip, Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(whole)))),
-        [0x28, 0xb5, 0x2f, 0xfd] => (Compression::Zstd, Box::new(zstd::stream::read::Decoder::new(whole)?)),
-        _ => (Compression::None, Box::new(whole)),
+        [0x1f, 0x8b, ..] => (Compression::Gzip, Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(rewound)))),
+        [0x28, 0xb5, 0x2f, 0xfd] => (Compression::Zstd, Box::new(zstd::stream::read::Decoder::new(rewound)?)),
+        _ => (Compression::None, Box::new(rewound)),
     };
     let (mut plain, converted) = converted(plain)?;
-    let (blank, beginning) = behind_blanks(&mut plain)?;
+    let (blank, beginning) = skip_blanks(&mut plain)?;
     let syntax = detect(&beginning);
     // one line end replaces each skipped byte, so that offsets in the file stay right
     let (mark, text) = beginning.split_at(if beginning.starts_with(&BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 });
@@ -175,7 +175,7 @@ pub fn open_bytes(mut input: Box<dyn Read + Send>) -> io::Result<OpenedInput> {
 
 /// Reads past white space, in constant memory. Returns how many blanks were dropped, and what follows them: a byte order mark, the last blanks, and
 /// as many bytes as the syntax is recognised from.
-fn behind_blanks(input: &mut dyn Read) -> io::Result<(u64, Vec<u8>)> {
+fn skip_blanks(input: &mut dyn Read) -> io::Result<(u64, Vec<u8>)> {
     let mut beginning = take(input, LOOK_AHEAD)?;
     let mark = if beginning.starts_with(&BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
     let mut given_up = 0;
@@ -237,7 +237,7 @@ struct PreparedContext {
 
 impl PreparedContext {
     fn new(scanner: &Scanner) -> Self {
-        Self { version: scanner.head_version(), head: Arc::new(ParseContext::new(scanner.syntax(), &scanner.head()).inside(scanner.inner())) }
+        Self { version: scanner.head_version(), head: Arc::new(ParseContext::new(scanner.syntax(), &scanner.head()).with_inner(scanner.inner())) }
     }
 
     fn now(&mut self, scanner: &Scanner) -> Arc<ParseContext> {
@@ -357,7 +357,7 @@ impl<R: Read> DocumentReader<R> {
                 ScanStep::Skip(length) if length > 0 || !self.at_end || self.start < self.end => self.consume(length),
                 ScanStep::End | ScanStep::Skip(_) => {
                     let early = self.scanner.ends_early().filter(|_| self.number < self.last);
-                    return Ok(early.map(|reason| (self.found(0, Some(reason)), &[][..])));
+                    return Ok(early.map(|reason| (self.scanned_document(0, Some(reason)), &[][..])));
                 }
                 ScanStep::NeedMore => {
                     if self.end - self.start > self.scanner.limit() {
@@ -367,13 +367,13 @@ impl<R: Read> DocumentReader<R> {
                     self.fill()?;
                 }
                 ScanStep::Document { bytes, next } => {
-                    let found = self.found(bytes.start, None);
+                    let found = self.scanned_document(bytes.start, None);
                     let range = self.start + bytes.start..self.start + bytes.end;
                     self.consume(next);
                     return Ok(Some((found, &self.buffer[range])));
                 }
                 ScanStep::Problem { bytes, next, reason } => {
-                    let found = self.found(bytes.start, Some(reason));
+                    let found = self.scanned_document(bytes.start, Some(reason));
                     let range = self.start + bytes.start..self.start + bytes.end;
                     self.consume(next);
                     return Ok(Some((found, &self.buffer[range])));
@@ -382,7 +382,7 @@ impl<R: Read> DocumentReader<R> {
         }
     }
 
-    fn found(&mut self, at: usize, problem: Option<String>) -> ScannedDocument {
+    fn scanned_document(&mut self, at: usize, problem: Option<String>) -> ScannedDocument {
         self.number += 1;
         ScannedDocument { number: self.number, offset: self.offset + at as u64, problem, head: self.prepared.now(&self.scanner) }
     }
@@ -404,7 +404,7 @@ impl<R: Read> DocumentReader<R> {
         if !resumes {
             self.scanner.end();
         }
-        let found = self.found(0, Some(self.scanner.too_long()));
+        let found = self.scanned_document(0, Some(self.scanner.too_long()));
         self.consume(if resumes { given_up } else { self.end - self.start });
         Ok(Some(ScannedDocument { offset, ..found }))
     }

@@ -25,7 +25,7 @@ pub enum ContextNode<'d> {
 }
 
 /// Maximum number of steps of a definition's XPath on one document.
-const MOST_STEPS: u64 = 100_000_000;
+const MAX_STEPS: u64 = 100_000_000;
 
 /// Adds everything that `path` finds in `document` to `found`, in document order. The number, text or boolean that an XPath computes is also found,
 /// unless it is not a finite number, is empty, or takes too many steps.
@@ -34,7 +34,7 @@ const MOST_STEPS: u64 = 100_000_000;
 pub fn select<'d>(document: &'d Document<'_>, path: &Path, found: &mut Vec<SelectedValue<'d>>) {
     match (document, path) {
         (Document::Marc(record), Path::Marc(spec)) => spec.select(record, &mut |text, field| found.push(SelectedValue::Text(text, field))),
-        (Document::Json(own), _) => select_from(ContextNode::Json(own.value(), own.is_deep()), path, found),
+        (Document::Json(json), _) => select_from(ContextNode::Json(json.value(), json.is_deep()), path, found),
         (Document::Xml(tree), _) => select_from(ContextNode::Xml(tree, xpath::start(tree)), path, found),
         (Document::Csv(row), Path::Column(name)) => {
             found.extend(row.get(name).map(|value| SelectedValue::Text(Cow::Borrowed(value), 0)));
@@ -44,28 +44,28 @@ pub fn select<'d>(document: &'d Document<'_>, path: &Path, found: &mut Vec<Selec
 }
 
 /// Returns the values or elements that `path` finds in a JSON or XML document, in document order.
-pub fn places<'d>(document: &'d Document<'_>, path: &Path) -> Vec<ContextNode<'d>> {
+pub fn find_context_nodes<'d>(document: &'d Document<'_>, path: &Path) -> Vec<ContextNode<'d>> {
     match (document, path) {
         (Document::Xml(tree), Path::Xml(path)) => {
-            let found = xpath::places(path, tree, MOST_STEPS).unwrap_or_default();
+            let found = xpath::find_nodes(path, tree, MAX_STEPS).unwrap_or_default();
             found.into_iter().map(|node| ContextNode::Xml(tree, node)).collect()
         }
-        (Document::Json(own), _) => {
+        (Document::Json(json), _) => {
             let mut found = Vec::new();
             select(document, path, &mut found);
             let value = |selected| if let SelectedValue::Json(value) = selected { Some(value) } else { None };
             let values = found.into_iter().filter_map(value);
             // a list stands for its elements
-            let each = |value: &'d serde_json::Value| value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
-            values.flat_map(each).map(|value| ContextNode::Json(value, own.is_deep())).collect()
+            let elements_of = |value: &'d serde_json::Value| value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+            values.flat_map(elements_of).map(|value| ContextNode::Json(value, json.is_deep())).collect()
         }
         _ => Vec::new(),
     }
 }
 
 /// Like [`select`], but starts from a value or element.
-pub fn select_from<'d>(place: ContextNode<'d>, path: &Path, found: &mut Vec<SelectedValue<'d>>) {
-    match (place, path) {
+pub fn select_from<'d>(context: ContextNode<'d>, path: &Path, found: &mut Vec<SelectedValue<'d>>) {
+    match (context, path) {
         (ContextNode::Json(value, _), Path::JsonMembers(names)) => {
             let target = names.iter().try_fold(value, |value, name| value.get(name));
             found.extend(target.filter(|target| !target.is_null()).map(SelectedValue::Json));
@@ -75,12 +75,12 @@ pub fn select_from<'d>(place: ContextNode<'d>, path: &Path, found: &mut Vec<Sele
             found.extend(values.into_iter().filter(|value| !value.is_null()).map(SelectedValue::Json));
         }
         (ContextNode::Xml(tree, node), Path::Xml(path)) => {
-            let one = |text| SelectedValue::Text(text, 0);
-            match xpath::evaluate_from(path, tree, node, MOST_STEPS) {
-                Ok(XPathValue::Nodes(nodes)) => found.extend(nodes.into_iter().map(one)),
-                Ok(XPathValue::Boolean(value)) => found.push(one(value.to_string().into())),
-                Ok(XPathValue::Number(number)) if number.is_finite() => found.push(one(show_number(number).into())),
-                Ok(XPathValue::Text(text)) if !text.is_empty() => found.push(one(text)),
+            let as_text = |text| SelectedValue::Text(text, 0);
+            match xpath::evaluate_from(path, tree, node, MAX_STEPS) {
+                Ok(XPathValue::Nodes(nodes)) => found.extend(nodes.into_iter().map(as_text)),
+                Ok(XPathValue::Boolean(value)) => found.push(as_text(value.to_string().into())),
+                Ok(XPathValue::Number(number)) if number.is_finite() => found.push(as_text(show_number(number).into())),
+                Ok(XPathValue::Text(text)) if !text.is_empty() => found.push(as_text(text)),
                 Ok(XPathValue::Number(_) | XPathValue::Text(_)) | Err(_) => {}
             }
         }
@@ -102,7 +102,7 @@ fn on_a_large_stack<'d>(find: impl FnOnce() -> Vec<&'d serde_json::Value> + Send
 /// The reason why something that a path found in `document` cannot be used; `None` if it can.
 pub fn unreadable(document: &Document<'_>, found: &SelectedValue<'_>) -> Option<String> {
     match (document, found) {
-        (Document::Json(own), SelectedValue::Json(value)) => own.problem(value),
+        (Document::Json(json), SelectedValue::Json(value)) => json.problem(value),
         _ => None,
     }
 }

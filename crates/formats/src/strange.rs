@@ -1,30 +1,30 @@
 //! Describes bytes that contain no document: the words in which a file or a service's response is refused.
 
 /// Maximum number of characters shown of such bytes.
-const SHOWN: usize = 200;
+const MAX_SHOWN: usize = 200;
 
 /// Markup that may come before the first element of a page.
-const BEFORE: [(&[u8], &[u8]); 2] = [(b"<!--", b"-->"), (b"<?", b"?>")];
+const MARKUP_BEFORE_ELEMENTS: [(&[u8], &[u8]); 2] = [(b"<!--", b"-->"), (b"<?", b"?>")];
 
 /// Whether bytes begin like a web page.
 pub fn is_html(bytes: &[u8]) -> bool {
     let mut rest = bytes.strip_prefix(&[0xef, 0xbb, 0xbf]).unwrap_or(bytes).trim_ascii_start();
-    while let Some((start, end)) = BEFORE.into_iter().find(|(start, _)| rest.starts_with(start)) {
+    while let Some((start, end)) = MARKUP_BEFORE_ELEMENTS.into_iter().find(|(start, _)| rest.starts_with(start)) {
         let Some(found) = memchr::memmem::find(&rest[start.len()..], end) else { return false };
         rest = rest[start.len() + found + end.len()..].trim_ascii_start();
     }
-    let begins = |words: &[u8]| {
-        let (own, behind) = rest.split_at(rest.len().min(words.len()));
-        own.eq_ignore_ascii_case(words) && behind.first().is_none_or(|byte| !byte.is_ascii_alphanumeric() && *byte != b':')
+    let begins_with = |words: &[u8]| {
+        let (front, tail) = rest.split_at(rest.len().min(words.len()));
+        front.eq_ignore_ascii_case(words) && tail.first().is_none_or(|byte| !byte.is_ascii_alphanumeric() && *byte != b':')
     };
-    begins(b"<!doctype html") || begins(b"<html") || begins(b"<head") || begins(b"<body")
+    begins_with(b"<!doctype html") || begins_with(b"<html") || begins_with(b"<head") || begins_with(b"<body")
 }
 
 /// Returns the first 200 characters so that they can be shown in one line: control characters and white space become one blank.
 pub fn beginning(bytes: &[u8]) -> String {
     let bytes = bytes.strip_prefix(&[0xef, 0xbb, 0xbf]).unwrap_or(bytes).trim_ascii_start();
     // a character has at most four bytes, and many may be left out
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(64 * SHOWN)]);
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(64 * MAX_SHOWN)]);
     let mut shown = String::new();
     let mut count = 0;
     for character in text.chars() {
@@ -32,7 +32,7 @@ pub fn beginning(bytes: &[u8]) -> String {
         if is_blank && shown.ends_with(' ') {
             continue;
         }
-        if count == SHOWN {
+        if count == MAX_SHOWN {
             return shown + "…";
         }
         shown.push(if is_blank { ' ' } else { character });
@@ -48,10 +48,10 @@ fn is_hidden(character: char) -> bool {
 
 /// The message that there is no document; `missing` is what a scanner found missing.
 pub fn no_document(bytes: &[u8], missing: &str) -> String {
-    let seems = if is_html(bytes) { "it looks like HTML" } else { missing };
+    let description = if is_html(bytes) { "it looks like HTML" } else { missing };
     match beginning(bytes).as_str() {
-        "" => format!("contains no document; {seems}"),
-        shown => format!("contains no document; {seems}; it begins with: {shown}"),
+        "" => format!("contains no document; {description}"),
+        shown => format!("contains no document; {description}; it begins with: {shown}"),
     }
 }
 
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_for_people_are_known() {
+    fn web_pages_are_recognised() {
         for page in [
             "<html>x</html>",
             " \n<HTML lang='en'>",
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_is_one_line_of_what_can_be_shown() {
+    fn a_beginning_is_one_line_of_visible_characters() {
         assert_eq!(beginning(b" {\n  \"error\":\t\"b\x1b[31mo\x00om\"\r\n}\n"), "{ \"error\": \"b [31mo om\" }");
         assert_eq!(beginning("\u{feff}ab\u{202e}c\u{fffd}".as_bytes()), "ab c\u{fffd}");
         assert_eq!(beginning(b"\xff\xfe"), "\u{fffd}\u{fffd}");

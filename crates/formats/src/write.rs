@@ -44,13 +44,13 @@ pub struct MarcWriter<W: Write> {
 impl<W: Write> MarcWriter<W> {
     /// Writes to `out`; `syntax` is one of the four MARC syntaxes.
     pub fn new(out: W, syntax: Syntax) -> Self {
-        let own = match syntax {
+        let marc_syntax = match syntax {
             Syntax::MarcXml => MarcSyntax::Xml,
             Syntax::MarcJson => MarcSyntax::Json,
             Syntax::MarcLine => MarcSyntax::Line,
             _ => MarcSyntax::Iso2709,
         };
-        Self { records: RecordWriter::new(out, own), syntax }
+        Self { records: RecordWriter::new(out, marc_syntax), syntax }
     }
 
     /// Writes one kept document. ISO 2709 is written to ISO 2709 unchanged.
@@ -75,7 +75,7 @@ impl<W: Write> MarcWriter<W> {
         if syntax == Syntax::Marc && self.syntax == Syntax::Marc {
             return Ok(self.records.write_bytes(bytes)?);
         }
-        let document = Document::read(bytes, syntax, &ParseContext::default(), &DocumentOptions::of_marc(*options), repairs)?;
+        let document = Document::read(bytes, syntax, &ParseContext::default(), &DocumentOptions::from_marc(*options), repairs)?;
         let Document::Marc(record) = document else { return Err(WriteError::NotMarc(syntax.name())) };
         Ok(self.records.write_nearest(&record, repairs)?)
     }

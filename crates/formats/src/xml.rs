@@ -13,8 +13,8 @@ pub fn decode(element: &[u8], encoding: Option<XmlEncoding>, out: &mut String) -
 
 /// Adds the namespace declarations of an element's former ancestors, so that it can be parsed on its own.
 pub fn self_contained<'a>(element: &'a [u8], declarations: &str) -> Cow<'a, [u8]> {
-    let Some((_, XmlTag::Open { name, attributes: own, .. })) = tag_at(element, true) else { return Cow::Borrowed(element) };
-    let mut declared: Vec<&[u8]> = namespace_declarations(own).map(|(name, _)| name).collect();
+    let Some((_, XmlTag::Open { name, attributes, .. })) = tag_at(element, true) else { return Cow::Borrowed(element) };
+    let mut declared: Vec<&[u8]> = namespace_declarations(attributes).map(|(name, _)| name).collect();
     let outer: Vec<_> = namespace_declarations(declarations.as_bytes()).collect();
     let mut missing = Vec::new();
     // inner declarations come last and hide outer ones of the same prefix
@@ -28,13 +28,13 @@ pub fn self_contained<'a>(element: &'a [u8], declarations: &str) -> Cow<'a, [u8]
         return Cow::Borrowed(element);
     }
     let (before, after) = element.split_at(1 + name.len());
-    let mut whole = before.to_vec();
+    let mut with_declarations = before.to_vec();
     for declaration in missing.iter().rev() {
-        whole.push(b' ');
-        whole.extend_from_slice(declaration);
+        with_declarations.push(b' ');
+        with_declarations.extend_from_slice(declaration);
     }
-    whole.extend_from_slice(after);
-    Cow::Owned(whole)
+    with_declarations.extend_from_slice(after);
+    Cow::Owned(with_declarations)
 }
 
 #[cfg(test)]

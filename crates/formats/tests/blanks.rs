@@ -15,7 +15,7 @@ struct Pieces {
     front: &'static str,
     documents: Vec<Vec<u8>>,
     between: &'static str,
-    behind: &'static str,
+    after: &'static str,
     /// White space that has no meaning there.
     blanks: &'static [&'static str],
 }
@@ -25,36 +25,40 @@ const ANY: &[&str] = &["\n", "\r\n", " ", "\t", "\r"];
 const LINES: &[&str] = &["\n", "\r\n", "\n  \n", "\r"];
 
 fn every_format() -> Vec<Pieces> {
-    let own = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect::<Vec<_>>();
-    let pieces = |name, syntax, documents| Pieces { name, syntax, records: None, front: "", documents, between: "", behind: "", blanks: ANY };
-    let elements = own(&["<a n='1'/>", "<a n='2'>x  y</a>", "<a n='3'><b/></a>"]);
-    let objects = own(&["{\"a\": 1}", "{\"a\": \"x  y\"}", "{\"a\": [3]}", "{\"a\": 4}"]);
+    let to_vecs = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect::<Vec<_>>();
+    let pieces = |name, syntax, documents| Pieces { name, syntax, records: None, front: "", documents, between: "", after: "", blanks: ANY };
+    let elements = to_vecs(&["<a n='1'/>", "<a n='2'>x  y</a>", "<a n='3'><b/></a>"]);
+    let objects = to_vecs(&["{\"a\": 1}", "{\"a\": \"x  y\"}", "{\"a\": [3]}", "{\"a\": 4}"]);
     let record =
         |number: &str| format!("<record><leader>00000nam a2200000   4500</leader><controlfield tag=\"001\">{number}</controlfield></record>");
     let records: Vec<Vec<u8>> = ["1", "2", "3"].iter().map(|number| record(number).into_bytes()).collect();
     vec![
         pieces("ISO 2709", Syntax::Marc, (1..=4).map(|number| iso2709(&small_record(number))).collect()),
-        Pieces { front: "<collection>", behind: "</collection>", ..pieces("MARCXML", Syntax::MarcXml, records) },
-        Pieces { front: "<?xml version='1.0'?><!-- <a/> -->", behind: "<?end?>", ..pieces("XML", Syntax::Xml, own(&["<a n='1'>x <a> y</a></a>"])) },
+        Pieces { front: "<collection>", after: "</collection>", ..pieces("MARCXML", Syntax::MarcXml, records) },
+        Pieces {
+            front: "<?xml version='1.0'?><!-- <a/> -->",
+            after: "<?end?>",
+            ..pieces("XML", Syntax::Xml, to_vecs(&["<a n='1'>x <a> y</a></a>"]))
+        },
         Pieces {
             front: "<?xml version='1.0'?><all>",
-            behind: "</all>",
+            after: "</all>",
             records: Some("all/*"),
             ..pieces("XML in a list", Syntax::Xml, elements.clone())
         },
-        Pieces { front: "<all><part>", behind: "</part></all>", records: Some("a"), ..pieces("XML, a chosen element", Syntax::Xml, elements) },
-        Pieces { front: "[", between: ",", behind: "]", ..pieces("JSON array", Syntax::Json, objects.clone()) },
+        Pieces { front: "<all><part>", after: "</part></all>", records: Some("a"), ..pieces("XML, a chosen element", Syntax::Xml, elements) },
+        Pieces { front: "[", between: ",", after: "]", ..pieces("JSON array", Syntax::Json, objects.clone()) },
         Pieces {
             front: "{\"more\": 1, \"rows\": [",
             between: ",",
-            behind: "]}",
+            after: "]}",
             records: Some("rows"),
             ..pieces("JSON member", Syntax::Json, objects.clone())
         },
         Pieces { between: "\n", blanks: LINES, ..pieces("JSON lines", Syntax::Json, objects) },
-        pieces("JSON values", Syntax::Json, own(&["{\n\"a\":\n1}", "{\"b\":\n[]}", "{}"])),
-        Pieces { front: "id,name\n", between: "\n", blanks: LINES, ..pieces("CSV", Syntax::Csv, own(&["1,one", "2,\"t  w\no\"", "3,"])) },
-        Pieces { front: "id\tname\n", between: "\n", blanks: LINES, ..pieces("CSV with tabs", Syntax::Csv, own(&["1\tone", "\t", "3\t "])) },
+        pieces("JSON values", Syntax::Json, to_vecs(&["{\n\"a\":\n1}", "{\"b\":\n[]}", "{}"])),
+        Pieces { front: "id,name\n", between: "\n", blanks: LINES, ..pieces("CSV", Syntax::Csv, to_vecs(&["1,one", "2,\"t  w\no\"", "3,"])) },
+        Pieces { front: "id\tname\n", between: "\n", blanks: LINES, ..pieces("CSV with tabs", Syntax::Csv, to_vecs(&["1\tone", "\t", "3\t "])) },
     ]
 }
 
@@ -67,8 +71,8 @@ fn spread(pieces: &Pieces, random: &mut Random, most: usize) -> Vec<u8> {
     };
     blank(&mut file);
     file.extend_from_slice(pieces.front.as_bytes());
-    for (place, document) in pieces.documents.iter().enumerate() {
-        if place > 0 {
+    for (index, document) in pieces.documents.iter().enumerate() {
+        if index > 0 {
             blank(&mut file);
             file.extend_from_slice(pieces.between.as_bytes());
         }
@@ -76,24 +80,24 @@ fn spread(pieces: &Pieces, random: &mut Random, most: usize) -> Vec<u8> {
         file.extend_from_slice(document);
     }
     blank(&mut file);
-    file.extend_from_slice(pieces.behind.as_bytes());
+    file.extend_from_slice(pieces.after.as_bytes());
     blank(&mut file);
     file
 }
 
 #[track_caller]
-fn check(pieces: &Pieces, file: &[u8], told: &str) {
+fn check(pieces: &Pieces, file: &[u8], context: &str) {
     let opened = open_bytes(Box::new(io::Cursor::new(file.to_vec()))).expect("readable");
-    let told = format!("{}, {told}: {:?}", pieces.name, String::from_utf8_lossy(&file[..file.len().min(200)]));
-    assert_eq!(opened.syntax, Some(pieces.syntax), "{told}");
+    let context = format!("{}, {context}: {:?}", pieces.name, String::from_utf8_lossy(&file[..file.len().min(200)]));
+    assert_eq!(opened.syntax, Some(pieces.syntax), "{context}");
     let found = collect(DocumentReader::new(opened.bytes, pieces.syntax, pieces.records));
     let texts: Vec<&[u8]> = found.iter().map(|(_, bytes)| &**bytes).collect();
-    assert_eq!(texts, pieces.documents, "{told}");
+    assert_eq!(texts, pieces.documents, "{context}");
     for (found, bytes) in &found {
-        assert!(found.problem.is_none(), "{told}: {found:?}");
-        assert_eq!(&file[found.offset as usize..][..bytes.len()], &**bytes, "{told}: where it stands");
+        assert!(found.problem.is_none(), "{context}: {found:?}");
+        assert_eq!(&file[found.offset as usize..][..bytes.len()], &**bytes, "{context}: where it stands");
     }
-    let same = |other: Vec<Document>, way: &str| assert_eq!(other, found, "{told}, {way}");
+    let same = |other: Vec<Document>, way: &str| assert_eq!(other, found, "{context}, {way}");
     same(collect(DocumentReader::new(file, pieces.syntax, pieces.records)), "in one piece");
     same(collect(DocumentReader::new(Trickle::new(file, 3), pieces.syntax, pieces.records)), "piece by piece");
     same(read_in_chunks(file, pieces.syntax, pieces.records, |_| true), "cut behind each");
@@ -102,7 +106,7 @@ fn check(pieces: &Pieces, file: &[u8], told: &str) {
 }
 
 #[test]
-fn white_space_never_changes_which_documents_there_are() {
+fn white_space_never_changes_which_documents_are_found() {
     for pieces in every_format() {
         for seed in 0..40 {
             check(&pieces, &spread(&pieces, &mut Random::new(seed), 6), &format!("seed {seed}"));

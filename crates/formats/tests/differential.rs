@@ -99,8 +99,8 @@ fn assert_same(ours: &[serde_json::Value], theirs: &[serde_json::Value]) {
 
 /// Real files are not part of the project; but a folder that is named must exist.
 fn real_is_missing(folder: &Path) {
-    let said = if std::env::var_os("STOOK_TEST_DATA").is_some() { stook_testkit::skip::missing } else { stook_testkit::skip::left_out };
-    said(&format!("there is no folder {}", folder.display()));
+    let report = if std::env::var_os("STOOK_TEST_DATA").is_some() { stook_testkit::skip::missing } else { stook_testkit::skip::left_out };
+    report(&format!("there is no folder {}", folder.display()));
 }
 
 /// Real MARC files with their names, in order.
@@ -180,8 +180,8 @@ fn valid_records() -> Vec<Vec<u8>> {
 fn records_survive_marcxml_and_json_byte_for_byte() {
     let records = valid_records();
     for through in [Syntax::MarcXml, Syntax::MarcJson] {
-        let there = convert(records.iter().map(Vec::as_slice), Syntax::Marc, through);
-        let documents = documents(&there, through);
+        let converted = convert(records.iter().map(Vec::as_slice), Syntax::Marc, through);
+        let documents = documents(&converted, through);
         assert_eq!(documents.len(), records.len());
         for (record, document) in records.iter().zip(&documents) {
             let back = convert([document.as_slice()], through, Syntax::Marc);

@@ -86,9 +86,9 @@ fn an_encoding_that_is_not_known_is_named_where_it_matters() {
     let file =
         b"<?xml version='1.0' encoding='Shift_JIS'?><collection><record><leader/></record><record><leader>\x83\x41</leader></record></collection>";
     let documents = read_whole(file, Syntax::MarcXml, None);
-    let said = documents.iter().map(|(found, bytes)| Document::parse(&found.head.complete(bytes), Syntax::MarcXml, &found.head).err());
-    let said: Vec<_> = said.map(|error| error.is_some_and(|error| error.to_string().contains("encoding that is not known"))).collect();
-    assert_eq!(said, [false, true]);
+    let errors = documents.iter().map(|(found, bytes)| Document::parse(&found.head.complete(bytes), Syntax::MarcXml, &found.head).err());
+    let errors: Vec<_> = errors.map(|error| error.is_some_and(|error| error.to_string().contains("encoding that is not known"))).collect();
+    assert_eq!(errors, [false, true]);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn text_in_utf16_is_read_in_every_format() {
 }
 
 #[test]
-fn documents_stand_inside_the_elements_of_a_list() {
+fn documents_can_be_members_of_the_elements_of_a_list() {
     let record = r#"{"leader": "00000nam a2200000 i 4500", "fields": [{"001": "x1"}]}"#;
     let file = format!(
         r#"{{"total": 2, "records": [{{"id": "}}", "parsed": {{"id": 1, "content": {record}}}}}, {{"parsed": {{"content":{record}}}, "n": [1]}}, {{"parsed": 1}}]}}"#

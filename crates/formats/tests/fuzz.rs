@@ -60,25 +60,25 @@ fn check(file: &[u8], syntax: Syntax, records: Option<&str>, paths: &[Path]) -> 
         assert!(found.problem.is_some() || !bytes.is_empty(), "{}", show());
         before = end;
     }
-    let places: Vec<_> = whole.iter().map(|(found, bytes)| (found.number, found.offset, bytes.len(), found.problem.clone())).collect();
+    let positions: Vec<_> = whole.iter().map(|(found, bytes)| (found.number, found.offset, bytes.len(), found.problem.clone())).collect();
     let stepwise = scan_stepwise(file, syntax, records, 7, file.len() as u64);
     let stepwise: Vec<_> = stepwise.into_iter().map(|(number, offset, bytes, problem)| (number, offset, bytes.len(), problem)).collect();
-    assert_eq!(stepwise, places, "step by step: {}", show());
+    assert_eq!(stepwise, positions, "step by step: {}", show());
     let trickled = collect(DocumentReader::new(support::Trickle::new(file, 3), syntax, records));
     assert!(trickled == whole, "in small reads: {}", show());
-    let places =
+    let positions =
         |documents: &[support::Document]| -> Vec<_> { documents.iter().map(|(found, bytes)| (found.number, found.offset, bytes.len())).collect() };
     let json = matches!(syntax, Syntax::Json | Syntax::MarcJson);
     // the only problem of a file without the member cannot be found again after it
     if records.is_none() || !json {
         let chunks = read_in_chunks_cut_in_front(file, syntax, records, |number| number % 3 != 0);
-        assert_eq!(places(&chunks), places(&whole), "in chunks: {}", show());
+        assert_eq!(positions(&chunks), positions(&whole), "in chunks: {}", show());
     }
     // a first chunk of one broken line does not show whether there is one value per line; and if the tag of the record inside is damaged, it is not
     // visible whether a MARCXML record is a wrapper
     if !json && syntax != Syntax::MarcXml {
         let chunks = read_in_chunks(file, syntax, records, |number| number % 3 != 1);
-        assert_eq!(places(&chunks), places(&whole), "in chunks cut behind documents: {}", show());
+        assert_eq!(positions(&chunks), positions(&whole), "in chunks cut behind documents: {}", show());
     }
     whole.iter().filter(|(found, bytes)| found.problem.is_none() && check_document(&found.head.complete(bytes), syntax, &found.head, paths)).count()
 }

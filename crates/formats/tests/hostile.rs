@@ -137,7 +137,7 @@ fn a_truncated_last_record_is_a_problem_with_its_offset() {
 }
 
 #[test]
-fn a_file_that_ends_behind_a_whole_document_is_not_taken_for_a_whole_file() {
+fn a_file_that_ends_after_a_complete_document_is_not_taken_for_complete() {
     let cases: [(Syntax, Option<&str>, &str, &str); 6] = [
         (Syntax::Json, None, r#"[{"a":1},{"a":2}]"#, "closing ]"),
         (Syntax::Json, Some("value"), r#"{"n":2,"value":[{"a":1},{"a":2}]}"#, "closing ]"),
@@ -160,9 +160,12 @@ fn a_file_that_ends_behind_a_whole_document_is_not_taken_for_a_whole_file() {
                 let documents = read_whole(cut, syntax, records);
                 let (last, sound) = documents.split_last().expect("some documents");
                 assert_eq!(sound, &whole[..sound.len()], "{file}");
-                let told = (last.0.number, last.0.offset as usize, last.0.problem.as_deref().unwrap_or_default());
-                let inside_a_tag = told.2.contains("inside a tag") && told.1 <= length;
-                assert!(told.0 == sound.len() as u64 + 1 && (inside_a_tag || told.1 == length && told.2.contains(reason)), "{told:?} {file}");
+                let last_problem = (last.0.number, last.0.offset as usize, last.0.problem.as_deref().unwrap_or_default());
+                let is_inside_tag = last_problem.2.contains("inside a tag") && last_problem.1 <= length;
+                assert!(
+                    last_problem.0 == sound.len() as u64 + 1 && (is_inside_tag || last_problem.1 == length && last_problem.2.contains(reason)),
+                    "{last_problem:?} {file}"
+                );
                 assert_eq!(read_in_chunks(cut, syntax, records, |_| true), documents, "{file}");
                 assert_eq!(read_in_chunks_cut_in_front(cut, syntax, records, |_| true), documents, "{file}");
             }
@@ -266,12 +269,12 @@ fn one_broken_line_is_the_only_problem_of_its_file() {
             let file = lines.join("\n");
             let documents = read_whole(file.as_bytes(), Syntax::Json, None);
             let mut offset = 0;
-            let place = |(number, line): (u64, &str)| {
+            let record_at_line = |(number, line): (u64, &str)| {
                 let at = offset;
                 offset += line.len() as u64 + 1;
                 (number, at, line.to_owned(), false)
             };
-            let expected: Vec<_> = (1..).zip(lines).map(place).collect();
+            let expected: Vec<_> = (1..).zip(lines).map(record_at_line).collect();
             assert_eq!(summary(&documents), expected, "{file}");
             let parsed: Vec<_> = documents.iter().map(|(_, bytes)| Document::parse(bytes, Syntax::Json, &ParseContext::default()).is_ok()).collect();
             assert_eq!(parsed, lines.map(|line| line != broken), "{file}");
@@ -312,7 +315,7 @@ fn a_missing_member_is_one_problem() {
 }
 
 #[test]
-fn nothing_behind_a_list_is_lost() {
+fn documents_after_a_list_are_not_lost() {
     let documents = read_whole(b"[1,2]\n[3]\n{\"a\":4} 5", Syntax::Json, None);
     let texts: Vec<_> = summary(&documents).into_iter().map(|(number, offset, text, _)| (number, offset, text)).collect();
     assert_eq!(texts, [(1, 1, "1".into()), (2, 3, "2".into()), (3, 7, "3".into()), (4, 10, "{\"a\":4}".into()), (5, 18, "5".into())]);
@@ -372,7 +375,7 @@ fn json_that_is_not_utf8_outside_of_texts_is_an_error() {
 }
 
 #[test]
-fn a_text_that_cannot_be_read_is_told_where_a_path_finds_it() {
+fn unreadable_text_is_reported_when_a_path_finds_it() {
     let bytes = b"{\"id\": \"r1\", \"title\": \"B\xe4ume\", \"parts\": [{\"n\": 1, \"t\": \"\\ud800\"}, {\"n\": 2, \"t\": \"fine\"}]}";
     let document = Document::parse(bytes, Syntax::Json, &ParseContext::default()).expect("the rest of it can be read");
     for (path, expected) in [
@@ -387,11 +390,11 @@ fn a_text_that_cannot_be_read_is_told_where_a_path_finds_it() {
         let mut found = Vec::new();
         stook_formats::select(&document, &path, &mut found);
         let reasons: Vec<Option<String>> = found.iter().map(|found| stook_formats::unreadable(&document, found)).collect();
-        let is_said = |(said, expected): (&Option<String>, &Option<&str>)| match (said, expected) {
-            (Some(said), Some(expected)) => said.starts_with(expected),
-            (said, expected) => said.is_none() && expected.is_none(),
+        let is_expected = |(reason, expected): (&Option<String>, &Option<&str>)| match (reason, expected) {
+            (Some(reason), Some(expected)) => reason.starts_with(expected),
+            (reason, expected) => reason.is_none() && expected.is_none(),
         };
-        assert!(reasons.len() == expected.len() && reasons.iter().zip(&expected).all(is_said), "{path:?}: {reasons:?}");
+        assert!(reasons.len() == expected.len() && reasons.iter().zip(&expected).all(is_expected), "{path:?}: {reasons:?}");
     }
 }
 
@@ -642,7 +645,7 @@ fn row(values: &[&str]) -> Result<Vec<String>, String> {
 }
 
 #[test]
-fn the_rows_behind_an_unclosed_quote_are_read() {
+fn rows_after_an_unclosed_quote_are_read() {
     let unclosed = || Err("a quote in this row is never closed".to_owned());
     let file = b"a,b\n1,\"x\n2,y\n3,z";
     assert_eq!(csv_values(file), [(1, 4, unclosed()), (2, 9, row(&["2", "y"])), (3, 13, row(&["3", "z"]))]);
@@ -667,7 +670,7 @@ fn a_quote_inside_a_value_is_a_character() {
 }
 
 #[test]
-fn rows_of_another_width_are_errors_of_their_own() {
+fn each_row_of_another_width_is_an_error() {
     let file = b"a,b\n1\n1,2,3\n,\n1,2\n";
     let wrong = |count| Err(format!("the row has {count} values, the header has 2"));
     assert_eq!(csv_values(file), [(1, 4, wrong(1)), (2, 6, wrong(3)), (3, 12, row(&["", ""])), (4, 14, row(&["1", "2"]))]);
@@ -798,7 +801,7 @@ fn compressed_files_are_read_like_plain_ones() {
 }
 
 #[test]
-fn a_truncated_compressed_file_is_an_io_error_behind_the_documents_it_still_holds() {
+fn a_truncated_compressed_file_is_an_io_error_after_its_documents() {
     let mut random = support::Random::new(7);
     let line = |random: &mut support::Random| format!("{{\"a\": {}}}\n", random.next());
     let lines: String = (0..50_000).map(|_| line(&mut random)).collect();
@@ -863,7 +866,7 @@ fn missing(file: &[u8], syntax: Syntax, records: Option<&str>) -> Option<String>
 }
 
 #[test]
-fn a_list_without_documents_is_told_from_something_else() {
+fn an_empty_list_is_distinguished_from_a_file_without_a_list() {
     let oai = |inner: &str| format!("<?xml version='1.0'?>\n<OAI-PMH xmlns='http://www.openarchives.org/OAI/2.0/'><request/>{inner}</OAI-PMH>");
     let sru = |number: &str| {
         format!("<zs:searchRetrieveResponse xmlns:zs='urn:z'><zs:numberOfRecords>{number}</zs:numberOfRecords></zs:searchRetrieveResponse>")

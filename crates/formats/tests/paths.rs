@@ -55,7 +55,7 @@ fn marc(spec: &str) -> Vec<String> {
 }
 
 #[test]
-fn repeated_fields_and_subfields_come_in_document_order() {
+fn repeated_fields_and_subfields_are_found_in_document_order() {
     assert_eq!(marc("400$a"), ["Dvorak, A.", "Dvorjak", "Second, A b"]);
     assert_eq!(marc("500$0"), ["id1", "id2", "id3"]);
     assert_eq!(marc("...$a"), ["Dvořák, Antonín,", "Dvorak, A.", "Dvorjak", "Second, A b", "X", "Praha", ""]);
@@ -70,7 +70,7 @@ fn a_dot_stands_for_any_character_of_a_tag() {
 }
 
 #[test]
-fn several_subfields_come_in_the_order_of_the_field_not_of_the_spec() {
+fn several_subfields_are_found_in_the_order_of_the_field_not_of_the_spec() {
     assert_eq!(marc("400$d$a"), ["Dvorak, A.", "1841", "Dvorjak", "Second, A b"]);
     assert_eq!(marc("400$a$a"), ["Dvorak, A.", "Dvorjak", "Second, A b"]);
 }
@@ -91,7 +91,7 @@ fn a_field_alone_is_its_text_or_each_of_its_subfields() {
 }
 
 #[test]
-fn every_value_says_which_field_it_is_from() {
+fn every_value_has_the_number_of_its_field() {
     let document = Document::Marc(record());
     let fields = selected(&document, "4..$a", PathLanguage::Marc, &[]).into_iter().map(|found| match found {
         SelectedValue::Text(_, field) => field,
@@ -223,7 +223,7 @@ fn xml(path: &str) -> Vec<String> {
 }
 
 #[test]
-fn nodes_come_once_and_in_document_order() {
+fn nodes_are_found_once_and_in_document_order() {
     assert_eq!(xml("//b"), ["onetwo", "two", ""]);
     assert_eq!(xml("//b/@n"), ["1", "2", "3"]);
     assert_eq!(xml("x//b"), ["onetwo", "two", ""]);

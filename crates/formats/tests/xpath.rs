@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use stook_catalogue::xpath::XPath;
 use stook_formats::tree::XmlTree;
-use stook_formats::xpath::{XPathValue, evaluate, holds};
+use stook_formats::xpath::{XPathValue, evaluate, is_true};
 use support::Random;
 
 const STEPS: u64 = 10_000_000;
@@ -85,9 +85,9 @@ fn document(random: &mut Random) -> String {
 }
 
 /// Random expressions of a kind.
-struct Speaker<'r>(&'r mut Random);
+struct ExpressionGenerator<'r>(&'r mut Random);
 
-impl Speaker<'_> {
+impl ExpressionGenerator<'_> {
     fn any(&mut self, depth: usize) -> String {
         match self.0.below(5) {
             0 | 1 => self.nodes(depth),
@@ -249,27 +249,27 @@ impl Speaker<'_> {
 }
 
 /// A number as both sides write it: numbers that libxml2 writes with an exponent, or rounds, are not compared.
-fn same_number(own: f64, other: &str) -> bool {
+fn is_same_number(ours: f64, other: &str) -> bool {
     let other = match other {
         "nan" => f64::NAN,
         "inf" => f64::INFINITY,
         "-inf" => f64::NEG_INFINITY,
         other => other.parse().unwrap_or_else(|_| panic!("{other}")),
     };
-    own == other || (own.is_nan() && other.is_nan()) || (own - other).abs() < 1e-9 * own.abs()
+    ours == other || (ours.is_nan() && other.is_nan()) || (ours - other).abs() < 1e-9 * ours.abs()
 }
 
 fn difference(xpath: &XPath, tree: &XmlTree<'_>, other: &Json) -> Option<String> {
-    let own = evaluate(xpath, tree, STEPS).unwrap_or_else(|error| panic!("{error}"));
-    let same = match &own {
-        XPathValue::Boolean(own) => other["boolean"] == *own,
-        XPathValue::Number(own) => other["number"].as_str().is_some_and(|other| same_number(*own, other)),
+    let ours = evaluate(xpath, tree, STEPS).unwrap_or_else(|error| panic!("{error}"));
+    let is_same = match &ours {
+        XPathValue::Boolean(ours) => other["boolean"] == *ours,
+        XPathValue::Number(ours) => other["number"].as_str().is_some_and(|other| is_same_number(*ours, other)),
         // its numbers have 15 digits, or exponents
-        XPathValue::Text(own) => {
-            other["text"].as_str().is_some_and(|other| own == other || other.contains("e+") || (other.contains('.') && own.len() > 14))
+        XPathValue::Text(ours) => {
+            other["text"].as_str().is_some_and(|other| ours == other || other.contains("e+") || (other.contains('.') && ours.len() > 14))
         }
-        XPathValue::Nodes(own) => {
-            let count = other["count"].as_u64() == Some(own.len() as u64);
+        XPathValue::Nodes(ours) => {
+            let count = other["count"].as_u64() == Some(ours.len() as u64);
             let sorted = |mut texts: Vec<String>| {
                 texts.sort();
                 texts
@@ -278,10 +278,10 @@ fn difference(xpath: &XPath, tree: &XmlTree<'_>, other: &Json) -> Option<String>
                 other["nodes"].as_array().map(|nodes| nodes.iter().map(|node| node.as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>());
             let texts = texts.unwrap_or_default();
             // a document cannot be returned
-            count && (texts.len() != own.len() || sorted(texts) == sorted(own.iter().map(ToString::to_string).collect()))
+            count && (texts.len() != ours.len() || sorted(texts) == sorted(ours.iter().map(ToString::to_string).collect()))
         }
     };
-    (!same).then(|| format!("{own:?}"))
+    (!is_same).then(|| format!("{ours:?}"))
 }
 
 /// Compares random expressions on random documents, which `documents` makes.
@@ -291,11 +291,11 @@ fn compare(seed: u64, documents: usize, expressions: usize) {
     let mut cases = Vec::new();
     for _ in 0..documents {
         let document = document(&mut random);
-        let said: Vec<String> = (0..expressions).map(|_| Speaker(&mut random).any(3)).collect();
-        cases.push((document, said));
+        let expressions: Vec<String> = (0..expressions).map(|_| ExpressionGenerator(&mut random).any(3)).collect();
+        cases.push((document, expressions));
     }
     let mut differences = Vec::new();
-    let mut true_ones = 0;
+    let mut true_count = 0;
     for ((document, expressions), results) in cases.iter().zip(libxml2(&python, &cases)) {
         let tree = XmlTree::parse(document.as_bytes()).unwrap_or_else(|error| panic!("{error}: {document}"));
         let packed = tree.pack();
@@ -314,16 +314,16 @@ fn compare(seed: u64, documents: usize, expressions: usize) {
                 Err(error) => panic!("{expression}: {}, libxml2: {other}", error.message),
             };
             for tree in [&tree, &unpacked] {
-                if let Some(own) = difference(&xpath, tree, other) {
-                    differences.push(format!("{expression}\n  on {document}\n  libxml2 {other}\n  here    {own}"));
+                if let Some(ours) = difference(&xpath, tree, other) {
+                    differences.push(format!("{expression}\n  on {document}\n  libxml2 {other}\n  here    {ours}"));
                     break;
                 }
             }
             let truth = other["boolean"] == true || other["count"].as_u64().is_some_and(|count| count > 0);
-            true_ones += usize::from(truth);
-            let holds = holds(&xpath, &tree, STEPS) == Ok(true);
-            if truth != holds && (other.get("boolean").is_some() || other.get("count").is_some()) {
-                differences.push(format!("{expression} holds: {holds}\n  on {document}\n  libxml2 {other}"));
+            true_count += usize::from(truth);
+            let is_true_for_us = is_true(&xpath, &tree, STEPS) == Ok(true);
+            if truth != is_true_for_us && (other.get("boolean").is_some() || other.get("count").is_some()) {
+                differences.push(format!("{expression} holds: {is_true_for_us}\n  on {document}\n  libxml2 {other}"));
             }
         }
     }
@@ -335,11 +335,11 @@ fn compare(seed: u64, documents: usize, expressions: usize) {
         differences[..differences.len().min(8)].join("\n\n")
     );
     // most results are not empty: the comparison means something
-    assert!(true_ones * 10 > documents * expressions, "{true_ones}");
+    assert!(true_count * 10 > documents * expressions, "{true_count}");
 }
 
 #[test]
-fn random_expressions_give_what_libxml2_gives() {
+fn random_expressions_have_the_values_of_libxml2() {
     for seed in 1..=5 {
         compare(seed, 1_000, 25);
     }
@@ -360,11 +360,11 @@ fn matches(definition: &str, document: &str) -> Result<bool, String> {
     let namespaces = [("lshw", "lshw"), ("lldp", "lldp")].map(|(prefix, uri)| (prefix.to_owned(), uri.to_owned()));
     let xpath = XPath::parse(definition, &namespaces).map_err(|error| format!("{}: {}", error.at, error.message))?;
     let tree = XmlTree::parse(document.as_bytes()).map_err(|error| error.to_string())?;
-    holds(&xpath, &tree, STEPS).map_err(|error| error.to_string())
+    is_true(&xpath, &tree, STEPS).map_err(|error| error.to_string())
 }
 
 #[test]
-fn a_definition_holds_by_the_standards_boolean() {
+fn an_expression_is_true_by_the_boolean_function_of_the_standard() {
     for (definition, expected) in [
         (r#"//node[@id="memory"]/size = 1073741824"#, true),
         (r#"//node[@id="memory"]/size >= "274877906944""#, false),
@@ -456,7 +456,7 @@ const POOR: &str = r#"<list xmlns:lldp="lldp" xmlns:lshw="lshw"><lshw:list><node
 
 /// The definitions that the system's documents, users and tests had, each with a machine that it matches and another one.
 #[test]
-fn known_definitions_hold_of_one_machine_and_not_of_the_other() {
+fn tag_definitions_are_true_for_the_right_machine() {
     let vmx = r#"//node[@id="cpu:0"]/capabilities/capability/@id = "vmx""#;
     let capabilities = |names: &[&str]| names.iter().map(|name| vmx.replace("vmx", name)).collect::<Vec<_>>().join(" and ");
     let virtual_machine = capabilities(&["aes", "flexpriority", "tpr_shadow", "ept", "vpid", "vnmi"]);
@@ -529,7 +529,7 @@ fn known_definitions_hold_of_one_machine_and_not_of_the_other() {
 }
 
 #[test]
-fn what_is_wrong_is_found_before_any_document_with_its_place() {
+fn mistakes_are_found_with_their_position_without_a_document() {
     for (definition, expected) in [
         ("invalid::tag", "0: there is no axis `invalid`"),
         ("//node |", "8: expected a step of a path"),
@@ -563,7 +563,7 @@ fn what_is_wrong_is_found_before_any_document_with_its_place() {
 }
 
 #[test]
-fn an_evaluation_has_a_budget() {
+fn an_evaluation_fails_after_too_many_steps() {
     let tree = XmlTree::parse(format!("<a>{}</a>", "<b><c/></b>".repeat(2_000)).as_bytes()).expect("well-formed");
     for definition in [
         "//*[//*[//*[not(//x)]]] = 'y'",
@@ -571,14 +571,14 @@ fn an_evaluation_has_a_budget() {
         "string(//*[string-length(concat(/, /, /)) = count(//*[//x])]) = 'y'",
     ] {
         let xpath = XPath::parse(definition, &[]).expect("valid");
-        assert!(holds(&xpath, &tree, 100_000).is_err(), "{definition}");
+        assert!(is_true(&xpath, &tree, 100_000).is_err(), "{definition}");
     }
     let xpath = XPath::parse("//b[c] and count(//c) = 2000", &[]).expect("valid");
-    assert_eq!(holds(&xpath, &tree, 100_000), Ok(true));
+    assert_eq!(is_true(&xpath, &tree, 100_000), Ok(true));
 }
 
 #[test]
-fn a_composed_tree_is_that_of_the_composed_document() {
+fn a_composed_tree_equals_the_tree_of_the_composed_document() {
     let first = "<!-- a --><list><node id='1' xml:lang='en'>x</node></list><!-- b -->";
     let second = "<lldp label='l'><a xmlns='urn:own'>y</a><p:b xmlns:p='urn:p'>z</p:b><id>1</id></lldp>";
     let whole = "<!-- a --><list><node id='1' xml:lang='en'>x</node><lldp:lldp xmlns:lldp='lldp' label='l'><a xmlns='urn:own'>y</a><p:b xmlns:p='urn:p'>z</p:b>\
@@ -589,8 +589,8 @@ fn a_composed_tree_is_that_of_the_composed_document() {
     let namespaces =
         [("lldp", "lldp"), ("lshw", "lshw"), ("own", "urn:own"), ("p", "urn:p")].map(|(prefix, uri)| (prefix.to_owned(), uri.to_owned()));
     let mut random = Random::new(7);
-    let more: Vec<String> = (0..3_000).map(|_| Speaker(&mut random).any(3).replace("q:", "lldp:")).collect();
-    let own = [
+    let more: Vec<String> = (0..3_000).map(|_| ExpressionGenerator(&mut random).any(3).replace("q:", "lldp:")).collect();
+    let ours = [
         "//*",
         "//@*",
         "//node()",
@@ -604,7 +604,7 @@ fn a_composed_tree_is_that_of_the_composed_document() {
         "count(/node())",
         "string(/)",
     ];
-    for text in own.into_iter().chain(more.iter().map(String::as_str)) {
+    for text in ours.into_iter().chain(more.iter().map(String::as_str)) {
         let Ok(xpath) = XPath::parse(text, &namespaces) else { continue };
         let packed = composed.pack();
         let again = XmlTree::unpack(&packed).expect("packed");
@@ -618,30 +618,30 @@ fn a_composed_tree_is_that_of_the_composed_document() {
     }
 }
 
-/// Expressions that, according to `sees_only`, read only elements of some names and what is inside them do not notice what is added next to these.
+/// Expressions that, according to `visible_elements`, read only elements of some names and what is inside them do not notice what is added next to these.
 #[test]
-fn what_cannot_be_seen_changes_nothing() {
+fn parts_that_an_expression_cannot_reach_do_not_change_its_value() {
     let mut random = Random::new(11);
-    let (mut blind, mut true_ones) = (0, 0);
+    let (mut blind, mut true_count) = (0, 0);
     for _ in 0..6_000 {
         let (first, second) = (document(&mut random), document(&mut random));
         let (first, second) = (XmlTree::parse(first.as_bytes()).expect("well-formed"), XmlTree::parse(second.as_bytes()).expect("well-formed"));
         let composed = XmlTree::compose(&first, &[("lldp", &second), ("lshw", &first)], Vec::new());
         let element = first.name(first.element()).local;
         for _ in 0..60 {
-            let text = Speaker(&mut random).any(3);
+            let text = ExpressionGenerator(&mut random).any(3);
             let Ok(xpath) = XPath::parse(&text, &namespaces()) else { continue };
-            let Some(names) = xpath.sees_only() else { continue };
+            let Some(names) = xpath.visible_elements() else { continue };
             if names.contains(&element) {
                 continue;
             }
             blind += usize::from(!names.is_empty());
-            let (expected, found) = (holds(&xpath, &composed, STEPS), holds(&xpath, &first, STEPS));
-            true_ones += usize::from(expected == Ok(true) && !names.is_empty());
+            let (expected, found) = (is_true(&xpath, &composed, STEPS), is_true(&xpath, &first, STEPS));
+            true_count += usize::from(expected == Ok(true) && !names.is_empty());
             assert_eq!(expected, found, "{text}");
         }
     }
-    assert!(blind > 5_000 && true_ones > 500, "{blind} expressions, {true_ones} of them true");
+    assert!(blind > 5_000 && true_count > 500, "{blind} expressions, {true_count} of them true");
     for (text, names) in [
         ("//node[@class='processor']/vendor = 'Intel Corp.'", Some(vec!["node", "vendor"])),
         ("count(//node[@class='disk']) > 4", Some(vec!["node"])),
@@ -656,7 +656,7 @@ fn what_cannot_be_seen_changes_nothing() {
         ("//node/..", None),
     ] {
         let xpath = XPath::parse(text, &[("lshw".into(), "lshw".into())]).expect("valid");
-        assert_eq!(xpath.sees_only(), names, "{text}");
+        assert_eq!(xpath.visible_elements(), names, "{text}");
     }
 }
 
@@ -727,7 +727,7 @@ fn no_text_makes_the_parser_panic() {
         match XPath::parse(&text, &namespaces()) {
             Ok(xpath) => {
                 valid += 1;
-                let _ = holds(&xpath, &tree, 10_000);
+                let _ = is_true(&xpath, &tree, 10_000);
             }
             Err(error) => assert!(error.at <= text.len() && text.is_char_boundary(error.at), "{text:?} {}", error.at),
         }

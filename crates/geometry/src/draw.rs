@@ -125,20 +125,20 @@ impl Drawing {
         let mut path = String::new();
         for (points, end) in self.rings.iter().map(|ring| (ring, "Z")).chain(self.lines.iter().map(|line| (line, ""))) {
             for (index, point) in points.iter().enumerate() {
-                put(&mut path, if index == 0 { 'M' } else { 'L' }, *point, digits);
+                write_command(&mut path, if index == 0 { 'M' } else { 'L' }, *point, digits);
             }
             path.push_str(end);
         }
         for point in &self.points {
             // a line without a length, which a round end makes a dot
-            put(&mut path, 'M', *point, digits);
+            write_command(&mut path, 'M', *point, digits);
             path.push_str("h0");
         }
         path
     }
 }
 
-fn put(path: &mut String, command: char, point: Point, digits: usize) {
+fn write_command(path: &mut String, command: char, point: Point, digits: usize) {
     let number = |degrees: f64| {
         let text = format!("{degrees:.digits$}");
         let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };

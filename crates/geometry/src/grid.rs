@@ -71,10 +71,10 @@ impl Axis {
     }
 
     /// The point with one coordinate on this axis.
-    pub fn point(self, here: i64, other: i64) -> Point {
+    pub fn point(self, coordinate: i64, other_coordinate: i64) -> Point {
         match self {
-            Self::X => Point { x: here, y: other },
-            Self::Y => Point { x: other, y: here },
+            Self::X => Point { x: coordinate, y: other_coordinate },
+            Self::Y => Point { x: other_coordinate, y: coordinate },
         }
     }
 }
@@ -110,7 +110,7 @@ pub(crate) enum Meeting {
 }
 
 impl Edge {
-    pub fn is_near(&self, other: &Self) -> bool {
+    pub fn boxes_meet(&self, other: &Self) -> bool {
         let [low, high] = self.corners();
         let [other_low, other_high] = other.corners();
         low.x <= other_high.x && other_low.x <= high.x && low.y <= other_high.y && other_low.y <= high.y
@@ -122,18 +122,18 @@ impl Edge {
         [Point { x: a.x.min(b.x), y: a.y.min(b.y) }, Point { x: a.x.max(b.x), y: a.y.max(b.y) }]
     }
 
-    pub fn has(&self, point: Point) -> bool {
+    pub fn contains(&self, point: Point) -> bool {
         let [low, high] = self.corners();
         low.x <= point.x && point.x <= high.x && low.y <= point.y && point.y <= high.y && side(self.from, self.to, point) == Ordering::Equal
     }
 
-    pub fn meets(&self, other: &Self) -> Meeting {
-        if !self.is_near(other) {
+    pub fn meeting(&self, other: &Self) -> Meeting {
+        if !self.boxes_meet(other) {
             return Meeting::Apart;
         }
         for (edge, point) in [(self, other), (other, self)] {
             if point.from == point.to {
-                return if edge.has(point.from) { Meeting::Touching } else { Meeting::Apart };
+                return if edge.contains(point.from) { Meeting::Touching } else { Meeting::Apart };
             }
         }
         let from = side(self.from, self.to, other.from);
@@ -146,8 +146,8 @@ impl Edge {
         if other_from == other_to {
             return Meeting::Apart;
         }
-        let at_end = [from, to, other_from, other_to].contains(&Ordering::Equal);
-        if at_end { Meeting::Touching } else { Meeting::Crossing }
+        let is_at_end = [from, to, other_from, other_to].contains(&Ordering::Equal);
+        if is_at_end { Meeting::Touching } else { Meeting::Crossing }
     }
 
     /// For edges on one line whose boxes meet.
@@ -200,14 +200,14 @@ mod tests {
     #[test]
     fn edges_meet_in_one_of_four_ways() {
         let base = edge((0, 0), (10, 0));
-        assert_eq!(base.meets(&edge((5, -1), (5, 1))), Meeting::Crossing);
-        assert_eq!(base.meets(&edge((5, 0), (5, 1))), Meeting::Touching);
-        assert_eq!(base.meets(&edge((10, 0), (20, 0))), Meeting::Touching);
-        assert_eq!(base.meets(&edge((9, 0), (20, 0))), Meeting::Overlapping);
-        assert_eq!(base.meets(&edge((11, 0), (20, 0))), Meeting::Apart);
-        assert_eq!(base.meets(&edge((5, 1), (5, 2))), Meeting::Apart);
-        assert_eq!(base.meets(&edge((0, 1), (20, 1))), Meeting::Apart);
-        assert_eq!(edge((0, 0), (0, 9)).meets(&edge((0, 9), (0, 3))), Meeting::Overlapping);
+        assert_eq!(base.meeting(&edge((5, -1), (5, 1))), Meeting::Crossing);
+        assert_eq!(base.meeting(&edge((5, 0), (5, 1))), Meeting::Touching);
+        assert_eq!(base.meeting(&edge((10, 0), (20, 0))), Meeting::Touching);
+        assert_eq!(base.meeting(&edge((9, 0), (20, 0))), Meeting::Overlapping);
+        assert_eq!(base.meeting(&edge((11, 0), (20, 0))), Meeting::Apart);
+        assert_eq!(base.meeting(&edge((5, 1), (5, 2))), Meeting::Apart);
+        assert_eq!(base.meeting(&edge((0, 1), (20, 1))), Meeting::Apart);
+        assert_eq!(edge((0, 0), (0, 9)).meeting(&edge((0, 9), (0, 3))), Meeting::Overlapping);
     }
 
     #[test]

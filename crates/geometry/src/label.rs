@@ -12,7 +12,7 @@ impl Geometry {
     pub fn label(&self) -> (f64, f64) {
         let largest = self.areas.iter().max_by_key(|area| area.rings().map(|ring| doubled_area(ring)).sum::<i128>());
         if let Some(area) = largest {
-            return inside(area);
+            return point_inside(area);
         }
         let point = match self.lines.iter().max_by_key(|line| crate::grid::edges_of_line(line).map(length).sum::<i64>()) {
             Some(line) => line.get(line.len() / 2),
@@ -27,16 +27,16 @@ fn length(edge: Edge) -> i64 {
 }
 
 /// The middle of the widest stretch of an area on a few parallels.
-fn inside(area: &Area) -> (f64, f64) {
+fn point_inside(area: &Area) -> (f64, f64) {
     let low = area.shell.iter().map(|point| point.y).min().unwrap_or_default();
     let high = area.shell.iter().map(|point| point.y).max().unwrap_or_default();
     let mut best = (-1.0, area.shell.first().map_or((0.0, 0.0), |point| (point.longitude(), point.latitude())));
     for height in HEIGHTS {
         // between two units, so that no parallel passes through a corner
         let y = ((low as f64 + (high - low) as f64 * height).floor() + 0.5).min(high as f64 - 0.5);
-        let mut passed: Vec<f64> = area.rings().flat_map(|ring| edges_of_ring(ring)).filter_map(|edge| at(edge, y)).collect();
-        passed.sort_unstable_by(f64::total_cmp);
-        for stretch in passed.chunks_exact(2) {
+        let mut crossings: Vec<f64> = area.rings().flat_map(|ring| edges_of_ring(ring)).filter_map(|edge| longitude_at(edge, y)).collect();
+        crossings.sort_unstable_by(f64::total_cmp);
+        for stretch in crossings.chunks_exact(2) {
             if let [from, to] = stretch
                 && to - from > best.0
             {
@@ -48,7 +48,7 @@ fn inside(area: &Area) -> (f64, f64) {
 }
 
 /// Where an edge passes a parallel.
-fn at(edge: Edge, y: f64) -> Option<f64> {
+fn longitude_at(edge: Edge, y: f64) -> Option<f64> {
     let Edge { from: Point { x, y: start }, to } = edge;
     let (start, end) = (start as f64, to.y as f64);
     ((start < y) != (end < y)).then(|| x as f64 + (to.x - x) as f64 * ((y - start) / (end - start)))

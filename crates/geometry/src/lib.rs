@@ -84,7 +84,7 @@ impl Geometry {
     /// # Errors
     /// When it is none of these, is beyond the limits, or has no meaning on the Earth.
     pub fn read(text: &str, limits: &Limits) -> Result<Reading, Error> {
-        Self::of(read::text(text, limits)?)
+        Self::from_written(read::text(text, limits)?)
     }
 
     /// Reads GeoJSON that has been parsed.
@@ -92,10 +92,10 @@ impl Geometry {
     /// # Errors
     /// As [`Geometry::read`].
     pub fn read_json(value: &serde_json::Value, limits: &Limits) -> Result<Reading, Error> {
-        Self::of(read::of_json(value, limits, &read::PathTo::Root)?)
+        Self::from_written(read::of_json(value, limits, &read::PathTo::Root)?)
     }
 
-    fn of(written: read::Written) -> Result<Reading, Error> {
+    fn from_written(written: read::Written) -> Result<Reading, Error> {
         let (normalise::Canonical { points, lines, areas }, warnings) = normalise::normalise(written)?;
         Ok(Reading { geometry: Self { points, lines, areas }, warnings })
     }

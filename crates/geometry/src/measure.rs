@@ -9,7 +9,7 @@ const SEMI_MINOR: f64 = 6_356_752.314_245_179;
 const FLATTENING: f64 = 1.0 / 298.257_223_563;
 
 /// An edge is integrated in pieces of at most so many radians of latitude.
-const PIECE: f64 = 0.25;
+const MAX_PIECE_RADIANS: f64 = 0.25;
 /// Abscissas and weights of Gauss and Legendre for 8 points, for one half.
 const GAUSS: [(f64, f64); 4] = [
     (0.183_434_642_495_649_8, 0.362_683_783_378_362),
@@ -31,7 +31,7 @@ fn mean_strip(from: f64, to: f64, base: f64) -> f64 {
     if from == to {
         return strip(from) - base;
     }
-    let pieces = ((to - from).abs() / PIECE).ceil().max(1.0);
+    let pieces = ((to - from).abs() / MAX_PIECE_RADIANS).ceil().max(1.0);
     let half = (to - from) / pieces / 2.0;
     let mut sum = 0.0;
     for piece in 0..pieces as u32 {

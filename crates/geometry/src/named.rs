@@ -73,7 +73,7 @@ impl NamedAreas {
             if feature.get("geometry").is_some_and(Value::is_null) {
                 continue;
             }
-            let Reading { geometry, warnings: repaired } = Geometry::of(read::of_json(feature, limits, &at)?)?;
+            let Reading { geometry, warnings: repaired } = Geometry::from_written(read::of_json(feature, limits, &at)?)?;
             warnings.extend(repaired);
             by_name.entry(name).or_insert((geometry, Vec::new())).1.push(feature.get("geometry").unwrap_or(feature));
         }
@@ -84,7 +84,7 @@ impl NamedAreas {
             } else {
                 // where the parts overlap, which is no mistake
                 let together = serde_json::json!({ "type": "GeometryCollection", "geometries": parts });
-                Geometry::of(read::of_json(&together, limits, &at_features)?)?.geometry
+                Geometry::from_written(read::of_json(&together, limits, &at_features)?)?.geometry
             };
             areas.push((name, Arc::new(whole)));
         }
@@ -102,8 +102,8 @@ impl NamedAreas {
 
     /// The area of a name.
     pub fn named(&self, name: &str) -> Option<&Arc<Geometry>> {
-        let place = self.areas.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
-        self.areas.get(place).map(|(_, geometry)| geometry)
+        let index = self.areas.binary_search_by(|(area_name, _)| area_name.as_str().cmp(name)).ok()?;
+        self.areas.get(index).map(|(_, geometry)| geometry)
     }
 
     /// The names of the areas that have a point in common with a geometry, in order.
@@ -111,7 +111,7 @@ impl NamedAreas {
     /// # Errors
     /// When finding it out would take too long.
     pub fn touching(&self, geometry: &Geometry) -> Result<Vec<&str>, TooIntricate> {
-        let mut found: Vec<usize> = looked_up(geometry)
+        let mut found: Vec<usize> = search_bounds(geometry)
             .into_iter()
             .flat_map(|bounds| self.index.locate_in_envelope_intersecting(envelope(bounds)))
             .map(|indexed| indexed.area)
@@ -130,16 +130,16 @@ impl NamedAreas {
 }
 
 /// The boxes where something that a geometry meets can be: its own, the other side of the antimeridian and a pole, if it reaches them.
-fn looked_up(geometry: &Geometry) -> Vec<Bounds> {
+fn search_bounds(geometry: &Geometry) -> Vec<Bounds> {
     let mut boxes = geometry.bounds();
-    for own in boxes.clone() {
-        for (reached, other) in [(own.low.x == -HALF_TURN, HALF_TURN), (own.high.x == HALF_TURN, -HALF_TURN)] {
-            if reached {
-                boxes.push(Bounds { low: Point { x: other, ..own.low }, high: Point { x: other, ..own.high } });
+    for bounds in boxes.clone() {
+        for (is_reached, opposite) in [(bounds.low.x == -HALF_TURN, HALF_TURN), (bounds.high.x == HALF_TURN, -HALF_TURN)] {
+            if is_reached {
+                boxes.push(Bounds { low: Point { x: opposite, ..bounds.low }, high: Point { x: opposite, ..bounds.high } });
             }
         }
-        for (reached, y) in [(own.low.y == -POLE, -POLE), (own.high.y == POLE, POLE)] {
-            if reached {
+        for (is_reached, y) in [(bounds.low.y == -POLE, -POLE), (bounds.high.y == POLE, POLE)] {
+            if is_reached {
                 boxes.push(Bounds { low: Point { x: -HALF_TURN, y }, high: Point { x: HALF_TURN, y } });
             }
         }

@@ -59,18 +59,18 @@ fn tree(edges: &[Edge]) -> RTree<Boxed> {
     RTree::bulk_load(boxed.collect())
 }
 
-/// Calls `see` with the indices of each edge of `a` and each of `b` whose boxes meet, until it breaks; says whether it did.
-pub(crate) fn between(
+/// Calls `visit` with the indices of each edge of `a` and each of `b` whose boxes meet, until it breaks; says whether it did.
+pub(crate) fn for_each_near_pair(
     a: &[Edge],
     b: &[Edge],
     budget: &mut Budget,
-    mut see: impl FnMut(usize, usize, &mut Budget) -> Result<ControlFlow<()>, TooIntricate>,
+    mut visit: impl FnMut(usize, usize, &mut Budget) -> Result<ControlFlow<()>, TooIntricate>,
 ) -> Result<bool, TooIntricate> {
     if a.len().saturating_mul(b.len()) <= FEW_PAIRS {
         budget.steps(a.len() * b.len())?;
         for (index, edge) in a.iter().enumerate() {
             for (other_index, other) in b.iter().enumerate() {
-                if edge.is_near(other) && see(index, other_index, budget)?.is_break() {
+                if edge.boxes_meet(other) && visit(index, other_index, budget)?.is_break() {
                     return Ok(true);
                 }
             }
@@ -80,7 +80,7 @@ pub(crate) fn between(
     budget.steps(a.len() + b.len())?;
     for (one, other) in tree(a).intersection_candidates_with_other_tree(&tree(b)) {
         budget.steps(1)?;
-        if see(one.index, other.index, budget)?.is_break() {
+        if visit(one.index, other.index, budget)?.is_break() {
             return Ok(true);
         }
     }
@@ -98,10 +98,10 @@ pub(crate) fn are_simple(edges: &[Edge], rings: &[usize], budget: &mut Budget) -
     }
     let follows = |one: usize, other: usize| next.get(one) == Some(&other);
     let mut simple = true;
-    between(edges, edges, budget, |one, other, budget| {
+    for_each_near_pair(edges, edges, budget, |one, other, budget| {
         let (Some(edge), Some(other_edge)) = (edges.get(one), edges.get(other)) else { return Ok(ControlFlow::Continue(())) };
         if one < other {
-            match edge.meets(other_edge) {
+            match edge.meeting(other_edge) {
                 Meeting::Apart => {}
                 Meeting::Touching if follows(one, other) || follows(other, one) => {}
                 Meeting::Touching | Meeting::Overlapping => simple = false,
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_finds_what_looking_at_all_finds() {
+    fn a_tree_finds_the_same_pairs_as_comparing_all() {
         let zigzag = |count: i64| (0..count).map(|index| (index * 10, if index % 2 == 0 { 0 } else { 5_000 }));
         let comb: Vec<(i64, i64)> = zigzag(400).chain([(5_000, 9_000), (-5_000, 9_000)]).collect();
         assert_eq!(are_simple(&ring(&comb), &[comb.len()], &mut Budget::new()), Ok(true));

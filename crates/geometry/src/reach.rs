@@ -26,11 +26,11 @@ pub struct Reach {
 
 impl Reach {
     /// Boxes of which one at least overlaps or touches the reach of each geometry that has a point in common with one of this reach.
-    pub fn asked(&self) -> Vec<Reach> {
-        let turned =
+    pub fn search_boxes(&self) -> Vec<Reach> {
+        let shifted =
             |turn: f64| Reach { west: self.west + turn - LOSS, south: self.south - LOSS, east: self.east + turn + LOSS, north: self.north + LOSS };
         // reaches lie between −180 and 540
-        [0.0, TURN, -TURN].into_iter().map(turned).filter(|own| own.east >= -HALF && own.west <= HALF + TURN).collect()
+        [0.0, TURN, -TURN].into_iter().map(shifted).filter(|bounds| bounds.east >= -HALF && bounds.west <= HALF + TURN).collect()
     }
 
     /// Whether two boxes overlap or touch.
@@ -40,14 +40,14 @@ impl Reach {
 }
 
 impl Geometry {
-    /// The box around it, for an index: what has a point in common with another geometry overlaps one of the boxes that [`Reach::asked`] gives for it.
+    /// The box around it, for an index: what has a point in common with another geometry overlaps one of the boxes that [`Reach::search_boxes`] gives for it.
     /// What touches a pole, which is on all meridians, goes all around the Earth.
     pub fn reach(&self) -> Reach {
         let boxes = self.bounds();
-        let south = boxes.iter().map(|own| own.low.y).min().unwrap_or(-POLE);
-        let north = boxes.iter().map(|own| own.high.y).max().unwrap_or(POLE);
+        let south = boxes.iter().map(|bounds| bounds.low.y).min().unwrap_or(-POLE);
+        let north = boxes.iter().map(|bounds| bounds.high.y).max().unwrap_or(POLE);
         let (west, east) = match boxes.as_slice() {
-            [one] if south > -POLE && north < POLE => (one.west(), one.east()),
+            [only] if south > -POLE && north < POLE => (only.west(), only.east()),
             // the one that ends at the antimeridian, and the one that goes on from there
             [first, second] if south > -POLE && north < POLE => (first.west(), second.east() + TURN),
             _ => (-HALF, HALF),
@@ -65,8 +65,8 @@ impl Geometry {
         let wide = if east < west { east + TURN - west } else { east - west };
         // an edge of more than 180 degrees would go the other way
         let along = |latitude: f64, thirds: [f64; 4]| thirds.map(|third| format!("{} {latitude}", west + wide * third / 3.0)).join(", ");
-        let (there, back) = (along(south, [0.0, 1.0, 2.0, 3.0]), along(north, [3.0, 2.0, 1.0, 0.0]));
-        let Reading { geometry, .. } = Self::read(&format!("POLYGON(({there}, {back}, {west} {south}))"), &Limits::VALUE)?;
+        let (southern_edge, northern_edge) = (along(south, [0.0, 1.0, 2.0, 3.0]), along(north, [3.0, 2.0, 1.0, 0.0]));
+        let Reading { geometry, .. } = Self::read(&format!("POLYGON(({southern_edge}, {northern_edge}, {west} {south}))"), &Limits::VALUE)?;
         Ok(geometry)
     }
 }

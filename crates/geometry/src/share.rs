@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use crate::error::TooIntricate;
 use crate::grid::{Axis, Edge, Meeting, Point, edges_of_ring};
 use crate::measure;
-use crate::normalise::{MOST_UNCUT, Rule, Shape, clipped, overlay};
-use crate::pairs::{Budget, between};
+use crate::normalise::{MAX_UNCUT, Rule, Shape, clipped, overlay};
+use crate::pairs::{Budget, for_each_near_pair};
 use crate::{Area, Geometry};
 
 /// Shares that differ from none or all by less are rounding.
@@ -23,17 +23,17 @@ impl Geometry {
         if self.areas.is_empty() {
             return Ok(None);
         }
-        let area = self.area();
+        let total_area = self.area();
         let mut budget = Budget::new();
         let mut common = 0.0;
         // one after the other, so that each is seen through a lens of its own
-        for own in &self.areas {
-            common += common_area(own, other, &mut budget)?;
+        for area in &self.areas {
+            common += common_area(area, other, &mut budget)?;
         }
-        if area <= 0.0 {
+        if total_area <= 0.0 {
             return Ok(Some(0.0));
         }
-        let share = common / area;
+        let share = common / total_area;
         Ok(Some(if share < ROUNDING {
             0.0
         } else if share > 1.0 - ROUNDING {
@@ -45,35 +45,35 @@ impl Geometry {
 }
 
 /// What an area has in common with a geometry, in square metres.
-fn common_area(own: &Area, other: &Geometry, budget: &mut Budget) -> Result<f64, TooIntricate> {
-    let Some(lens) = Lens::on(own) else { return Ok(0.0) };
-    let others: Vec<Shape> = other.areas.iter().map(|area| lens.clipped(area)).filter(|shape| !shape.is_empty()).collect();
-    if others.is_empty() {
+fn common_area(area: &Area, other: &Geometry, budget: &mut Budget) -> Result<f64, TooIntricate> {
+    let Some(lens) = Lens::for_area(area) else { return Ok(0.0) };
+    let other_shapes: Vec<Shape> = other.areas.iter().map(|area| lens.clipped(area)).filter(|shape| !shape.is_empty()).collect();
+    if other_shapes.is_empty() {
         return Ok(0.0);
     }
     // holes of what was decoded from damaged bytes can lie anywhere
-    let own = [lens.clipped(own)];
+    let area_shapes = [lens.clipped(area)];
     let edges = |shapes: &[Shape]| shapes.iter().flatten().flat_map(|ring| edges_of_ring(ring)).collect::<Vec<Edge>>();
-    let (own_edges, other_edges) = (edges(&own), edges(&others));
-    between(&own_edges, &other_edges, budget, |one, another, budget| {
-        if let (Some(one), Some(another)) = (own_edges.get(one), other_edges.get(another))
-            && one.meets(another) == Meeting::Crossing
+    let (area_edges, other_edges) = (edges(&area_shapes), edges(&other_shapes));
+    for_each_near_pair(&area_edges, &other_edges, budget, |area_index, other_index, budget| {
+        if let (Some(edge), Some(other_edge)) = (area_edges.get(area_index), other_edges.get(other_index))
+            && edge.meeting(other_edge) == Meeting::Crossing
         {
             budget.crossing()?;
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    let (low, high) = (lens.see(lens.low), lens.see(lens.high));
-    common_within(&own, &others, (low, high), &lens)
+    let (low, high) = (lens.to_fine_grid(lens.low), lens.to_fine_grid(lens.high));
+    common_area_within(&area_shapes, &other_shapes, (low, high), &lens)
 }
 
 /// What shapes have in common inside a box. A box with many edges is halved, so that an overlay is quick.
-fn common_within(own: &[Shape], others: &[Shape], (low, high): (Point, Point), lens: &Lens) -> Result<f64, TooIntricate> {
-    let edges: usize = own.iter().chain(others).flatten().map(Vec::len).sum();
+fn common_area_within(shapes: &[Shape], other_shapes: &[Shape], (low, high): (Point, Point), lens: &Lens) -> Result<f64, TooIntricate> {
+    let edges: usize = shapes.iter().chain(other_shapes).flatten().map(Vec::len).sum();
     let (width, height) = (high.x - low.x, high.y - low.y);
-    if edges <= MOST_UNCUT || width.max(height) < 2 {
-        let common = overlay(own, others, Rule::Intersection)?;
-        return Ok(common.iter().flatten().map(|ring| measure::ring(ring.iter().map(|point| lens.coordinates(*point)))).sum());
+    if edges <= MAX_UNCUT || width.max(height) < 2 {
+        let intersection = overlay(shapes, other_shapes, Rule::Intersection)?;
+        return Ok(intersection.iter().flatten().map(|ring| measure::ring(ring.iter().map(|point| lens.coordinates(*point)))).sum());
     }
     let (x, y) = ((low.x + high.x).div_euclid(2), (low.y + high.y).div_euclid(2));
     let (axis, halves) = if width >= height {
@@ -81,19 +81,19 @@ fn common_within(own: &[Shape], others: &[Shape], (low, high): (Point, Point), l
     } else {
         (Axis::Y, [(low, Point { y, ..high }), (Point { y, ..low }, high)])
     };
-    let mut common = 0.0;
+    let mut common_area = 0.0;
     for (from, to) in halves {
         let range = if axis == Axis::X { from.x..=to.x } else { from.y..=to.y };
-        let inside = |shapes: &[Shape]| -> Vec<Shape> {
+        let clipped_to_half = |shapes: &[Shape]| -> Vec<Shape> {
             let rings = |shape: &Shape| shape.iter().map(|ring| clipped(ring, axis, range.clone())).filter(|ring| ring.len() >= 3).collect::<Shape>();
             shapes.iter().map(rings).filter(|shape| !shape.is_empty()).collect()
         };
-        let (own, others) = (inside(own), inside(others));
-        if !own.is_empty() && !others.is_empty() {
-            common += common_within(&own, &others, (from, to), lens)?;
+        let (shapes, other_shapes) = (clipped_to_half(shapes), clipped_to_half(other_shapes));
+        if !shapes.is_empty() && !other_shapes.is_empty() {
+            common_area += common_area_within(&shapes, &other_shapes, (from, to), lens)?;
         }
     }
-    Ok(common)
+    Ok(common_area)
 }
 
 /// A finer grid on the box of an area, so that the rounding of crossings does not matter for small or narrow ones.
@@ -105,7 +105,7 @@ struct Lens {
 }
 
 impl Lens {
-    fn on(area: &Area) -> Option<Self> {
+    fn for_area(area: &Area) -> Option<Self> {
         let shell = || area.shell.iter();
         let low = Point { x: shell().map(|point| point.x).min()?, y: shell().map(|point| point.y).min()? };
         let high = Point { x: shell().map(|point| point.x).max()?, y: shell().map(|point| point.y).max()? };
@@ -118,19 +118,19 @@ impl Lens {
         Point { x: (self.low.x + self.high.x).div_euclid(2), y: (self.low.y + self.high.y).div_euclid(2) }
     }
 
-    fn see(&self, point: Point) -> Point {
+    fn to_fine_grid(&self, point: Point) -> Point {
         let middle = self.middle();
         Point { x: (point.x - middle.x) << self.fineness, y: (point.y - middle.y) << self.fineness }
     }
 
-    fn seen(&self, ring: &[Point]) -> Vec<Point> {
-        ring.iter().map(|point| self.see(*point)).collect()
+    fn ring_to_fine_grid(&self, ring: &[Point]) -> Vec<Point> {
+        ring.iter().map(|point| self.to_fine_grid(*point)).collect()
     }
 
     /// What of an area lies in the box, on the finer grid.
     fn clipped(&self, area: &Area) -> Shape {
-        let (low, high) = (self.see(self.low), self.see(self.high));
-        let rings = area.rings().map(|ring| clipped(&clipped(&self.seen(ring), Axis::X, low.x..=high.x), Axis::Y, low.y..=high.y));
+        let (low, high) = (self.to_fine_grid(self.low), self.to_fine_grid(self.high));
+        let rings = area.rings().map(|ring| clipped(&clipped(&self.ring_to_fine_grid(ring), Axis::X, low.x..=high.x), Axis::Y, low.y..=high.y));
         rings.filter(|ring| ring.len() >= 3).collect()
     }
 

@@ -48,8 +48,8 @@ fn cases(count: u64) -> Vec<Case> {
         .map(|seed| {
             let mut random = Random::new(seed);
             let one = Made::new(&mut random, None);
-            let near = (!random.one_in(8)).then(|| one.center());
-            let other = if random.one_in(3) { one.neighbour(&mut random) } else { Made::new(&mut random, near) };
+            let center = (!random.one_in(8)).then(|| one.center());
+            let other = if random.one_in(3) { one.neighbour(&mut random) } else { Made::new(&mut random, center) };
             let [one, other] = if random.one_in(2) { [other, one] } else { [one, other] };
             let written = [&one, &other].map(|made| if random.one_in(4) || made.has_half_turn() { made.wkt() } else { made.wrapped().wkt() });
             let geometries = [one.read().geometry, other.read().geometry];
@@ -73,7 +73,7 @@ impl Tally {
         self.holds += usize::from(ours);
     }
 
-    fn near(&mut self, difference: f64, allowed: f64) -> bool {
+    fn is_within_tolerance(&mut self, difference: f64, allowed: f64) -> bool {
         self.counted += 1;
         self.equal += usize::from(difference <= allowed);
         self.worst = self.worst.max(difference);
@@ -94,46 +94,46 @@ fn geometries_are_read_measured_and_related_as_by_shapely_and_pyproj() {
     let mut wrong = Vec::new();
     for (case, theirs) in cases.iter().zip(&answers) {
         let [one, other] = &case.geometries;
-        let mut say = |what: &str| {
+        let mut report = |what: &str| {
             wrong.push(format!("{what} {:?}\n  {}\n  {theirs}\n  {}\n  {}", case.kinds, case.written.join("\n  "), one.to_wkt(), other.to_wkt()))
         };
         for (index, geometry) in case.geometries.iter().enumerate() {
             let number = |name: &str| theirs[name][index].as_f64().unwrap();
             if theirs["valid"][index] != true {
-                say("not valid");
+                report("not valid");
             }
             // coordinates are rounded to half a unit of the grid, and crossings once more
             let rounding = number("around") * 4e-7 + 1e-12;
-            if !shapes.near(number("difference") / rounding, 1.0) {
-                say("another shape");
+            if !shapes.is_within_tolerance(number("difference") / rounding, 1.0) {
+                report("another shape");
             }
             if !geometry.areas().is_empty() {
                 let area = geometry.area();
                 // pyproj is exact to about 0.1 m²
                 let error = ((area - number("area")).abs() - 0.5).max(0.0) / area;
-                if !areas.near(error, 1e-3) {
-                    say(&format!("area {area}"));
+                if !areas.is_within_tolerance(error, 1e-3) {
+                    report(&format!("area {area}"));
                 }
                 if index == 0 {
-                    plain.near(((area - theirs["plain"].as_f64().unwrap()).abs() - 0.5).max(0.0) / area, 1e-3);
+                    plain.is_within_tolerance(((area - theirs["plain"].as_f64().unwrap()).abs() - 0.5).max(0.0) / area, 1e-3);
                 }
             }
         }
         let ours = one.intersects(other).unwrap();
         intersects.agree(ours, theirs["intersects"] == true);
         if ours != (theirs["intersects"] == true) {
-            say(&format!("intersects {ours}"));
+            report(&format!("intersects {ours}"));
         }
         let ours = one.is_within(other).unwrap();
         within.agree(ours, theirs["within"] == true);
         if ours != (theirs["within"] == true) {
-            say(&format!("within {ours}"));
+            report(&format!("within {ours}"));
         }
         let ours = one.fraction_in(other).unwrap();
         assert_eq!(ours.is_none(), theirs["fraction"].is_null());
         if let (Some(ours), Some(theirs)) = (ours, theirs["fraction"].as_f64()) {
-            if !shares.near((ours - theirs).abs(), 1e-4) {
-                say(&format!("fraction {ours}"));
+            if !shares.is_within_tolerance((ours - theirs).abs(), 1e-4) {
+                report(&format!("fraction {ours}"));
             }
             shares.holds += usize::from(ours > 0.0 && ours < 1.0);
         }

@@ -66,9 +66,9 @@ proptest! {
         let within = one.is_within(&other).unwrap();
         prop_assert!(intersects || !within, "{}", texts());
         prop_assert!(one.is_within(&one).unwrap(), "{}", texts());
-        let (own, share) = (one.fraction_in(&one).unwrap(), one.fraction_in(&other).unwrap());
-        prop_assert_eq!(own.is_some(), !one.areas().is_empty());
-        prop_assert_eq!(own.unwrap_or(1.0), 1.0, "{}", texts());
+        let (own_share, share) = (one.fraction_in(&one).unwrap(), one.fraction_in(&other).unwrap());
+        prop_assert_eq!(own_share.is_some(), !one.areas().is_empty());
+        prop_assert_eq!(own_share.unwrap_or(1.0), 1.0, "{}", texts());
         let share = share.unwrap_or(if intersects { 1.0 } else { 0.0 });
         prop_assert!((0.0..=1.0).contains(&share), "{}", texts());
         prop_assert!(intersects || share == 0.0, "{}", texts());
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn a_label_is_inside(seed: u64) {
+    fn a_label_is_inside_its_geometry(seed: u64) {
         let made = Made::new(&mut Random::new(seed), None);
         let geometry = made.read().geometry;
         let (longitude, latitude) = geometry.label();
@@ -106,9 +106,9 @@ proptest! {
     fn damaged_bytes_never_panic(seed: u64, damages in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), end in any::<prop::sample::Index>()) {
         let [one, other] = two(seed).map(|made| made.read().geometry);
         let mut bytes = one.to_bytes();
-        for (place, byte) in damages {
-            let place = place.index(bytes.len());
-            bytes[place] = byte;
+        for (index, byte) in damages {
+            let index = index.index(bytes.len());
+            bytes[index] = byte;
         }
         if bytes[0] % 2 == 0 {
             bytes.truncate(end.index(bytes.len()));
@@ -125,9 +125,9 @@ proptest! {
     fn damaged_text_never_panics(seed: u64, json: bool, damages in prop::collection::vec((any::<prop::sample::Index>(), "[-0-9a-zA-Z(),;='{}\\[\\]\" .ě]"), 1..4)) {
         let made = Made::new(&mut Random::new(seed), None);
         let mut text: Vec<char> = if json { made.read().geometry.to_geojson().to_string() } else { made.wkt() }.chars().collect();
-        for (place, sign) in damages {
-            let place = place.index(text.len());
-            text[place] = sign.chars().next().unwrap();
+        for (index, sign) in damages {
+            let index = index.index(text.len());
+            text[index] = sign.chars().next().unwrap();
         }
         let text: String = text.into_iter().collect();
         if let Err(error) = Geometry::read(&text, &Limits::VALUE) {
@@ -173,7 +173,7 @@ proptest! {
         let [first, second] = two(seed);
         let (first, second) = (first.read().geometry, second.read().geometry);
         if first.intersects(&second) == Ok(true) {
-            prop_assert!(second.reach().asked().iter().any(|asked| asked.meets(&first.reach())), "{} and {}", first.to_wkt(), second.to_wkt());
+            prop_assert!(second.reach().search_boxes().iter().any(|search_box| search_box.meets(&first.reach())), "{} and {}", first.to_wkt(), second.to_wkt());
         }
         let reach = first.reach();
         prop_assert!(reach.west >= -180.0 && reach.west <= 180.0 && reach.east >= reach.west && reach.east - reach.west <= 360.0);
@@ -181,7 +181,7 @@ proptest! {
 
     /// A box has the points between its sides, and only those.
     #[test]
-    fn a_box_is_what_lies_between_its_sides(west in -180_i32..=180, wide in 0_i32..=360, south in -90_i32..=90, high in 0_i32..=180, x in -180_i32..=180, y in -90_i32..=90) {
+    fn a_box_covers_what_is_between_its_sides(west in -180_i32..=180, wide in 0_i32..=360, south in -90_i32..=90, high in 0_i32..=180, x in -180_i32..=180, y in -90_i32..=90) {
         let north = (south + high).min(90);
         let east = if wide == 360 { 180 } else { (west + wide + 180).rem_euclid(360) - 180 };
         let (west, east) = if wide == 360 { (-180, 180) } else { (west, east) };

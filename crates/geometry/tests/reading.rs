@@ -152,7 +152,7 @@ fn the_antimeridian_has_two_sides_and_a_pole_is_a_point() {
 }
 
 #[test]
-fn what_is_invalid_is_repaired_and_said() {
+fn invalid_geometries_are_repaired_with_warnings() {
     let bow_tie = "POLYGON((0 0,2 2,2 0,0 2,0 0))";
     assert_eq!(wkt(bow_tie), "MULTIPOLYGON(((0 0,1 1,0 2,0 0)),((1 1,2 0,2 2,1 1)))");
     let warning = &reading(bow_tie).warnings[0];
@@ -174,7 +174,7 @@ fn what_is_invalid_is_repaired_and_said() {
 }
 
 #[test]
-fn what_is_refused_says_where() {
+fn errors_have_their_location() {
     let at = |text: &str| {
         let error = refused(text);
         (error.location.to_string(), error.fault)
@@ -188,18 +188,18 @@ fn what_is_refused_says_where() {
     assert_eq!(at(r#"{"type":"Point","coordinates":[]}"#), ("$".into(), Fault::Empty));
     assert_eq!(at(r#"{"type":"Feature","geometry":null}"#), ("$.geometry".into(), Fault::Empty));
     assert_eq!(at(r#"{"type":"MultiPoint","coordinates":[[1,2],[3,-90.5]]}"#), ("$.coordinates[1]".into(), Fault::Latitude(-90.5)));
-    let place = |text: &str| refused(text).location.to_string();
-    assert_eq!(place("POINT(1 2"), "byte 9");
-    assert_eq!(place("POINT(1 two)"), "byte 8");
-    assert_eq!(place("POINT(nan 2)"), "byte 6");
-    assert_eq!(place("POINT(1 2) x"), "byte 11");
-    assert_eq!(place("CIRCLE(1 2)"), "byte 0");
-    assert_eq!(place("geography'POINT(1 2)"), "byte 20");
-    assert_eq!(place("{\"type\":\"Point\",\n\"coordinates\":[1,}"), "byte 34");
-    assert_eq!(place(r#"{"type":"Polygon","coordinates":[[[0,0],[1,"x"],[1,1]]]}"#), "$.coordinates[0][1]");
-    assert_eq!(place(r#"{"type":"GeometryCollection","geometries":[{"type":"Circle"}]}"#), "$.geometries[0].type");
-    assert_eq!(place(r#"{"type":"Point","crs":{"properties":{"name":"EPSG:32633"}},"coordinates":[1,2]}"#), "$.crs");
-    assert_eq!(place(r#"{"type":"FeatureCollection","features":[]}"#), "$");
+    let error_location = |text: &str| refused(text).location.to_string();
+    assert_eq!(error_location("POINT(1 2"), "byte 9");
+    assert_eq!(error_location("POINT(1 two)"), "byte 8");
+    assert_eq!(error_location("POINT(nan 2)"), "byte 6");
+    assert_eq!(error_location("POINT(1 2) x"), "byte 11");
+    assert_eq!(error_location("CIRCLE(1 2)"), "byte 0");
+    assert_eq!(error_location("geography'POINT(1 2)"), "byte 20");
+    assert_eq!(error_location("{\"type\":\"Point\",\n\"coordinates\":[1,}"), "byte 34");
+    assert_eq!(error_location(r#"{"type":"Polygon","coordinates":[[[0,0],[1,"x"],[1,1]]]}"#), "$.coordinates[0][1]");
+    assert_eq!(error_location(r#"{"type":"GeometryCollection","geometries":[{"type":"Circle"}]}"#), "$.geometries[0].type");
+    assert_eq!(error_location(r#"{"type":"Point","crs":{"properties":{"name":"EPSG:32633"}},"coordinates":[1,2]}"#), "$.crs");
+    assert_eq!(error_location(r#"{"type":"FeatureCollection","features":[]}"#), "$");
     assert_eq!(
         refused("CIRCLE(1 2)").to_string(),
         r#"byte 0: a geometry is expected: an object of GeoJSON, or WKT such as POLYGON((..)), not "CIRCLE""#
@@ -222,9 +222,9 @@ fn a_text_beyond_a_limit_is_refused_with_that_limit() {
     assert!(matches!(refused(&deep).fault, Fault::Syntax(_)));
     // around the Earth and back
     let turns = |count: usize| -> String {
-        let there = (0..count * 3).map(|step| format!("{} {}", step * 120 % 360, step as f64 * 0.01));
+        let outward = (0..count * 3).map(|step| format!("{} {}", step * 120 % 360, step as f64 * 0.01));
         let back = (0..count * 3).rev().map(|step| format!("{} {}", step * 120 % 360, step as f64 * 0.01 + 0.02));
-        format!("POLYGON(({}))", there.chain(back).chain(["0 0".to_owned()]).collect::<Vec<_>>().join(","))
+        format!("POLYGON(({}))", outward.chain(back).chain(["0 0".to_owned()]).collect::<Vec<_>>().join(","))
     };
     assert!(reading(&turns(10)).geometry.areas().len() > 1);
     assert!(matches!(refused(&turns(1_000)).fault, Fault::Turns(999)));
@@ -241,15 +241,15 @@ fn a_text_beyond_a_limit_is_refused_with_that_limit() {
 }
 
 #[test]
-fn named_areas_say_what_is_wrong() {
+fn errors_of_named_areas_have_their_location() {
     let collection = |feature: &str| format!(r#"{{"type":"FeatureCollection","features":[{feature}]}}"#);
     let read = |text: &str| NamedAreas::read(text, "name", &Limits::AREA);
-    let place = |text: &str| read(text).map(|_| ()).map_err(|error| error.location);
+    let error_location = |text: &str| read(text).map(|_| ()).map_err(|error| error.location);
     let path = |path: &str| Err(Location::Path(path.to_owned()));
-    assert_eq!(place(SQUARE).map_err(|_| ()), Err(()));
-    assert_eq!(place(r#"{"type":"Feature"}"#), path("$.type"));
-    assert_eq!(place(&collection(r#"{"type":"Feature","properties":{},"geometry":null}"#)), path("$.features[0].properties"));
-    assert_eq!(place(&collection(r#"{"type":"Feature","properties":{"name":"a"},"geometry":null}"#)), Ok(()));
+    assert_eq!(error_location(SQUARE).map_err(|_| ()), Err(()));
+    assert_eq!(error_location(r#"{"type":"Feature"}"#), path("$.type"));
+    assert_eq!(error_location(&collection(r#"{"type":"Feature","properties":{},"geometry":null}"#)), path("$.features[0].properties"));
+    assert_eq!(error_location(&collection(r#"{"type":"Feature","properties":{"name":"a"},"geometry":null}"#)), Ok(()));
     let (named, _) = read(&collection(r#"{"type":"Feature","properties":{"name":"a"},"geometry":{"type":"Point","coordinates":[180,1]}}"#)).unwrap();
     let east = reading("POLYGON((170 0,180 0,180 10,170 10,170 0))").geometry;
     assert_eq!(named.touching(&east), Ok(vec!["a"]));

@@ -38,7 +38,7 @@ pub struct ThroughputSeries {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ScalabilityLaw {
     /// The rate of one.
-    pub one: f64,
+    pub single_rate: f64,
     /// The share of work that is serialised.
     pub serial: f64,
     /// The cost of coordination of each pair.
@@ -47,8 +47,8 @@ pub struct ScalabilityLaw {
 
 impl ScalabilityLaw {
     /// Returns the rate of this many.
-    pub fn at(&self, many: f64) -> f64 {
-        self.one * many / (1.0 + self.serial * (many - 1.0) + self.pair * many * (many - 1.0))
+    pub fn rate_at(&self, concurrency: f64) -> f64 {
+        self.single_rate * concurrency / (1.0 + self.serial * (concurrency - 1.0) + self.pair * concurrency * (concurrency - 1.0))
     }
 
     /// Returns the number with the highest rate; `None` if more always help.
@@ -57,10 +57,10 @@ impl ScalabilityLaw {
     }
 
     /// Returns the highest rate for any number.
-    pub fn most(&self) -> f64 {
+    pub fn peak_rate(&self) -> f64 {
         match self.knee() {
-            Some(knee) => self.at(knee),
-            None if self.serial > 1e-12 => self.one / self.serial,
+            Some(knee) => self.rate_at(knee),
+            None if self.serial > 1e-12 => self.single_rate / self.serial,
             None => f64::INFINITY,
         }
     }
@@ -78,36 +78,36 @@ impl ScalabilityLaw {
         }
         // for a given serial and pair, the best rate of one follows; these two are searched on finer and finer grids
         let error = |serial: f64, pair: f64| -> (f64, f64) {
-            let shape = ScalabilityLaw { one: 1.0, serial, pair };
-            let ratios = points.iter().map(|point| shape.at(point.at_once) / point.rate);
-            let one = ratios.clone().sum::<f64>() / ratios.clone().map(|ratio| ratio * ratio).sum::<f64>();
-            (ratios.map(|ratio| (one * ratio - 1.0).powi(2)).sum(), one)
+            let unit_law = ScalabilityLaw { single_rate: 1.0, serial, pair };
+            let ratios = points.iter().map(|point| unit_law.rate_at(point.at_once) / point.rate);
+            let single_rate = ratios.clone().sum::<f64>() / ratios.clone().map(|ratio| ratio * ratio).sum::<f64>();
+            (ratios.map(|ratio| (single_rate * ratio - 1.0).powi(2)).sum(), single_rate)
         };
         let (mut best, mut step) = ((0.0, 0.0), (0.05, 0.005));
-        let mut least = error(0.0, 0.0).0;
+        let mut least_error = error(0.0, 0.0).0;
         for _ in 0..60 {
-            let around = best;
+            let center = best;
             for serial in -10..=10 {
                 for pair in -10..=10 {
-                    let here = ((around.0 + f64::from(serial) * step.0).clamp(0.0, 1.0), (around.1 + f64::from(pair) * step.1).max(0.0));
-                    let found = error(here.0, here.1).0;
-                    if found < least {
-                        (least, best) = (found, here);
+                    let candidate = ((center.0 + f64::from(serial) * step.0).clamp(0.0, 1.0), (center.1 + f64::from(pair) * step.1).max(0.0));
+                    let found = error(candidate.0, candidate.1).0;
+                    if found < least_error {
+                        (least_error, best) = (found, candidate);
                     }
                 }
             }
-            if best == around {
+            if best == center {
                 step = (step.0 / 3.0, step.1 / 3.0);
             }
         }
-        Ok(ScalabilityLaw { one: error(best.0, best.1).1, serial: best.0, pair: best.1 })
+        Ok(ScalabilityLaw { single_rate: error(best.0, best.1).1, serial: best.0, pair: best.1 })
     }
 }
 
 /// Returns the lowest and highest of a value over the laws that fit if one point at a time is left out.
-fn between(points: &[ThroughputPoint], value: impl Fn(&ScalabilityLaw) -> f64) -> (f64, f64) {
-    let without = |place: usize| {
-        let rest: Vec<ThroughputPoint> = points.iter().enumerate().filter(|(own, _)| *own != place).map(|(_, point)| *point).collect();
+fn range_without_a_point(points: &[ThroughputPoint], value: impl Fn(&ScalabilityLaw) -> f64) -> (f64, f64) {
+    let without = |left_out: usize| {
+        let rest: Vec<ThroughputPoint> = points.iter().enumerate().filter(|(index, _)| *index != left_out).map(|(_, point)| *point).collect();
         ScalabilityLaw::fit(&rest).ok()
     };
     let values: Vec<f64> = (0..points.len()).filter_map(without).chain(ScalabilityLaw::fit(points)).map(|law| value(&law)).collect();
@@ -118,7 +118,7 @@ fn between(points: &[ThroughputPoint], value: impl Fn(&ScalabilityLaw) -> f64) -
 ///
 /// # Errors
 /// When a run is not a sweep.
-pub fn of_runs(runs: &[Run]) -> Result<Vec<ThroughputSeries>> {
+pub fn series_of_runs(runs: &[Run]) -> Result<Vec<ThroughputSeries>> {
     let mut all: Vec<ThroughputSeries> = Vec::new();
     for run in runs {
         if run.kind != RunKind::Sweep {
@@ -149,86 +149,89 @@ const PLANNED: f64 = 0.7;
 pub fn report(measured: &ThroughputSeries, target: Option<f64>) -> Result<Report> {
     let points = &measured.points;
     let law = ScalabilityLaw::fit(points)?;
-    let (of, unit) = (or(&measured.of, "clients"), or(&measured.unit, "answers"));
+    let (of, unit) = (text_or(&measured.of, "clients"), text_or(&measured.unit, "answers"));
     let mut words = vec![
         format!(
             "X(N) = {} N / (1 + {:.5} (N - 1) + {:.7} N (N - 1)), from {} points; {}",
-            show(law.one),
+            show(law.single_rate),
             law.serial,
             law.pair,
             points.len(),
             measured.source
         ),
-        format!("one {of} does {} {unit}/s; {:.2} % of the work is serial", show(law.one), law.serial * 100.0),
+        format!("one {of} does {} {unit}/s; {:.2} % of the work is serial", show(law.single_rate), law.serial * 100.0),
     ];
     match law.knee() {
         Some(knee) => {
-            let (low, high) = between(points, |law| law.knee().unwrap_or(f64::INFINITY));
+            let (low, high) = range_without_a_point(points, |law| law.knee().unwrap_or(f64::INFINITY));
             words.push(format!(
                 "the peak is at {} concurrent {of} (range {} to {} when a point is left out): {} {unit}/s; beyond that throughput falls",
                 show(knee),
                 show(low),
                 show(high),
-                show(law.most())
+                show(law.peak_rate())
             ));
         }
-        None if law.most().is_finite() => words.push(format!("throughput approaches {} {unit}/s", show(law.most()))),
+        None if law.peak_rate().is_finite() => words.push(format!("throughput approaches {} {unit}/s", show(law.peak_rate()))),
         None => words.push("throughput scales linearly as far as measured".into()),
     }
-    let reached = points.iter().map(|point| point.at_once).fold(0.0, f64::max);
-    if law.knee().is_some_and(|knee| knee > 2.0 * reached) {
-        words.push(format!("the peak is far beyond the {} {of} measured; measure with more before relying on it", show(reached)));
+    let max_measured = points.iter().map(|point| point.at_once).fold(0.0, f64::max);
+    if law.knee().is_some_and(|knee| knee > 2.0 * max_measured) {
+        words.push(format!("the peak is far beyond the {} {of} measured; measure with more before relying on it", show(max_measured)));
     }
     let mut table = ReportTable::new(0, &[&format!("concurrent {of}"), &format!("{unit}/s"), "fit", "residual %"]);
     let mut squares = 0.0;
     for point in points {
-        let fit = law.at(point.at_once);
+        let fit = law.rate_at(point.at_once);
         squares += (point.rate / fit - 1.0).powi(2);
         table.rows.push(vec![show(point.at_once), show(point.rate), show(fit), format!("{:+.1}", (point.rate / fit - 1.0) * 100.0)]);
     }
     words.push(format!("the fit is off by {:.1} % (root of the mean square)", (squares / points.len() as f64).sqrt() * 100.0));
     if let Some(target) = target {
-        words.extend(sized(points, &law, target, of, unit));
+        words.extend(sizing_words(points, &law, target, of, unit));
     }
     let curve: Vec<(f64, (f64, f64))> = (1..=60)
-        .map(|step| reached.max(law.knee().unwrap_or(0.0).min(4.0 * reached)) * f64::from(step) / 60.0)
-        .map(|many| (many, (law.at(many), 0.0)))
+        .map(|step| max_measured.max(law.knee().unwrap_or(0.0).min(4.0 * max_measured)) * f64::from(step) / 60.0)
+        .map(|concurrency| (concurrency, (law.rate_at(concurrency), 0.0)))
         .collect();
-    let seen = points.iter().map(|point| (point.at_once, (point.rate, 0.0))).collect();
-    let lines = [svg::PlotLine { name: "measured".into(), points: seen }, svg::PlotLine { name: "fit".into(), points: curve }];
+    let measured_points = points.iter().map(|point| (point.at_once, (point.rate, 0.0))).collect();
+    let lines = [svg::PlotLine { name: "measured".into(), points: measured_points }, svg::PlotLine { name: "fit".into(), points: curve }];
     let picture = Some(svg::lines(&lines, of, &format!("{unit}/s")));
-    let title = or(&measured.name, "capacity").to_owned();
+    let title = text_or(&measured.name, "capacity").to_owned();
     Ok(Report { title, sections: vec![Section { words, table: Some(table), picture, ..Section::default() }] })
 }
 
-fn or<'t>(text: &'t str, otherwise: &'t str) -> &'t str {
+fn text_or<'t>(text: &'t str, otherwise: &'t str) -> &'t str {
     if text.is_empty() { otherwise } else { text }
 }
 
-fn sized(points: &[ThroughputPoint], law: &ScalabilityLaw, target: f64, of: &str, unit: &str) -> Vec<String> {
-    let of_one =
-        |law: &ScalabilityLaw| if law.most().is_finite() { law.most() } else { law.at(points.iter().map(|point| point.at_once).fold(1.0, f64::max)) };
-    let needed = |law: &ScalabilityLaw| (target / (of_one(law) * PLANNED)).ceil();
-    let (low, high) = between(points, needed);
+fn sizing_words(points: &[ThroughputPoint], law: &ScalabilityLaw, target: f64, of: &str, unit: &str) -> Vec<String> {
+    let peak_of_system = |law: &ScalabilityLaw| {
+        if law.peak_rate().is_finite() { law.peak_rate() } else { law.rate_at(points.iter().map(|point| point.at_once).fold(1.0, f64::max)) }
+    };
+    let needed = |law: &ScalabilityLaw| (target / (peak_of_system(law) * PLANNED)).ceil();
+    let (low, high) = range_without_a_point(points, needed);
     let mut words = vec![
         format!("target: {} {unit}/s", show(target)),
         format!(
             "one system of this kind does at most {} {unit}/s; planned at {:.0} % of that it does {}, so {} / {} = {:.2}: {} systems ({} to {} when a point is left out)",
-            show(of_one(law)),
+            show(peak_of_system(law)),
             PLANNED * 100.0,
-            show(of_one(law) * PLANNED),
+            show(peak_of_system(law) * PLANNED),
             show(target),
-            show(of_one(law) * PLANNED),
-            target / (of_one(law) * PLANNED),
+            show(peak_of_system(law) * PLANNED),
+            target / (peak_of_system(law) * PLANNED),
             show(needed(law)),
             show(low),
             show(high)
         ),
     ];
-    let enough =
-        (1..=100_000).map(f64::from).take_while(|many| law.knee().is_none_or(|knee| *many <= knee.ceil())).find(|many| law.at(*many) >= target);
-    words.push(match enough {
-        Some(many) => format!("one system reaches it with {} concurrent {of}: X({0}) = {}", show(many), show(law.at(many))),
+    let sufficient = (1..=100_000)
+        .map(f64::from)
+        .take_while(|concurrency| law.knee().is_none_or(|knee| *concurrency <= knee.ceil()))
+        .find(|concurrency| law.rate_at(*concurrency) >= target);
+    words.push(match sufficient {
+        Some(concurrency) => format!("one system reaches it with {} concurrent {of}: X({0}) = {}", show(concurrency), show(law.rate_at(concurrency))),
         None => format!("no number of {of} on one system reaches it"),
     });
     words
@@ -248,30 +251,34 @@ mod tests {
     use super::*;
 
     fn points(law: ScalabilityLaw, numbers: &[f64], noise: f64) -> Vec<ThroughputPoint> {
-        let wobble = |place: usize| 1.0 + noise * if place.is_multiple_of(2) { 1.0 } else { -1.0 };
-        numbers.iter().enumerate().map(|(place, many)| ThroughputPoint { at_once: *many, rate: law.at(*many) * wobble(place) }).collect()
+        let noise_factor = |index: usize| 1.0 + noise * if index.is_multiple_of(2) { 1.0 } else { -1.0 };
+        numbers
+            .iter()
+            .enumerate()
+            .map(|(index, concurrency)| ThroughputPoint { at_once: *concurrency, rate: law.rate_at(*concurrency) * noise_factor(index) })
+            .collect()
     }
 
     #[test]
-    fn a_law_that_made_the_points_is_found_again() {
+    fn fitting_finds_the_law_that_produced_the_points() {
         let numbers = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
         for (serial, pair) in [(0.0, 0.0), (0.05, 0.0), (0.02, 0.0005), (0.2, 0.01), (0.0, 0.001), (0.6, 0.0)] {
-            let law = ScalabilityLaw { one: 950.0, serial, pair };
+            let law = ScalabilityLaw { single_rate: 950.0, serial, pair };
             let found = ScalabilityLaw::fit(&points(law, &numbers, 0.0)).expect("a law");
-            for many in numbers {
-                assert!((found.at(many) / law.at(many) - 1.0).abs() < 0.002, "{law:?} {found:?} at {many}");
+            for concurrency in numbers {
+                assert!((found.rate_at(concurrency) / law.rate_at(concurrency) - 1.0).abs() < 0.002, "{law:?} {found:?} at {concurrency}");
             }
             let noisy = ScalabilityLaw::fit(&points(law, &numbers, 0.03)).expect("a law");
-            assert!((noisy.at(64.0) / law.at(64.0) - 1.0).abs() < 0.08, "{law:?} {noisy:?}");
+            assert!((noisy.rate_at(64.0) / law.rate_at(64.0) - 1.0).abs() < 0.08, "{law:?} {noisy:?}");
         }
-        let law = ScalabilityLaw { one: 100.0, serial: 0.02, pair: 0.0005 };
+        let law = ScalabilityLaw { single_rate: 100.0, serial: 0.02, pair: 0.0005 };
         assert!((law.knee().expect("a knee") - 44.27).abs() < 0.01);
         assert!(ScalabilityLaw::fit(&points(law, &[1.0, 2.0], 0.0)).is_err());
     }
 
     /// Example: 10 000 machines in 12 s alone, three at once in 15 s each, four in 20 s.
     #[test]
-    fn a_target_is_sized_in_words() {
+    fn the_report_says_what_a_target_rate_needs() {
         let measured = ThroughputSeries {
             points: vec![
                 ThroughputPoint { at_once: 1.0, rate: 833.3 },

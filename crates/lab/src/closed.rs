@@ -13,7 +13,7 @@ use stook_sample::random::Random;
 use tokio::task::LocalSet;
 
 /// Warm-up time of each number of clients, as a share of the measured time.
-const WARM: f64 = 0.2;
+const WARM_UP_SHARE: f64 = 0.2;
 
 /// Measures every route with every number of clients, on every target.
 ///
@@ -25,18 +25,18 @@ pub fn run(plan: LoadPlan, time: Duration, watch: &ProgressFn<'_>) -> Result<Vec
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
         let mut sets = Vec::new();
-        let all = targets.len() * plan.routes.len() * plan.clients.len();
+        let set_count = targets.len() * plan.routes.len() * plan.clients.len();
         for (name, target) in targets {
             let target = Rc::new(target);
             listens(target.address).await?;
             for route in 0..plan.routes.len() {
                 for clients in &plan.clients {
-                    let place = sets.len();
-                    let told = |progress: RunProgress| watch(&RunProgress { set: place, sets: all, ..progress });
-                    let (mut set, goes_on) = one(&plan, &target, (route, *clients), time, &told).await;
+                    let set_index = sets.len();
+                    let report_progress = |progress: RunProgress| watch(&RunProgress { set: set_index, sets: set_count, ..progress });
+                    let (mut set, continues) = measure_clients(&plan, &target, (route, *clients), time, &report_progress).await;
                     (set.series, set.route, set.clients) = (name.clone(), plan.routes[route].name.clone(), Some(*clients as u64));
                     sets.push(set);
-                    if !goes_on {
+                    if !continues {
                         return Ok(sets);
                     }
                 }
@@ -46,7 +46,7 @@ pub fn run(plan: LoadPlan, time: Duration, watch: &ProgressFn<'_>) -> Result<Vec
     })
 }
 
-async fn one(
+async fn measure_clients(
     plan: &Rc<LoadPlan>,
     target: &Rc<TargetAddress>,
     (route, clients): (usize, usize),
@@ -54,8 +54,8 @@ async fn one(
     watch: &dyn Fn(RunProgress) -> bool,
 ) -> (RequestSet, bool) {
     let recorder = Rc::new(RefCell::new(ResultRecorder::new(time)));
-    let (began, warm) = (Instant::now(), time.mul_f64(WARM));
-    let end = warm + time;
+    let (began, warm_up) = (Instant::now(), time.mul_f64(WARM_UP_SHARE));
+    let end = warm_up + time;
     let stopped = Rc::new(Cell::new(false));
     let client = |number: usize| {
         let (recorder, stopped, plan, target) = (recorder.clone(), stopped.clone(), plan.clone(), target.clone());
@@ -68,8 +68,8 @@ async fn one(
                 let ReadResponse { outcome, bytes, .. } = exchange(target.address, &mut connection, &request, plan.timeout).await;
                 let ended = began.elapsed();
                 // a request that ends after the end began before it, and counts: otherwise slow ones would be left out
-                if begun >= warm {
-                    let (due, ended) = (begun - warm, ended - warm);
+                if begun >= warm_up {
+                    let (due, ended) = (begun - warm_up, ended - warm_up);
                     recorder.borrow_mut().add(&CompletedRequest { due, picked_up: due, sent: due, ended, outcome, bytes });
                 }
                 if !matches!(outcome, RequestOutcome::Status(_)) {
@@ -80,13 +80,13 @@ async fn one(
         }
     };
     let all: Vec<_> = (0..clients).map(|number| tokio::task::spawn_local(client(number))).collect();
-    let mut goes_on = true;
+    let mut continues = true;
     while !all.iter().all(tokio::task::JoinHandle::is_finished) {
-        tokio::time::sleep(Duration::from_millis(if goes_on { 50 } else { 10 })).await;
-        goes_on &= watch(recorder.borrow().progress(began.elapsed().saturating_sub(warm)));
-        stopped.set(!goes_on);
+        tokio::time::sleep(Duration::from_millis(if continues { 50 } else { 10 })).await;
+        continues &= watch(recorder.borrow().progress(began.elapsed().saturating_sub(warm_up)));
+        stopped.set(!continues);
     }
-    let seconds = began.elapsed().saturating_sub(warm).as_secs_f64();
+    let seconds = began.elapsed().saturating_sub(warm_up).as_secs_f64();
     let recorder = recorder.replace(ResultRecorder::new(Duration::ZERO));
-    (recorder.set(seconds), goes_on)
+    (recorder.set(seconds), continues)
 }

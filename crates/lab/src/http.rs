@@ -9,12 +9,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// Max bytes of a response's head.
-const MOST_HEAD: usize = 64 << 10;
+const MAX_HEAD: usize = 64 << 10;
 /// Max bytes of a line with the size of a chunk.
-const MOST_LINE: usize = 1 << 10;
+const MAX_CHUNK_SIZE_LINE: usize = 1 << 10;
 /// Max bytes of a response.
-const MOST_BODY: u64 = 1 << 30;
-const MOST_HEADERS: usize = 100;
+const MAX_BODY: u64 = 1 << 30;
+const MAX_HEADERS: usize = 100;
 
 /// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,33 +86,33 @@ impl ReadResponse {
     }
 }
 
-/// Makes a request on a connection, or on a new one, within `left`. If the connection was closed while it was idle, the request is repeated on a new
+/// Makes a request on a connection, or on a new one, within `time_left`. If the connection was closed while it was idle, the request is repeated on a new
 /// one. Afterwards `connection` is set if it can be reused.
-pub async fn exchange(address: SocketAddr, connection: &mut Option<HttpConnection>, request: &[u8], left: Duration) -> ReadResponse {
-    let answered = tokio::time::timeout(left, answered(address, connection, request)).await;
-    let answered = answered.unwrap_or_else(|_| ReadResponse::none(RequestOutcome::TimedOut));
-    if !answered.reusable {
+pub async fn exchange(address: SocketAddr, connection: &mut Option<HttpConnection>, request: &[u8], time_left: Duration) -> ReadResponse {
+    let response = tokio::time::timeout(time_left, exchange_with_retry(address, connection, request)).await;
+    let response = response.unwrap_or_else(|_| ReadResponse::none(RequestOutcome::TimedOut));
+    if !response.reusable {
         *connection = None;
     }
-    answered
+    response
 }
 
-async fn answered(address: SocketAddr, connection: &mut Option<HttpConnection>, request: &[u8]) -> ReadResponse {
+async fn exchange_with_retry(address: SocketAddr, connection: &mut Option<HttpConnection>, request: &[u8]) -> ReadResponse {
     loop {
-        let own = match connection {
-            Some(own) => own,
+        let open_connection = match connection {
+            Some(open_connection) => open_connection,
             None => match HttpConnection::open(address).await {
                 Ok(new) => connection.insert(new),
                 Err(outcome) => return ReadResponse::none(outcome),
             },
         };
-        let was_used = own.used;
-        let answered = own.exchange(request).await;
-        if answered.outcome == RequestOutcome::Reset && was_used {
+        let was_used = open_connection.used;
+        let response = open_connection.exchange(request).await;
+        if response.outcome == RequestOutcome::Reset && was_used {
             *connection = None;
             continue;
         }
-        return answered;
+        return response;
     }
 }
 
@@ -121,13 +121,13 @@ async fn answered(address: SocketAddr, connection: &mut Option<HttpConnection>, 
 ///
 /// # Errors
 /// The outcome if there is no response.
-pub async fn whole(address: SocketAddr, head: &[u8], file: Option<File>) -> ReadResult<(u16, Vec<u8>)> {
-    let mut own = HttpConnection::open(address).await?;
-    own.body = Some(Vec::new());
+pub async fn fetch(address: SocketAddr, head: &[u8], file: Option<File>) -> ReadResult<(u16, Vec<u8>)> {
+    let mut connection = HttpConnection::open(address).await?;
+    connection.body = Some(Vec::new());
     // a server may respond and close before everything was sent
-    let _ = own.send(head, file).await;
-    match own.answer().await?.outcome {
-        RequestOutcome::Status(status) => Ok((status, own.body.unwrap_or_default())),
+    let _ = connection.send(head, file).await;
+    match connection.read_response().await?.outcome {
+        RequestOutcome::Status(status) => Ok((status, connection.body.unwrap_or_default())),
         other => Err(other),
     }
 }
@@ -159,9 +159,9 @@ impl HttpConnection {
         self.buffer.clear();
         // a server may respond and close before everything was sent
         let sent = self.stream.write_all(request).await;
-        let answered = self.answer().await.unwrap_or_else(ReadResponse::none);
+        let response = self.read_response().await.unwrap_or_else(ReadResponse::none);
         self.used = true;
-        if sent.is_err() { ReadResponse { reusable: false, ..answered } } else { answered }
+        if sent.is_err() { ReadResponse { reusable: false, ..response } } else { response }
     }
 
     async fn send(&mut self, head: &[u8], file: Option<File>) -> io::Result<()> {
@@ -185,13 +185,13 @@ impl HttpConnection {
     }
 
     /// Reads more bytes; returns how many.
-    async fn more(&mut self) -> io::Result<usize> {
+    async fn read_more(&mut self) -> io::Result<usize> {
         self.stream.read_buf(&mut self.buffer).await
     }
 
-    async fn answer(&mut self) -> ReadResult<ReadResponse> {
+    async fn read_response(&mut self) -> ReadResult<ReadResponse> {
         loop {
-            let head = self.head().await?;
+            let head = self.read_head().await?;
             // interim responses are skipped
             if (100..200).contains(&head.status) && head.status != 101 {
                 continue;
@@ -200,33 +200,33 @@ impl HttpConnection {
             let bytes = match head.body {
                 _ if matches!(head.status, 101 | 204 | 304) => 0,
                 BodyLength::Length(length) => self.skip(length).await?,
-                BodyLength::Chunked => self.chunks().await?,
+                BodyLength::Chunked => self.read_chunks().await?,
                 BodyLength::UntilClosed => {
-                    let bytes = self.rest().await?;
+                    let bytes = self.read_until_closed().await?;
                     return Ok(ReadResponse { outcome, bytes, reusable: false });
                 }
             };
             // bytes after the response belong to no request
-            let reusable = head.keeps && self.buffer.is_empty();
+            let reusable = head.keeps_open && self.buffer.is_empty();
             return Ok(ReadResponse { outcome, bytes, reusable });
         }
     }
 
-    async fn head(&mut self) -> ReadResult<ResponseHead> {
+    async fn read_head(&mut self) -> ReadResult<ResponseHead> {
         loop {
-            let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+            let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
             let mut response = httparse::Response::new(&mut headers);
             match response.parse(&self.buffer) {
                 Ok(httparse::Status::Complete(length)) => {
-                    let head = ResponseHead::of(&response).ok_or(RequestOutcome::Unreadable)?;
+                    let head = ResponseHead::from_response(&response).ok_or(RequestOutcome::Unreadable)?;
                     self.buffer.drain(..length);
                     return Ok(head);
                 }
-                Ok(httparse::Status::Partial) if self.buffer.len() < MOST_HEAD => {}
+                Ok(httparse::Status::Partial) if self.buffer.len() < MAX_HEAD => {}
                 _ => return Err(RequestOutcome::Unreadable),
             }
             let begun = !self.buffer.is_empty();
-            match self.more().await {
+            match self.read_more().await {
                 Ok(1..) => {}
                 _ if begun => return Err(RequestOutcome::Truncated),
                 _ => return Err(RequestOutcome::Reset),
@@ -235,24 +235,24 @@ impl HttpConnection {
     }
 
     async fn skip(&mut self, length: u64) -> ReadResult<u64> {
-        if length > MOST_BODY {
+        if length > MAX_BODY {
             return Err(RequestOutcome::Unreadable);
         }
-        let mut left = length;
+        let mut remaining = length;
         loop {
-            let here = left.min(self.buffer.len() as u64);
-            self.take(here as usize);
-            left -= here;
-            if left == 0 {
+            let buffered = remaining.min(self.buffer.len() as u64);
+            self.take(buffered as usize);
+            remaining -= buffered;
+            if remaining == 0 {
                 return Ok(length);
             }
-            if !matches!(self.more().await, Ok(1..)) {
+            if !matches!(self.read_more().await, Ok(1..)) {
                 return Err(RequestOutcome::Truncated);
             }
         }
     }
 
-    async fn chunks(&mut self) -> ReadResult<u64> {
+    async fn read_chunks(&mut self) -> ReadResult<u64> {
         let mut bytes = 0;
         loop {
             let size = loop {
@@ -261,60 +261,60 @@ impl HttpConnection {
                         self.buffer.drain(..length);
                         break size;
                     }
-                    Ok(httparse::Status::Partial) if self.buffer.len() < MOST_LINE => {}
+                    Ok(httparse::Status::Partial) if self.buffer.len() < MAX_CHUNK_SIZE_LINE => {}
                     _ => return Err(RequestOutcome::Unreadable),
                 }
-                if !matches!(self.more().await, Ok(1..)) {
+                if !matches!(self.read_more().await, Ok(1..)) {
                     return Err(RequestOutcome::Truncated);
                 }
             };
             bytes += size;
-            if bytes > MOST_BODY {
+            if bytes > MAX_BODY {
                 return Err(RequestOutcome::Unreadable);
             }
             if size == 0 {
-                return self.trailer().await.map(|()| bytes);
+                return self.read_trailer().await.map(|()| bytes);
             }
             self.skip(size).await?;
-            if self.line().await? != b"\r\n" {
+            if self.read_line().await? != b"\r\n" {
                 return Err(RequestOutcome::Unreadable);
             }
         }
     }
 
     /// Reads the next line, including its end.
-    async fn line(&mut self) -> ReadResult<Vec<u8>> {
+    async fn read_line(&mut self) -> ReadResult<Vec<u8>> {
         loop {
             if let Some(end) = memchr::memchr(b'\n', &self.buffer) {
                 return Ok(self.buffer.drain(..=end).collect());
             }
-            if self.buffer.len() > MOST_HEAD {
+            if self.buffer.len() > MAX_HEAD {
                 return Err(RequestOutcome::Unreadable);
             }
-            if !matches!(self.more().await, Ok(1..)) {
+            if !matches!(self.read_more().await, Ok(1..)) {
                 return Err(RequestOutcome::Truncated);
             }
         }
     }
 
     /// Reads trailers after the last chunk, up to an empty line.
-    async fn trailer(&mut self) -> ReadResult<()> {
-        for _ in 0..MOST_HEADERS {
-            if matches!(self.line().await?.as_slice(), b"\r\n" | b"\n") {
+    async fn read_trailer(&mut self) -> ReadResult<()> {
+        for _ in 0..MAX_HEADERS {
+            if matches!(self.read_line().await?.as_slice(), b"\r\n" | b"\n") {
                 return Ok(());
             }
         }
         Err(RequestOutcome::Unreadable)
     }
 
-    async fn rest(&mut self) -> ReadResult<u64> {
+    async fn read_until_closed(&mut self) -> ReadResult<u64> {
         let mut bytes = 0;
         loop {
             bytes += self.buffer.len() as u64;
             self.take(self.buffer.len());
-            match self.more().await {
+            match self.read_more().await {
                 Ok(0) => return Ok(bytes),
-                Ok(_) if bytes <= MOST_BODY => {}
+                Ok(_) if bytes <= MAX_BODY => {}
                 Ok(_) => return Err(RequestOutcome::Unreadable),
                 Err(_) => return Err(RequestOutcome::Truncated),
             }
@@ -326,7 +326,7 @@ struct ResponseHead {
     status: u16,
     body: BodyLength,
     /// Whether the connection stays open.
-    keeps: bool,
+    keeps_open: bool,
 }
 
 enum BodyLength {
@@ -336,9 +336,9 @@ enum BodyLength {
 }
 
 impl ResponseHead {
-    fn of(response: &httparse::Response<'_, '_>) -> Option<Self> {
+    fn from_response(response: &httparse::Response<'_, '_>) -> Option<Self> {
         let status = response.code.filter(|status| (100..600).contains(status))?;
-        let (mut body, mut keeps) = (BodyLength::UntilClosed, response.version == Some(1));
+        let (mut body, mut keeps_open) = (BodyLength::UntilClosed, response.version == Some(1));
         for header in response.headers.iter() {
             let value = || std::str::from_utf8(header.value).ok().map(str::trim);
             if header.name.eq_ignore_ascii_case("content-length") {
@@ -348,13 +348,13 @@ impl ResponseHead {
             } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
                 body = if value()?.eq_ignore_ascii_case("chunked") { BodyLength::Chunked } else { return None };
             } else if header.name.eq_ignore_ascii_case("connection") {
-                keeps = match value()? {
+                keeps_open = match value()? {
                     close if close.eq_ignore_ascii_case("close") => false,
                     keep if keep.eq_ignore_ascii_case("keep-alive") => true,
-                    _ => keeps,
+                    _ => keeps_open,
                 };
             }
         }
-        Some(Self { status, body, keeps })
+        Some(Self { status, body, keeps_open })
     }
 }

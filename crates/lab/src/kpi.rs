@@ -10,7 +10,7 @@ use stook_report::statistics::{deviation, mean};
 use stook_report::{Report, ReportTable, Section};
 
 /// Max bytes of a line.
-const LONGEST: usize = 1 << 20;
+const MAX_LINE: usize = 1 << 20;
 
 /// Lines of the original system (`examples/sentinel`): `... INFO ... ProductConsolidatorEngine: 12 created, 3 updated, ... in 1.234s`.
 const ORIGINAL: &str = r"INFO\b.*?\b([A-Za-z_]\w*)[^A-Za-z0-9]*?\b(\d+) created, (\d+) updated\b.*? in (\d+(?:\.\d+)?) ?s";
@@ -37,9 +37,9 @@ pub struct LogTasks {
 fn summary(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64, f64, f64)> {
     let count = values.clone().count() as f64;
     let mean = mean(values.clone());
-    let least = values.clone().fold(f64::INFINITY, f64::min);
-    let most = values.clone().fold(f64::NEG_INFINITY, f64::max);
-    (count > 0.0).then_some((least, mean, most, deviation(values)))
+    let min = values.clone().fold(f64::INFINITY, f64::min);
+    let max = values.clone().fold(f64::NEG_INFINITY, f64::max);
+    (count > 0.0).then_some((min, mean, max, deviation(values)))
 }
 
 impl TaskCalls {
@@ -48,7 +48,7 @@ impl TaskCalls {
         self.durations.iter().zip(&self.documents).filter(|(seconds, _)| **seconds > 0.0).map(|(seconds, documents)| *documents as f64 / seconds)
     }
 
-    fn cumulated(&self) -> f64 {
+    fn total_seconds(&self) -> f64 {
         self.durations.iter().sum()
     }
 }
@@ -69,7 +69,7 @@ impl LogTasks {
             line.clear();
             lines.read_until(b'\n', &mut line).map_err(failed)? > 0
         } {
-            if line.len() <= LONGEST {
+            if line.len() <= MAX_LINE {
                 stages.add(&String::from_utf8_lossy(&line), &original);
             }
         }
@@ -81,7 +81,7 @@ impl LogTasks {
     }
 
     fn add(&mut self, line: &str, original: &Regex) {
-        let found = if line.trim_start().starts_with('{') { of_json(line) } else { of_original(line, original) };
+        let found = if line.trim_start().starts_with('{') { call_of_json_line(line) } else { call_of_original_line(line, original) };
         if let Some((name, documents, seconds)) = found {
             let calls = self.stages.entry(name).or_default();
             calls.durations.push(seconds);
@@ -90,7 +90,7 @@ impl LogTasks {
     }
 
     fn total(&self) -> f64 {
-        self.stages.values().map(TaskCalls::cumulated).sum()
+        self.stages.values().map(TaskCalls::total_seconds).sum()
     }
 
     fn calls(&self) -> usize {
@@ -102,11 +102,11 @@ impl LogTasks {
         let mut table = ReportTable::new(1, &["Engine", "Calls", "Min", "Mean", "Max", "Std", "Cum", "%"]);
         let total = self.total();
         let mut sorted: Vec<(&String, &TaskCalls)> = self.stages.iter().collect();
-        sorted.sort_by(|a, b| b.1.cumulated().total_cmp(&a.1.cumulated()));
+        sorted.sort_by(|a, b| b.1.total_seconds().total_cmp(&a.1.total_seconds()));
         for (name, calls) in sorted {
-            let Some((least, mean, most, deviation)) = summary(calls.durations.iter().copied()) else { continue };
-            let sum = calls.cumulated();
-            let numbers = [least, mean, most, deviation, sum].map(|number| format!("{number:.3}"));
+            let Some((min, mean, max, deviation)) = summary(calls.durations.iter().copied()) else { continue };
+            let sum = calls.total_seconds();
+            let numbers = [min, mean, max, deviation, sum].map(|number| format!("{number:.3}"));
             let share = if total > 0.0 { format!("{:.2}", sum * 100.0 / total) } else { String::new() };
             table.rows.push([name.clone(), calls.durations.len().to_string()].into_iter().chain(numbers).chain([share]).collect());
         }
@@ -123,8 +123,8 @@ impl LogTasks {
         let rated = self.stages.iter().filter_map(|(name, calls)| Some((summary(calls.rates())?, name, calls)));
         let mut sorted: Vec<_> = rated.collect();
         sorted.sort_by(|a, b| b.0.1.total_cmp(&a.0.1));
-        for ((least, mean, most, deviation), name, calls) in sorted {
-            let numbers = [least, mean, most, deviation].map(|number| format!("{number:.3}"));
+        for ((min, mean, max, deviation), name, calls) in sorted {
+            let numbers = [min, mean, max, deviation].map(|number| format!("{number:.3}"));
             table.rows.push([name.clone(), calls.durations.len().to_string()].into_iter().chain(numbers).collect());
         }
         table.rows.push(["Total".to_owned(), self.calls().to_string()].into_iter().chain(std::iter::repeat_n(String::new(), 4)).collect());
@@ -137,8 +137,12 @@ pub fn report(logs: &[LogTasks]) -> Report {
     let mut report = Report { title: "Stages".into(), sections: Vec::new() };
     for log in logs {
         let title = |what: &str| if logs.len() > 1 { format!("{}: {what}", log.name) } else { what.to_owned() };
-        let timeless: usize = log.stages.values().map(|calls| calls.durations.iter().filter(|seconds| **seconds <= 0.0).count()).sum();
-        let words = if timeless > 0 { vec![format!("{timeless} calls were shorter than the log's resolution and have no rate")] } else { Vec::new() };
+        let calls_without_duration: usize = log.stages.values().map(|calls| calls.durations.iter().filter(|seconds| **seconds <= 0.0).count()).sum();
+        let words = if calls_without_duration > 0 {
+            vec![format!("{calls_without_duration} calls were shorter than the log's resolution and have no rate")]
+        } else {
+            Vec::new()
+        };
         let table = Some(log.durations());
         report.sections.push(Section { title: title("Duration summary in seconds"), table, ..Section::default() });
         report.sections.push(Section {
@@ -157,7 +161,7 @@ pub fn report(logs: &[LogTasks]) -> Report {
     report
 }
 
-fn evolution(logs: &[LogTasks], title: &str, ratio: &str, value: &dyn Fn(&TaskCalls) -> Option<f64>, less: bool) -> Section {
+fn evolution(logs: &[LogTasks], title: &str, ratio: &str, value: &dyn Fn(&TaskCalls) -> Option<f64>, less_is_better: bool) -> Section {
     let names: std::collections::BTreeSet<&String> = logs.iter().flat_map(|log| log.stages.keys()).collect();
     let mut headings = vec!["Engine"];
     headings.extend(logs.iter().map(|log| log.name.as_str()));
@@ -165,17 +169,17 @@ fn evolution(logs: &[LogTasks], title: &str, ratio: &str, value: &dyn Fn(&TaskCa
     let mut table = ReportTable::new(1, &headings);
     for name in names {
         let values: Vec<Option<f64>> = logs.iter().map(|log| value(log.stages.get(name)?)).collect();
-        let known: Vec<f64> = values.iter().copied().flatten().collect();
-        let (Some(first), Some(last)) = (known.first(), known.last()) else { continue };
-        let ratio = if less { first / last } else { last / first };
+        let present: Vec<f64> = values.iter().copied().flatten().collect();
+        let (Some(first), Some(last)) = (present.first(), present.last()) else { continue };
+        let ratio = if less_is_better { first / last } else { last / first };
         let shown = values.iter().map(|value| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}")));
-        let ratio = if known.len() > 1 && ratio.is_finite() { format!("{ratio:.2}") } else { "-".into() };
+        let ratio = if present.len() > 1 && ratio.is_finite() { format!("{ratio:.2}") } else { "-".into() };
         table.rows.push([name.clone()].into_iter().chain(shown).chain([ratio]).collect());
     }
     Section { title: title.into(), table: Some(table), ..Section::default() }
 }
 
-fn of_json(line: &str) -> Option<(String, u64, f64)> {
+fn call_of_json_line(line: &str) -> Option<(String, u64, f64)> {
     let json: serde_json::Value = serde_json::from_str(line).ok()?;
     (json["event"] == "stage").then_some(())?;
     let number = |name: &str| json[name].as_u64().unwrap_or(0);
@@ -184,7 +188,7 @@ fn of_json(line: &str) -> Option<(String, u64, f64)> {
     Some((json["stage"].as_str()?.to_owned(), documents, json["seconds"].as_f64()?))
 }
 
-fn of_original(line: &str, original: &Regex) -> Option<(String, u64, f64)> {
+fn call_of_original_line(line: &str, original: &Regex) -> Option<(String, u64, f64)> {
     let found = original.captures(line)?;
     Some((found[1].to_owned(), found[2].parse::<u64>().ok()? + found[3].parse::<u64>().ok()?, found[4].parse().ok()?))
 }

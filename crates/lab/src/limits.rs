@@ -11,7 +11,7 @@ use stook_report::run::MachineLimit;
 use stook_sample::random::Random;
 
 /// Max bytes of a sequential write.
-const WRITTEN: usize = 256 << 20;
+const MAX_WRITTEN: usize = 256 << 20;
 const BLOCK: usize = 1 << 20;
 
 fn limit(name: &str, value: f64, unit: &str) -> MachineLimit {
@@ -27,21 +27,21 @@ fn per_second(time: Duration, mut work: impl FnMut() -> Result<u64>) -> Result<f
     Ok(done as f64 / began.elapsed().as_secs_f64())
 }
 
-/// Measures each limit for `time`; files are created in `folder` and removed. `told` is called with the name of each limit.
+/// Measures each limit for `time`; files are created in `folder` and removed. `on_limit` is called with the name of each limit.
 ///
 /// # Errors
 /// When a file cannot be written, or the database refuses.
-pub fn measure(folder: &Path, postgres: Option<&str>, time: Duration, told: &dyn Fn(&str)) -> Result<Vec<MachineLimit>> {
-    let place = folder.join(format!(".stook-limits-{}", std::process::id()));
-    std::fs::create_dir_all(&place).map_err(|error| LabError::File(place.display().to_string(), error))?;
-    let found = all(&place, postgres, time, told);
-    let _ = std::fs::remove_dir_all(&place);
+pub fn measure(folder: &Path, postgres: Option<&str>, time: Duration, on_limit: &dyn Fn(&str)) -> Result<Vec<MachineLimit>> {
+    let temporary_folder = folder.join(format!(".stook-limits-{}", std::process::id()));
+    std::fs::create_dir_all(&temporary_folder).map_err(|error| LabError::File(temporary_folder.display().to_string(), error))?;
+    let found = measure_in(&temporary_folder, postgres, time, on_limit);
+    let _ = std::fs::remove_dir_all(&temporary_folder);
     found
 }
 
-fn all(folder: &Path, postgres: Option<&str>, time: Duration, told: &dyn Fn(&str)) -> Result<Vec<MachineLimit>> {
+fn measure_in(folder: &Path, postgres: Option<&str>, time: Duration, on_limit: &dyn Fn(&str)) -> Result<Vec<MachineLimit>> {
     let mut limits = Vec::new();
-    told("memory");
+    on_limit("memory");
     let (from, mut to) = (vec![1_u8; 64 << 20], vec![0_u8; 64 << 20]);
     let copied = per_second(time, || {
         to.copy_from_slice(std::hint::black_box(&from));
@@ -49,7 +49,7 @@ fn all(folder: &Path, postgres: Option<&str>, time: Duration, told: &dyn Fn(&str
         Ok(1)
     })?;
     limits.push(limit("memory copied", copied * from.len() as f64 / 1e9, "GB/s"));
-    told("disk");
+    on_limit("disk");
     limits.push(limit("written in sequence, synced", sequential(folder, time)? / 1e6, "MB/s"));
     let mut log = std::fs::File::create(folder.join("log"))?;
     let block = [7_u8; 4_096];
@@ -59,16 +59,16 @@ fn all(folder: &Path, postgres: Option<&str>, time: Duration, told: &dyn Fn(&str
         Ok(1)
     })?;
     limits.push(limit("4 KiB appended and synced", synced, "1/s"));
-    told("JSON");
-    let text = json();
+    on_limit("JSON");
+    let text = sample_json();
     let parsed = per_second(time, || Ok(u64::from(serde_json::from_str::<serde_json::Value>(std::hint::black_box(&text)).is_ok())))?;
     limits.push(limit("JSON parsed by serde_json, one core", parsed * text.len() as f64 / 1e6, "MB/s"));
-    told("HTTP");
+    on_limit("HTTP");
     limits.push(limit("answers of a bare server, 64 clients, client and server here", http(time)?, "1/s"));
-    told("SQLite");
+    on_limit("SQLite");
     sqlite(&folder.join("raw.sqlite"), time, &mut limits)?;
     if let Some(url) = postgres {
-        told("PostgreSQL");
+        on_limit("PostgreSQL");
         server(url, time, &mut limits)?;
     }
     Ok(limits)
@@ -79,7 +79,7 @@ fn sequential(folder: &Path, time: Duration) -> Result<f64> {
     let block = vec![3_u8; BLOCK];
     let began = Instant::now();
     let mut written = 0;
-    while written < WRITTEN && (written == 0 || began.elapsed() < time) {
+    while written < MAX_WRITTEN && (written == 0 || began.elapsed() < time) {
         file.write_all(&block)?;
         written += BLOCK;
     }
@@ -88,11 +88,11 @@ fn sequential(folder: &Path, time: Duration) -> Result<f64> {
 }
 
 /// Returns an array of objects like those of services.
-fn json() -> String {
-    let one = |number: u64| {
+fn sample_json() -> String {
+    let object = |number: u64| {
         format!("{{\"name\":\"/primary/era-v1/tier#{number:012}\",\"size\":{},\"open\":false,\"sites\":[\"T1_A\",\"T2_B\"]}}", number * 7_919)
     };
-    format!("[{}]", (0..10_000).map(one).collect::<Vec<_>>().join(","))
+    format!("[{}]", (0..10_000).map(object).collect::<Vec<_>>().join(","))
 }
 
 fn http(time: Duration) -> Result<f64> {

@@ -20,14 +20,14 @@ use tokio::sync::Notify;
 use tokio::task::LocalSet;
 
 /// Time between two reports of progress.
-const TOLD: Duration = Duration::from_millis(200);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 /// Max requests started before responses are processed.
 const BURST: usize = 16;
 
 /// A precise timer of the system, because those of the runtime have a resolution of a millisecond. It is read like a pipe.
 pub struct PreciseTimer {
-    own: OwnedFd,
-    ends: Receiver,
+    descriptor: OwnedFd,
+    expirations: Receiver,
 }
 
 impl PreciseTimer {
@@ -36,20 +36,22 @@ impl PreciseTimer {
     /// # Errors
     /// When the system provides none.
     pub fn new() -> Result<Self> {
-        let own = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC).map_err(std::io::Error::from)?;
-        let ends = Receiver::from_owned_fd_unchecked(own.try_clone()?)?;
-        Ok(Self { own, ends })
+        let descriptor = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC).map_err(std::io::Error::from)?;
+        let expirations = Receiver::from_owned_fd_unchecked(descriptor.try_clone()?)?;
+        Ok(Self { descriptor, expirations })
     }
 
     /// Waits for `time`.
     pub async fn wait(&self, time: Duration) {
         let value = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos().max(1)) };
-        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
-        if timerfd_settime(&self.own, TimerfdTimerFlags::empty(), &once).is_err() {
+        let timer_spec = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
+        if timerfd_settime(&self.descriptor, TimerfdTimerFlags::empty(), &timer_spec).is_err() {
             return tokio::time::sleep(time).await;
         }
         let mut count = [0_u8; 8];
-        while self.ends.readable().await.is_ok() && self.ends.try_read(&mut count).is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {}
+        while self.expirations.readable().await.is_ok()
+            && self.expirations.try_read(&mut count).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+        {}
     }
 }
 
@@ -66,12 +68,12 @@ struct OpenLoopState {
     completed: Notify,
     buffers: RefCell<Vec<Vec<u8>>>,
     /// Max requests that waited for a connection at one time.
-    queued: Cell<usize>,
+    max_queued: Cell<usize>,
 }
 
 struct ScheduledRequest {
     due: Duration,
-    taken: Duration,
+    picked_up: Duration,
     request: Vec<u8>,
 }
 
@@ -85,43 +87,43 @@ impl OpenLoopState {
     }
 
     /// Starts a request, or queues it for a connection.
-    fn fire(self: &Rc<Self>, shot: ScheduledRequest) {
+    fn start(self: &Rc<Self>, request: ScheduledRequest) {
         self.in_flight.set(self.in_flight.get() + 1);
         let idle = if self.plan.close { None } else { self.idle.borrow_mut().pop() };
         if idle.is_none() {
             if self.open.get() >= self.plan.connections {
                 let mut queue = self.queue.borrow_mut();
-                queue.push_back(shot);
-                self.queued.set(self.queued.get().max(queue.len()));
+                queue.push_back(request);
+                self.max_queued.set(self.max_queued.get().max(queue.len()));
                 return;
             }
             self.open.set(self.open.get() + 1);
         }
-        let own = self.clone();
-        tokio::task::spawn_local(async move { own.fly(idle, shot).await });
+        let this = self.clone();
+        tokio::task::spawn_local(async move { this.run_on_connection(idle, request).await });
     }
 
     /// Makes requests on one connection as long as some are queued.
-    async fn fly(self: Rc<Self>, mut connection: Option<HttpConnection>, mut shot: ScheduledRequest) {
+    async fn run_on_connection(self: Rc<Self>, mut connection: Option<HttpConnection>, mut request: ScheduledRequest) {
         loop {
             let begun = self.now();
-            let left = self.plan.timeout.saturating_sub(begun.saturating_sub(shot.due));
-            let ReadResponse { outcome, bytes, .. } = exchange(self.plan.target.address, &mut connection, &shot.request, left).await;
+            let time_left = self.plan.timeout.saturating_sub(begun.saturating_sub(request.due));
+            let ReadResponse { outcome, bytes, .. } = exchange(self.plan.target.address, &mut connection, &request.request, time_left).await;
             self.recorder.borrow_mut().add(&CompletedRequest {
-                due: shot.due,
-                picked_up: shot.taken,
+                due: request.due,
+                picked_up: request.picked_up,
                 sent: begun,
                 ended: self.now(),
                 outcome,
                 bytes,
             });
-            self.buffers.borrow_mut().push(std::mem::take(&mut shot.request));
+            self.buffers.borrow_mut().push(std::mem::take(&mut request.request));
             self.in_flight.set(self.in_flight.get() - 1);
             let next = self.queue.borrow_mut().pop_front();
             match (next, connection.take()) {
-                (Some(next), kept) => (shot, connection) = (next, kept),
-                (None, Some(kept)) => {
-                    self.idle.borrow_mut().push(kept);
+                (Some(next), open_connection) => (request, connection) = (next, open_connection),
+                (None, Some(open_connection)) => {
+                    self.idle.borrow_mut().push(open_connection);
                     break;
                 }
                 (None, None) => {
@@ -146,21 +148,21 @@ pub fn run(plan: LoadPlan, watch: &ProgressFn<'_>) -> Result<(Vec<RequestSet>, G
         listens(plan.target.address).await?;
         let timer = Rc::new(PreciseTimer::new()?);
         let (mut sets, mut generator) = (Vec::new(), GeneratorInfo::default());
-        for (place, set) in plan.sets.iter().enumerate() {
-            if place > 0 {
+        for (set_index, set) in plan.sets.iter().enumerate() {
+            if set_index > 0 {
                 tokio::time::sleep(plan.pause).await;
             }
-            let before = counters(&plan).await;
-            let told = |progress: RunProgress| watch(&RunProgress { set: place, sets: plan.sets.len(), ..progress });
-            let (mut seen, queued, goes_on) = one_set(&plan, set, plan.seed + place as u64, &timer, &told).await;
-            seen.route = set.route.map_or_else(|| "all routes".into(), |route| plan.routes[route].name.clone());
-            (seen.every, seen.planned) = (Some(set.every.as_secs_f64()), Some(set.requests));
-            seen.served = difference(&before, &counters(&plan).await);
+            let counters_before = counters(&plan).await;
+            let report_progress = |progress: RunProgress| watch(&RunProgress { set: set_index, sets: plan.sets.len(), ..progress });
+            let (mut results, max_queued, continues) = run_set(&plan, set, plan.seed + set_index as u64, &timer, &report_progress).await;
+            results.route = set.route.map_or_else(|| "all routes".into(), |route| plan.routes[route].name.clone());
+            (results.every, results.planned) = (Some(set.every.as_secs_f64()), Some(set.requests));
+            results.served = difference(&counters_before, &counters(&plan).await);
             if !generator.bottleneck {
-                generator = judged(&seen, queued, &plan);
+                generator = judge_generator(&results, max_queued, &plan);
             }
-            sets.push(seen);
-            if !goes_on {
+            sets.push(results);
+            if !continues {
                 break;
             }
         }
@@ -169,21 +171,21 @@ pub fn run(plan: LoadPlan, watch: &ProgressFn<'_>) -> Result<(Vec<RequestSet>, G
 }
 
 /// Judges whether the generator was too slow: requests started late, or found no connection.
-fn judged(set: &RequestSet, queued: usize, plan: &LoadPlan) -> GeneratorInfo {
-    let late = set.late.at(0.99).unwrap_or(0.0);
-    let latency = set.latency.at(0.5).unwrap_or(f64::INFINITY);
+fn judge_generator(set: &RequestSet, max_queued: usize, plan: &LoadPlan) -> GeneratorInfo {
+    let late = set.late.quantile(0.99).unwrap_or(0.0);
+    let latency = set.latency.quantile(0.5).unwrap_or(f64::INFINITY);
     let bottleneck = late > 0.001_f64.max(latency / 4.0);
     let reason = if bottleneck {
         Some(format!("{}: 1 % of requests were sent {:.1} ms late because of the generator", set.route, late * 1e3))
-    } else if queued > 0 {
-        Some(format!("{}: {queued} requests waited for one of {} connections; `connections:` allows more", set.route, plan.connections))
+    } else if max_queued > 0 {
+        Some(format!("{}: {max_queued} requests waited for one of {} connections; `connections:` allows more", set.route, plan.connections))
     } else {
         None
     };
     GeneratorInfo { bottleneck, reason }
 }
 
-async fn one_set(
+async fn run_set(
     plan: &Rc<LoadPlan>,
     set: &RequestSetPlan,
     seed: u64,
@@ -200,12 +202,12 @@ async fn one_set(
         in_flight: Cell::new(0),
         completed: Notify::new(),
         buffers: RefCell::default(),
-        queued: Cell::new(0),
+        max_queued: Cell::new(0),
     });
     let mut random = Random::new(seed);
-    let mut told = Instant::now();
-    let mut goes_on = true;
-    let tell = |shared: &OpenLoopState| watch(RunProgress { planned: set.requests, ..shared.recorder.borrow().progress(shared.now()) });
+    let mut last_report = Instant::now();
+    let mut continues = true;
+    let report_progress = |shared: &OpenLoopState| watch(RunProgress { planned: set.requests, ..shared.recorder.borrow().progress(shared.now()) });
     let mut burst = 0;
     for due in set.times(seed ^ 0x5eed) {
         // after the response to the previous request, if planned so
@@ -230,29 +232,29 @@ async fn one_set(
         let route = set.route.unwrap_or_else(|| plan.draw(&mut random));
         let mut request = shared.buffer();
         plan.routes[route].write(&plan.target, plan.close, &plan.parameters, &mut random, &mut request);
-        shared.fire(ScheduledRequest { due, taken: shared.now(), request });
-        if told.elapsed() >= TOLD {
+        shared.start(ScheduledRequest { due, picked_up: shared.now(), request });
+        if last_report.elapsed() >= PROGRESS_INTERVAL {
             // start the request before reporting
             tokio::task::yield_now().await;
-            goes_on = tell(&shared);
-            told = Instant::now();
-            if !goes_on {
+            continues = report_progress(&shared);
+            last_report = Instant::now();
+            if !continues {
                 break;
             }
         }
     }
     // requests in flight end with their responses or timeouts
     while shared.in_flight.get() > 0 {
-        let _ = tokio::time::timeout(TOLD, shared.completed.notified()).await;
-        if told.elapsed() >= TOLD {
-            tell(&shared);
-            told = Instant::now();
+        let _ = tokio::time::timeout(PROGRESS_INTERVAL, shared.completed.notified()).await;
+        if last_report.elapsed() >= PROGRESS_INTERVAL {
+            report_progress(&shared);
+            last_report = Instant::now();
         }
     }
     let seconds = shared.now().as_secs_f64();
-    let queued = shared.queued.get();
+    let max_queued = shared.max_queued.get();
     let recorder = shared.recorder.replace(ResultRecorder::new(Duration::ZERO));
-    (recorder.set(seconds), queued, goes_on)
+    (recorder.set(seconds), max_queued, continues)
 }
 
 /// Returns the counters of the system under test by name and labels; none if the plan does not say where they are.
@@ -262,6 +264,6 @@ async fn counters(plan: &LoadPlan) -> BTreeMap<String, u64> {
 }
 
 fn difference(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
-    let grown = after.iter().map(|(name, value)| (name.clone(), value.saturating_sub(before.get(name).copied().unwrap_or(0))));
-    grown.filter(|(_, value)| *value > 0).collect()
+    let differences = after.iter().map(|(name, value)| (name.clone(), value.saturating_sub(before.get(name).copied().unwrap_or(0))));
+    differences.filter(|(_, value)| *value > 0).collect()
 }

@@ -87,7 +87,7 @@ impl TargetAddress {
     ///
     /// # Errors
     /// When it is something else, or the host has no address.
-    pub fn of(url: &str) -> Result<Self> {
+    pub fn from_url(url: &str) -> Result<Self> {
         let wrong = |why: &str| LabError::Plan(format!("{url}: {why}"));
         let rest = url.strip_prefix("http://").ok_or_else(|| wrong("a target begins with http://; TLS is not supported"))?;
         let (host, base) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
@@ -103,8 +103,8 @@ impl TargetAddress {
 pub(super) fn from_environment(text: &str) -> Result<String> {
     let mut out = String::new();
     let mut rest = text;
-    while let Some((before, behind)) = rest.split_once("${") {
-        let (name, after) = behind.split_once('}').ok_or_else(|| LabError::Plan(format!("{text}: `${{` is never closed")))?;
+    while let Some((before, tail)) = rest.split_once("${") {
+        let (name, after) = tail.split_once('}').ok_or_else(|| LabError::Plan(format!("{text}: `${{` is never closed")))?;
         out.push_str(before);
         out.push_str(&std::env::var(name).map_err(|_| LabError::Plan(format!("the environment has no {name}")))?);
         rest = after;
@@ -132,7 +132,7 @@ impl LoadPlan {
     /// The first error.
     pub fn new(text: &PlanFile, folder: &Path) -> Result<Self> {
         let shown = serde_json::to_value(text).map_err(|error| LabError::Plan(error.to_string()))?;
-        let target = TargetAddress::of(&from_environment(&text.target)?)?;
+        let target = TargetAddress::from_url(&from_environment(&text.target)?)?;
         let mut parameters = Vec::new();
         for (name, written) in &text.parameters {
             parameters.push(TemplateParameter { name: name.clone(), values: values(written, folder)? });
@@ -148,7 +148,7 @@ impl LoadPlan {
         let optional = |text: &Option<String>, otherwise: Duration| text.as_deref().map_or(Ok(otherwise), duration);
         let mut series = Vec::new();
         for (name, url) in &text.series {
-            series.push((name.clone(), TargetAddress::of(&from_environment(url)?)?));
+            series.push((name.clone(), TargetAddress::from_url(&from_environment(url)?)?));
         }
         let clients = if text.clients.is_empty() { (1..10).chain([10, 20, 50, 100]).collect() } else { text.clients.clone() };
         if clients.iter().any(|clients| !(1..=20_000).contains(clients)) {
@@ -174,12 +174,12 @@ impl LoadPlan {
 
     /// Draws a route at random by weight.
     pub fn draw(&self, random: &mut Random) -> usize {
-        let all: u64 = self.routes.iter().map(|route| route.weight).sum();
-        let mut at = random.below(all.max(1));
+        let total_weight: u64 = self.routes.iter().map(|route| route.weight).sum();
+        let mut remaining = random.below(total_weight.max(1));
         let found = self.routes.iter().position(|route| {
-            let here = at < route.weight;
-            at = at.saturating_sub(route.weight);
-            here
+            let is_drawn = remaining < route.weight;
+            remaining = remaining.saturating_sub(route.weight);
+            is_drawn
         });
         found.unwrap_or(0)
     }
@@ -207,9 +207,9 @@ fn sets(text: &PlanFile, routes: usize) -> Result<Vec<RequestSetPlan>> {
     if text.schedule == Schedule::Ramp && until.is_none() {
         return wrong("a ramp says where it ends: `until: 500`, in requests per second");
     }
-    let each: Vec<Option<usize>> = if text.each_route { (0..routes).map(Some).collect() } else { vec![None] };
+    let set_routes: Vec<Option<usize>> = if text.each_route { (0..routes).map(Some).collect() } else { vec![None] };
     let mut sets = Vec::new();
-    for route in each {
+    for route in set_routes {
         for every in &gaps {
             let counts: Vec<u64> = match (time, text.requests.is_empty()) {
                 (Some(_), false) => return wrong("a set ends by `for` or by `requests`, not by both"),
@@ -285,22 +285,22 @@ impl Iterator for SendTimes {
 impl PlannedRoute {
     fn new(text: &RouteEntry, parameters: &[TemplateParameter], common: &str) -> Result<Self> {
         let methods = [("GET", &text.get), ("POST", &text.post), ("PUT", &text.put), ("PATCH", &text.patch), ("DELETE", &text.delete)];
-        let mut said = methods.into_iter().filter(|(_, path)| !path.is_empty());
-        let (Some((method, path)), None) = (said.next(), said.next()) else {
+        let mut methods = methods.into_iter().filter(|(_, path)| !path.is_empty());
+        let (Some((method, path)), None) = (methods.next(), methods.next()) else {
             return Err(LabError::Plan("a route has one of get, post, put, patch, delete".into()));
         };
         if !path.starts_with('/') || path.contains([' ', '\r', '\n']) {
             return Err(LabError::Plan(format!("{path}: a path begins with / and has no blanks")));
         }
-        let own = header_lines(&text.headers)?;
-        let typed = format!("{common}{own}").to_ascii_lowercase().contains("content-type:");
-        let json = if text.body.is_empty() || typed { "" } else { "content-type: application/json\r\n" };
+        let own_headers = header_lines(&text.headers)?;
+        let has_content_type = format!("{common}{own_headers}").to_ascii_lowercase().contains("content-type:");
+        let json = if text.body.is_empty() || has_content_type { "" } else { "content-type: application/json\r\n" };
         Ok(Self {
             name: if text.name.is_empty() { format!("{method} {path}") } else { text.name.clone() },
             weight: text.weight.unwrap_or(1),
             method,
             path: RequestTemplate::new(path, parameters, true)?,
-            headers: format!("{common}{own}{json}"),
+            headers: format!("{common}{own_headers}{json}"),
             body: (!text.body.is_empty()).then(|| RequestTemplate::new(&text.body, parameters, false)).transpose()?,
         })
     }

@@ -9,7 +9,7 @@ use stook_report::run::{Durations, RequestPoint, RequestSet, TimeBin};
 use stook_sample::random::Random;
 
 /// Max duration of histograms: an hour, in nanoseconds.
-const LONGEST: u64 = 3_600_000_000_000;
+const MAX_LATENCY: u64 = 3_600_000_000_000;
 /// Max requests kept individually.
 const POINTS: usize = 4_000;
 /// Number of time bins in the expected duration of a set; if it takes longer, up to four times as many are used.
@@ -22,7 +22,7 @@ impl LatencyHistogram {
     /// Creates an empty histogram.
     pub fn new() -> Self {
         // the bounds are valid: three digits up to an hour
-        let made = Histogram::new_with_bounds(1, LONGEST, 3);
+        let made = Histogram::new_with_bounds(1, MAX_LATENCY, 3);
         Self(made.unwrap_or_else(|_| unreachable!("constant bounds are valid")))
     }
 
@@ -32,7 +32,7 @@ impl LatencyHistogram {
     }
 
     /// Returns the duration that this share (0 to 1) does not exceed.
-    pub fn at(&self, share: f64) -> Duration {
+    pub fn quantile(&self, share: f64) -> Duration {
         Duration::from_nanos(self.0.value_at_quantile(share))
     }
 
@@ -104,34 +104,34 @@ impl ResultRecorder {
     }
 
     /// Adds a request.
-    pub fn add(&mut self, own: &CompletedRequest) {
-        let latency = own.ended.saturating_sub(own.due);
-        self.generator_delay.add(own.picked_up.saturating_sub(own.due));
-        *self.outcomes.entry(own.outcome).or_default() += 1;
-        self.bytes += own.bytes;
+    pub fn add(&mut self, request: &CompletedRequest) {
+        let latency = request.ended.saturating_sub(request.due);
+        self.generator_delay.add(request.picked_up.saturating_sub(request.due));
+        *self.outcomes.entry(request.outcome).or_default() += 1;
+        self.bytes += request.bytes;
         // a request without a response has no latency
-        if matches!(own.outcome, RequestOutcome::Status(_)) {
+        if matches!(request.outcome, RequestOutcome::Status(_)) {
             self.latency.add(latency);
-            self.service.add(own.ended.saturating_sub(own.sent));
-            self.waiting.add(own.sent.saturating_sub(own.due));
+            self.service.add(request.ended.saturating_sub(request.sent));
+            self.waiting.add(request.sent.saturating_sub(request.due));
         }
-        let bin = ((own.due.as_nanos() / self.width.as_nanos().max(1)) as usize).min(4 * BINS);
+        let bin = ((request.due.as_nanos() / self.width.as_nanos().max(1)) as usize).min(4 * BINS);
         while self.bins.len() <= bin {
-            self.bins.push(small());
+            self.bins.push(coarse_histogram());
             self.counts.push((0, 0));
         }
         self.bins[bin].add(latency);
-        let (all, bad) = &mut self.counts[bin];
-        (*all, *bad) = (*all + 1, *bad + u64::from(!own.outcome.is_success()));
+        let (all, unsuccessful) = &mut self.counts[bin];
+        (*all, *unsuccessful) = (*all + 1, *unsuccessful + u64::from(!request.outcome.is_success()));
         // reservoir sampling: every request has the same chance to be kept
         self.seen += 1;
-        let point = (own.due, latency, own.outcome);
+        let point = (request.due, latency, request.outcome);
         if self.points.len() < POINTS {
             self.points.push(point);
         } else {
-            let place = self.random.below(self.seen) as usize;
-            if let Some(kept) = self.points.get_mut(place) {
-                *kept = point;
+            let index = self.random.below(self.seen) as usize;
+            if let Some(replaced) = self.points.get_mut(index) {
+                *replaced = point;
             }
         }
     }
@@ -140,7 +140,14 @@ impl ResultRecorder {
     pub fn progress(&self, time: Duration) -> RunProgress {
         let unsuccessful = self.outcomes.iter().filter(|(outcome, _)| !outcome.is_success()).map(|(_, count)| count).sum();
         let rate = self.seen as f64 / time.as_secs_f64().max(0.001);
-        RunProgress { done: self.seen, unsuccessful, rate, p50: self.latency.at(0.5), p99: self.latency.at(0.99), ..RunProgress::default() }
+        RunProgress {
+            done: self.seen,
+            unsuccessful,
+            rate,
+            p50: self.latency.quantile(0.5),
+            p99: self.latency.quantile(0.99),
+            ..RunProgress::default()
+        }
     }
 
     /// Converts it to the format of run files.
@@ -152,15 +159,15 @@ impl ResultRecorder {
             outcome: outcome.name(),
         };
         let bins = self.bins.iter().zip(&self.counts).enumerate().filter(|(_, (_, (all, _)))| *all > 0);
-        let at = |timing: &LatencyHistogram, share: f64| timing.at(share).as_secs_f64();
-        let bins = bins.map(|(place, (timing, (all, bad)))| TimeBin {
-            at: self.width.as_secs_f64() * place as f64,
+        let seconds_at = |timing: &LatencyHistogram, share: f64| timing.quantile(share).as_secs_f64();
+        let bins = bins.map(|(index, (timing, (all, unsuccessful)))| TimeBin {
+            at: self.width.as_secs_f64() * index as f64,
             requests: *all,
-            unsuccessful: *bad,
-            p50: at(timing, 0.5),
-            p90: at(timing, 0.9),
-            p99: at(timing, 0.99),
-            max: at(timing, 1.0),
+            unsuccessful: *unsuccessful,
+            p50: seconds_at(timing, 0.5),
+            p90: seconds_at(timing, 0.9),
+            p99: seconds_at(timing, 0.99),
+            max: seconds_at(timing, 1.0),
         });
         RequestSet {
             seconds,
@@ -180,7 +187,7 @@ impl ResultRecorder {
 }
 
 /// A histogram with fewer digits, because there are many of them.
-fn small() -> LatencyHistogram {
-    let made = Histogram::new_with_bounds(1_000, LONGEST, 2);
+fn coarse_histogram() -> LatencyHistogram {
+    let made = Histogram::new_with_bounds(1_000, MAX_LATENCY, 2);
     LatencyHistogram(made.unwrap_or_else(|_| unreachable!("constant bounds are valid")))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use stook_sample::random::Random;
 
 /// Max bytes of a file with values.
-const MOST_FILE: u64 = 1 << 30;
+const MAX_FILE: u64 = 1 << 30;
 
 /// A named list of values.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ pub struct TemplateParameter {
 pub struct RequestTemplate {
     /// Literal texts, each with the parameter that follows.
     pieces: Vec<(String, Option<usize>)>,
-    encodes: bool,
+    percent_encodes: bool,
 }
 
 impl RequestTemplate {
@@ -31,16 +31,16 @@ impl RequestTemplate {
     ///
     /// # Errors
     /// When a parameter is unknown, or a brace is never closed.
-    pub fn new(text: &str, parameters: &[TemplateParameter], encodes: bool) -> Result<Self> {
+    pub fn new(text: &str, parameters: &[TemplateParameter], percent_encodes: bool) -> Result<Self> {
         let mut pieces = Vec::new();
         let mut rest = text;
-        while let Some((before, behind)) = rest.split_once('{') {
+        while let Some((before, tail)) = rest.split_once('{') {
             // braces without a name are text, because JSON bodies have braces, too
             let name =
-                behind.split_once('}').filter(|(name, _)| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
+                tail.split_once('}').filter(|(name, _)| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
             let Some((name, after)) = name else {
                 pieces.push((format!("{before}{{"), None));
-                rest = behind;
+                rest = tail;
                 continue;
             };
             let Some(index) = parameters.iter().position(|parameter| parameter.name == name) else {
@@ -52,7 +52,7 @@ impl RequestTemplate {
             rest = after;
         }
         pieces.push((rest.to_owned(), None));
-        Ok(Self { pieces, encodes })
+        Ok(Self { pieces, percent_encodes })
     }
 
     /// Appends the text with randomly drawn values.
@@ -61,7 +61,7 @@ impl RequestTemplate {
             out.extend_from_slice(text.as_bytes());
             let Some(parameter) = parameter.map(|index| &parameters[index]) else { continue };
             let value = random.one(&parameter.values);
-            if self.encodes { encode(value, out) } else { escape(value, out) }
+            if self.percent_encodes { encode(value, out) } else { escape(value, out) }
         }
     }
 }
@@ -90,18 +90,18 @@ pub fn values(written: &str, folder: &Path) -> Result<Arc<[String]>> {
     let (file, member) = written.rsplit_once('#').map_or((written, None), |(file, member)| (file, Some(member)));
     let path = folder.join(file);
     let failed = |error| LabError::File(path.display().to_string(), error);
-    if std::fs::metadata(&path).map_err(failed)?.len() > MOST_FILE {
+    if std::fs::metadata(&path).map_err(failed)?.len() > MAX_FILE {
         return Err(LabError::Plan(format!("{}: values have at most 1 GiB", path.display())));
     }
     let text = std::fs::read_to_string(&path).map_err(failed)?;
     let found = match path.extension().and_then(|ending| ending.to_str()) {
         Some("csv") => column(&text, member),
-        Some("json") => serde_json::from_str::<Json>(&text).map_err(|error| error.to_string()).map(|json| of_json(&json, member)),
+        Some("json") => serde_json::from_str::<Json>(&text).map_err(|error| error.to_string()).map(|json| values_of_json(&json, member)),
         _ => text
             .lines()
             .filter(|line| !line.trim().is_empty())
             .map(|line| match serde_json::from_str::<Json>(line) {
-                Ok(json @ (Json::Object(_) | Json::String(_))) => Ok(of_json(&Json::Array(vec![json]), member)),
+                Ok(json @ (Json::Object(_) | Json::String(_))) => Ok(values_of_json(&Json::Array(vec![json]), member)),
                 _ if member.is_none() => Ok(vec![line.trim().to_owned()]),
                 _ => Err(format!("a line is no JSON object: {line}")),
             })
@@ -115,32 +115,32 @@ pub fn values(written: &str, folder: &Path) -> Result<Arc<[String]>> {
     Ok(found.into())
 }
 
-fn of_json(json: &Json, member: Option<&str>) -> Vec<String> {
+fn values_of_json(json: &Json, member: Option<&str>) -> Vec<String> {
     let scalar = |json: &Json| match json {
         Json::String(text) => Some(text.clone()),
         Json::Number(_) | Json::Bool(_) => Some(json.to_string()),
         _ => None,
     };
     match (json, member) {
-        (Json::Object(entries), Some(member)) => entries.get(member).map(|inner| of_json(inner, None)).unwrap_or_default(),
+        (Json::Object(entries), Some(member)) => entries.get(member).map(|inner| values_of_json(inner, None)).unwrap_or_default(),
         (Json::Array(items), Some(member)) => items.iter().filter_map(|item| item.get(member)).filter_map(scalar).collect(),
         (Json::Array(items), None) => items.iter().filter_map(scalar).collect(),
-        (one, None) => scalar(one).into_iter().collect(),
+        (value, None) => scalar(value).into_iter().collect(),
         _ => Vec::new(),
     }
 }
 
 fn column(text: &str, member: Option<&str>) -> std::result::Result<Vec<String>, String> {
     let mut rows = csv::Reader::from_reader(text.as_bytes());
-    let place = match member {
+    let column_index = match member {
         None => 0,
         Some(member) => {
             let header = rows.headers().map_err(|error| error.to_string())?;
             header.iter().position(|name| name == member).ok_or_else(|| format!("there is no column `{member}`"))?
         }
     };
-    let one = |row: csv::Result<csv::StringRecord>| row.map(|row| row.get(place).unwrap_or_default().to_owned());
-    rows.records().map(one).collect::<csv::Result<Vec<_>>>().map_err(|error| error.to_string())
+    let cell = |row: csv::Result<csv::StringRecord>| row.map(|row| row.get(column_index).unwrap_or_default().to_owned());
+    rows.records().map(cell).collect::<csv::Result<Vec<_>>>().map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -150,9 +150,9 @@ mod tests {
     #[test]
     fn parameters_are_drawn_encoded_and_escaped() {
         let parameters = [TemplateParameter { name: "id".into(), values: Arc::from(["a/b \"c\"".to_owned()]) }];
-        let filled = |text: &str, encodes: bool| {
+        let filled = |text: &str, percent_encodes: bool| {
             let mut out = Vec::new();
-            RequestTemplate::new(text, &parameters, encodes).expect("a template").fill(&parameters, &mut Random::new(1), &mut out);
+            RequestTemplate::new(text, &parameters, percent_encodes).expect("a template").fill(&parameters, &mut Random::new(1), &mut out);
             String::from_utf8(out).expect("text")
         };
         assert_eq!(filled("/x/{id}?q={id}", true), "/x/a%2Fb%20%22c%22?q=a%2Fb%20%22c%22");

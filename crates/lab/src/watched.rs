@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use stook_report::run::{Curve, SqlStatementStats};
 
 /// Time between two samples.
-const LOOK: Duration = Duration::from_millis(500);
+const SAMPLING_INTERVAL: Duration = Duration::from_millis(500);
 /// Number of statements kept.
-const STATEMENTS: i64 = 5;
+const MAX_STATEMENTS: i64 = 5;
 /// Bytes of a sector in the kernel's statistics, whatever the disk's own sector size.
 const SECTOR: f64 = 512.0;
 
@@ -51,17 +51,17 @@ impl ResourceMonitor {
 
 fn watch(stop: &AtomicBool, programs: Option<&[String]>, mut database: Option<Client>) -> (Vec<Curve>, Vec<SqlStatementStats>) {
     let mut curves: BTreeMap<(&str, String), Vec<(f64, f64)>> = BTreeMap::new();
-    let (began, mut before) = (Instant::now(), programs.map(ResourceSample::now));
+    let (began, mut previous) = (Instant::now(), programs.map(ResourceSample::now));
     while !stop.load(Ordering::Relaxed) {
-        std::thread::sleep(LOOK);
-        let at = began.elapsed().as_secs_f64();
-        let mut put = |unit, name: &str, value: f64| curves.entry((unit, name.to_owned())).or_default().push((at, value));
+        std::thread::sleep(SAMPLING_INTERVAL);
+        let seconds = began.elapsed().as_secs_f64();
+        let mut put = |unit, name: &str, value: f64| curves.entry((unit, name.to_owned())).or_default().push((seconds, value));
         let now = programs.map(ResourceSample::now);
-        if let (Some(before), Some(now)) = (&before, &now) {
-            now.since(before, &mut put);
+        if let (Some(previous), Some(now)) = (&previous, &now) {
+            now.since(previous, &mut put);
         }
-        before = now;
-        if let Some(row) = database.as_mut().and_then(|own| own.query_one("SELECT count(*) FROM pg_stat_activity", &[]).ok()) {
+        previous = now;
+        if let Some(row) = database.as_mut().and_then(|client| client.query_one("SELECT count(*) FROM pg_stat_activity", &[]).ok()) {
             put("connections", "PostgreSQL", row.get::<_, i64>(0) as f64);
         }
     }
@@ -72,7 +72,7 @@ fn watch(stop: &AtomicBool, programs: Option<&[String]>, mut database: Option<Cl
 fn statements(database: &mut Client) -> Vec<SqlStatementStats> {
     let sql = "SELECT regexp_replace(query, '\\s+', ' ', 'g'), calls, total_exec_time / 1000, rows FROM pg_stat_statements
         WHERE query NOT LIKE '%pg_stat_%' ORDER BY total_exec_time DESC LIMIT $1";
-    let rows = database.query(sql, &[&STATEMENTS]).unwrap_or_default();
+    let rows = database.query(sql, &[&MAX_STATEMENTS]).unwrap_or_default();
     let statement = |row: &postgres::Row| SqlStatementStats {
         text: row.get(0),
         calls: row.get::<_, i64>(1) as u64,
@@ -105,26 +105,26 @@ impl ResourceSample {
         let kilobytes = |name: &str| memory.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().nth(1)?.parse::<f64>().ok());
         let used = kilobytes("MemTotal").unwrap_or(0.0) - kilobytes("MemAvailable").unwrap_or(0.0);
         let disks = read("/proc/diskstats");
-        let whole = |name: &str| !name.starts_with("loop") && !name.starts_with("ram") && Path::new("/sys/block").join(name).exists();
+        let is_whole_disk = |name: &str| !name.starts_with("loop") && !name.starts_with("ram") && Path::new("/sys/block").join(name).exists();
         let sectors = disks.lines().filter_map(|line| {
             let fields: Vec<&str> = line.split_whitespace().collect();
-            fields.get(2).filter(|name| whole(name)).and_then(|_| fields.get(9)?.parse::<f64>().ok())
+            fields.get(2).filter(|name| is_whole_disk(name)).and_then(|_| fields.get(9)?.parse::<f64>().ok())
         });
-        let mut seen = Self {
+        let mut sample = Self {
             at: Instant::now(),
             machine: ((all - idle) / ticks, all / ticks),
             memory: used * 1_024.0,
             written: sectors.sum::<f64>() * SECTOR,
             programs: programs.iter().map(|name| (name.clone(), BTreeMap::new(), 0.0)).collect(),
         };
-        if seen.programs.is_empty() {
-            return seen;
+        if sample.programs.is_empty() {
+            return sample;
         }
         let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         for process in processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
             let stat = read(&format!("/proc/{process}/stat"));
             let Some((name, rest)) = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')) else { continue };
-            let Some((_, times, memory)) = seen.programs.iter_mut().find(|(known, ..)| known == name) else { continue };
+            let Some((_, times, memory)) = sample.programs.iter_mut().find(|(program, ..)| program == name) else { continue };
             let time: f64 = rest.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
             times.insert(process, time / ticks);
             // memory that is not shared, because shared memory would count once per process
@@ -134,19 +134,19 @@ impl ResourceSample {
                 *memory += (resident - shared) * page;
             }
         }
-        seen
+        sample
     }
 
-    fn since(&self, before: &Self, put: &mut dyn FnMut(&'static str, &str, f64)) {
+    fn since(&self, previous: &Self, put: &mut dyn FnMut(&'static str, &str, f64)) {
         const CPU: &str = "% of a core";
         const MEMORY: &str = "MiB";
-        let seconds = (self.at - before.at).as_secs_f64().max(0.001);
+        let seconds = (self.at - previous.at).as_secs_f64().max(0.001);
         let cores = std::thread::available_parallelism().map_or(1.0, |cores| usize::from(cores) as f64);
-        let (busy, all) = (self.machine.0 - before.machine.0, self.machine.1 - before.machine.1);
+        let (busy, all) = (self.machine.0 - previous.machine.0, self.machine.1 - previous.machine.1);
         put(CPU, "machine", (busy / all.max(1e-9) * cores * 100.0).max(0.0));
         put(MEMORY, "machine", self.memory / f64::from(1 << 20));
-        put("MB/s written", "disks", ((self.written - before.written) / seconds / 1e6).max(0.0));
-        for ((name, times, memory), (_, earlier, _)) in self.programs.iter().zip(&before.programs) {
+        put("MB/s written", "disks", ((self.written - previous.written) / seconds / 1e6).max(0.0));
+        for ((name, times, memory), (_, earlier, _)) in self.programs.iter().zip(&previous.programs) {
             let used: f64 = times.iter().map(|(process, time)| time - earlier.get(process).copied().unwrap_or(0.0)).sum();
             put(CPU, name, used.max(0.0) / seconds * 100.0);
             put(MEMORY, name, memory / f64::from(1 << 20));

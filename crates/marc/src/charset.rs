@@ -17,17 +17,17 @@ pub(crate) struct Charset {
 
 impl Charset {
     /// Decides for a record, by its leader and the bytes of its fields.
-    pub(crate) fn of(says_utf8: bool, data: &[u8], wanted: Encoding, repairs: &mut Repairs) -> Self {
+    pub(crate) fn choose(is_declared_utf8: bool, data: &[u8], wanted: Encoding, repairs: &mut Repairs) -> Self {
         match wanted {
             Encoding::Utf8 => Self { utf8_first: true, other: None },
-            Encoding::Auto if says_utf8 => Self { utf8_first: true, other: None },
+            Encoding::Auto if is_declared_utf8 => Self { utf8_first: true, other: None },
             Encoding::Auto if is_rather_utf8(data) => {
                 let done = "leader position 9 says MARC-8, but the bytes are UTF-8 and were read as that";
                 repairs.add(RepairKind::Encoding, None, None, done);
                 Self { utf8_first: true, other: None }
             }
             Encoding::Auto => Self { utf8_first: false, other: Some(Encoding::Marc8) },
-            other => Self { utf8_first: says_utf8, other: Some(other) },
+            other => Self { utf8_first: is_declared_utf8, other: Some(other) },
         }
     }
 
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_say_whether_they_are_utf8() {
+    fn utf8_is_recognised_by_its_bytes() {
         assert!(is_rather_utf8("Bücher für Zoë".as_bytes()));
         assert!(is_rather_utf8(b"B\xc3\xbccher f\xc3\xbcr Zo\xc3\xab \xc3\x84 \xc3"));
         assert!(!is_rather_utf8(b"Dvo\xe9r\xe2ak"));

@@ -22,7 +22,7 @@ impl<'r> Draft<'r> {
         Self { text: String::new(), leader: None, fields: Vec::new(), repairs, tag: String::new(), byte: None, is_control: false }
     }
 
-    pub(crate) fn tell(&mut self, kind: RepairKind, done: impl Into<Cow<'static, str>>) {
+    pub(crate) fn report(&mut self, kind: RepairKind, done: impl Into<Cow<'static, str>>) {
         self.repairs.add(kind, Some(&self.tag).filter(|tag| !tag.is_empty()).map(String::as_str), self.byte, done);
     }
 
@@ -66,7 +66,7 @@ impl<'r> Draft<'r> {
         let kind = if characters.len() > 3 { RepairKind::LongTag } else { RepairKind::Tag };
         let done = format!("the tag `{}` is not three characters; it was read as this", given.escape_debug());
         self.tag = tag;
-        self.tell(kind, done);
+        self.report(kind, done);
         Some((found, indicators))
     }
 
@@ -86,7 +86,7 @@ impl<'r> Draft<'r> {
         let Some((tag, indicators)) = self.open(tag, byte) else { return };
         self.begin(tag);
         if Self::is_data_tag(tag) {
-            self.tell(RepairKind::DataField, "a data field was written as a control field; its text was put into a subfield a");
+            self.report(RepairKind::DataField, "a data field was written as a control field; its text was put into a subfield a");
             self.text.extend(indicators.unwrap_or([' ', ' ']).map(|indicator| if is_code(indicator) { indicator } else { ' ' }));
             self.text.extend([char::from(SUBFIELD), FIRST_CODE]);
         }
@@ -100,7 +100,7 @@ impl<'r> Draft<'r> {
         self.begin(tag);
         self.is_control = is_control_tag(tag);
         if self.is_control {
-            self.tell(RepairKind::ControlField, "a control field has no subfields; it was read as their text");
+            self.report(RepairKind::ControlField, "a control field has no subfields; it was read as their text");
             return true;
         }
         for (number, given) in indicators.into_iter().enumerate() {
@@ -110,12 +110,12 @@ impl<'r> Draft<'r> {
                 (Some(indicator), ..) | (None, Some(indicator), None) if is_code(indicator) => indicator,
                 (None, None, _) => {
                     if given.is_none() {
-                        self.tell(RepairKind::Indicator, "indicators are missing; they were read as blanks");
+                        self.report(RepairKind::Indicator, "indicators are missing; they were read as blanks");
                     }
                     ' '
                 }
                 _ => {
-                    self.tell(RepairKind::Indicator, "an indicator that is not one ASCII character was read as a blank");
+                    self.report(RepairKind::Indicator, "an indicator that is not one ASCII character was read as a blank");
                     ' '
                 }
             };
@@ -131,15 +131,15 @@ impl<'r> Draft<'r> {
         let found = match (characters.next(), characters.next()) {
             (Some(code), None) if is_code(code) => code,
             (Some(code), Some(_)) if is_code(code) => {
-                self.tell(RepairKind::SubfieldCode, "a subfield code of several characters was read as its first");
+                self.report(RepairKind::SubfieldCode, "a subfield code of several characters was read as its first");
                 code
             }
             (None, _) => {
-                self.tell(RepairKind::SubfieldCode, "a subfield without a code was read as subfield a");
+                self.report(RepairKind::SubfieldCode, "a subfield without a code was read as subfield a");
                 FIRST_CODE
             }
             _ => {
-                self.tell(RepairKind::SubfieldCode, "a subfield whose code is not an ASCII character was read as subfield a");
+                self.report(RepairKind::SubfieldCode, "a subfield whose code is not an ASCII character was read as subfield a");
                 FIRST_CODE
             }
         };
@@ -155,7 +155,7 @@ impl<'r> Draft<'r> {
     /// Text of a data field that is in no subfield.
     pub(crate) fn loose(&mut self, value: &str) {
         if !value.trim().is_empty() {
-            self.tell(RepairKind::NoSubfield, "text that stands in no subfield was put into a subfield a");
+            self.report(RepairKind::NoSubfield, "text that stands in no subfield was put into a subfield a");
             self.subfield(Some("a"), value.trim());
         }
     }

@@ -75,8 +75,8 @@ impl MarcRecord<'_> {
             draft.leader(leader, None);
         }
         match fields {
-            Value::Object(entries) => entries.iter().for_each(|(tag, content)| named(tag, content, &mut draft)),
-            other => other.as_array().into_iter().flatten().for_each(|field| field_of(field, &mut draft)),
+            Value::Object(entries) => entries.iter().for_each(|(tag, content)| read_named_field(tag, content, &mut draft)),
+            other => other.as_array().into_iter().flatten().for_each(|field| read_field(field, &mut draft)),
         }
         Ok(draft.finish())
     }
@@ -114,37 +114,37 @@ impl MarcRecord<'_> {
 }
 
 /// A value as text: numbers and words as they are written, nothing for what has parts.
-fn text_of<'v>(value: &'v Value, draft: &mut Draft<'_>) -> Cow<'v, str> {
+fn read_text<'v>(value: &'v Value, draft: &mut Draft<'_>) -> Cow<'v, str> {
     match value {
         Value::String(text) => Cow::Borrowed(text),
         Value::Null => {
-            draft.tell(RepairKind::Value, "a value that is null was read as empty text");
+            draft.report(RepairKind::Value, "a value that is null was read as empty text");
             Cow::Borrowed("")
         }
         other => {
-            draft.tell(RepairKind::Value, "a value that is not text was read as it is written");
+            draft.report(RepairKind::Value, "a value that is not text was read as it is written");
             Cow::Owned(other.to_string())
         }
     }
 }
 
 /// A field in either form.
-fn field_of(field: &Value, draft: &mut Draft<'_>) {
+fn read_field(field: &Value, draft: &mut Draft<'_>) {
     match field {
-        Value::Object(entries) => entries.iter().for_each(|(tag, content)| named(tag, content, draft)),
+        Value::Object(entries) => entries.iter().for_each(|(tag, content)| read_named_field(tag, content, draft)),
         Value::Array(parts) => match parts.as_slice() {
             [tag, first, second, Value::Array(subfields)] => {
                 if draft.data(tag.as_str(), [first.as_str(), second.as_str()], None) {
-                    subfields.iter().for_each(|subfield| subfield_of(subfield, draft));
+                    subfields.iter().for_each(|subfield| read_subfield(subfield, draft));
                 }
             }
             [tag, Value::Array(subfields)] => {
                 if draft.data(tag.as_str(), [None, None], None) {
-                    subfields.iter().for_each(|subfield| subfield_of(subfield, draft));
+                    subfields.iter().for_each(|subfield| read_subfield(subfield, draft));
                 }
             }
             [tag, value] => {
-                let text = text_of(value, draft).into_owned();
+                let text = read_text(value, draft).into_owned();
                 draft.control(tag.as_str(), &text, None);
             }
             _ => draft.repairs.add(RepairKind::Foreign, None, None, "a list that is no field was left out"),
@@ -153,7 +153,7 @@ fn field_of(field: &Value, draft: &mut Draft<'_>) {
     }
 }
 
-fn named(tag: &str, content: &Value, draft: &mut Draft<'_>) {
+fn read_named_field(tag: &str, content: &Value, draft: &mut Draft<'_>) {
     match content {
         Value::Object(parts) => {
             let indicator = |name: &str| parts.get(name).and_then(Value::as_str);
@@ -161,40 +161,40 @@ fn named(tag: &str, content: &Value, draft: &mut Draft<'_>) {
                 return;
             }
             match parts.get("subfields") {
-                Some(Value::Array(subfields)) => subfields.iter().for_each(|subfield| subfield_of(subfield, draft)),
-                Some(entries @ Value::Object(_)) => subfield_of(entries, draft),
-                _ => draft.tell(RepairKind::Value, "the field has no list of subfields; it was read as empty"),
+                Some(Value::Array(subfields)) => subfields.iter().for_each(|subfield| read_subfield(subfield, draft)),
+                Some(entries @ Value::Object(_)) => read_subfield(entries, draft),
+                _ => draft.report(RepairKind::Value, "the field has no list of subfields; it was read as empty"),
             }
             for name in parts.keys().filter(|name| !matches!(name.as_str(), "ind1" | "ind2" | "subfields")) {
-                draft.tell(RepairKind::Foreign, format!("the member `{}` was left out", name.escape_debug()));
+                draft.report(RepairKind::Foreign, format!("the member `{}` was left out", name.escape_debug()));
             }
         }
         // several fields of one tag
-        Value::Array(contents) => contents.iter().filter(|content| !content.is_array()).for_each(|content| named(tag, content, draft)),
+        Value::Array(contents) => contents.iter().filter(|content| !content.is_array()).for_each(|content| read_named_field(tag, content, draft)),
         other => {
-            let text = text_of(other, draft).into_owned();
+            let text = read_text(other, draft).into_owned();
             draft.control(Some(tag), &text, None);
         }
     }
 }
 
-fn subfield_of(subfield: &Value, draft: &mut Draft<'_>) {
+fn read_subfield(subfield: &Value, draft: &mut Draft<'_>) {
     match subfield {
         Value::Object(entries) => {
             for (code, value) in entries {
-                let text = text_of(value, draft);
+                let text = read_text(value, draft);
                 draft.subfield(Some(code), &text);
             }
         }
         Value::Array(parts) => match parts.as_slice() {
             [code, value] => {
-                let text = text_of(value, draft);
+                let text = read_text(value, draft);
                 draft.subfield(code.as_str(), &text);
             }
-            _ => draft.tell(RepairKind::Foreign, "a list that is no subfield was left out"),
+            _ => draft.report(RepairKind::Foreign, "a list that is no subfield was left out"),
         },
         other => {
-            let text = text_of(other, draft);
+            let text = read_text(other, draft);
             draft.loose(&text);
         }
     }

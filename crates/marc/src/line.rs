@@ -99,18 +99,18 @@ pub fn records(file: &[u8], options: ReadOptions) -> impl Iterator<Item = Result
 /// # Errors
 /// When there is no field; if nothing may be repaired, also where something would have to be.
 pub fn read(bytes: &[u8], options: &ReadOptions, repairs: &mut Repairs) -> Result<MarcRecord<'static>, MarcError> {
-    let mut told = repairs.clone();
-    let before = told.list().len();
-    let record = lenient(bytes, options, &mut told)?;
-    if let (Tolerance::Strict, Some(first)) = (options.tolerance, told.list().get(before)) {
+    let mut lenient_repairs = repairs.clone();
+    let x = lenient_repairs.list().len();
+    let record = lenient(bytes, options, &mut lenient_repairs)?;
+    if let (Tolerance::Strict, Some(first)) = (options.tolerance, lenient_repairs.list().get(x)) {
         return Err(MarcError::Shape(first.to_string()));
     }
-    *repairs = told;
+    *repairs = lenient_repairs;
     Ok(record)
 }
 
 fn lenient(bytes: &[u8], options: &ReadOptions, repairs: &mut Repairs) -> Result<MarcRecord<'static>, MarcError> {
-    let charset = Charset::of(true, bytes, options.encoding, repairs);
+    let charset = Charset::choose(true, bytes, options.encoding, repairs);
     // a line that goes on begins without a tag
     let mut lines: Vec<(usize, Cow<'_, [u8]>)> = Vec::new();
     let mut at = 0;
@@ -228,7 +228,7 @@ pub fn write_nearest(record: &MarcRecord<'_>, repairs: &mut Repairs) -> String {
             repairs.add(RepairKind::Tag, Some(&tag), None, "line mode has no field of this tag; it was left out");
             continue;
         }
-        let field = MarcField { tag: field.tag, data: &one_line(field.data, &tag, repairs) };
+        let field = MarcField { tag: field.tag, data: &join_lines(field.data, &tag, repairs) };
         out.push_str(&format!("={tag}  "));
         if field.is_control() {
             escape(field.data, true, &mut out);
@@ -259,7 +259,7 @@ fn escape_indicator(indicator: &str, tag: &str, out: &mut String, repairs: &mut 
 }
 
 /// Line ends inside of a value would begin another line.
-fn one_line<'d>(data: &'d str, tag: &str, repairs: &mut Repairs) -> Cow<'d, str> {
+fn join_lines<'d>(data: &'d str, tag: &str, repairs: &mut Repairs) -> Cow<'d, str> {
     if !data.contains(['\n', '\r']) {
         return Cow::Borrowed(data);
     }

@@ -66,8 +66,8 @@ fn resolve(text: String) -> String {
 
 /// Bytes that are the same in ASCII.
 pub(crate) fn plain(bytes: &[u8]) -> Option<&str> {
-    let same = bytes.is_ascii() && memchr::memchr(ESCAPE, bytes).is_none();
-    if same { std::str::from_utf8(bytes).ok() } else { None }
+    let is_plain_ascii = bytes.is_ascii() && memchr::memchr(ESCAPE, bytes).is_none();
+    if is_plain_ascii { std::str::from_utf8(bytes).ok() } else { None }
 }
 
 /// Decodes MARC-8. Bytes that are no character of the set in use become U+FFFD and are counted. Numeric references become characters.
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn diacritics_move_behind_their_letter() {
+    fn diacritics_move_after_their_letter() {
         assert_eq!(text(b"\xe8u"), "ü");
         assert_eq!(text(b"Dvo\xe9r\xe2ak"), "Dvořák");
     }

@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shapes_of_the_standard() {
+    fn all_forms_of_the_standard_are_parsed() {
         assert_eq!(parse("LDR/06").part, FieldPart::Characters(PositionRange { start: Position::At(6), end: Position::At(6) }));
         assert_eq!(parse("008/11").tag, TagPattern(*b"008"));
         assert!(parse("1..$a").tag.matches(b"151"));

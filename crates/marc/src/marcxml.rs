@@ -77,12 +77,12 @@ pub fn read_as(record: Node<'_, '_>, options: &ReadOptions, repairs: &mut Repair
         }
         match field.tag_name().name() {
             "leader" => {
-                let text = text_in(field, &mut draft);
+                let text = read_text(field, &mut draft);
                 draft.leader(&text, byte);
             }
             "controlfield" if field.children().any(|node| is_element(node, "subfield")) => data(field, byte, &mut draft),
             "controlfield" => {
-                let text = text_in(field, &mut draft);
+                let text = read_text(field, &mut draft);
                 draft.control(field.attribute("tag"), &text, byte);
             }
             "datafield" => data(field, byte, &mut draft),
@@ -102,12 +102,12 @@ fn data(field: Node<'_, '_>, byte: Option<usize>, draft: &mut Draft<'_>) {
     for part in field.children() {
         match part {
             part if is_element(part, "subfield") => {
-                let text = text_in(part, draft);
+                let text = read_text(part, draft);
                 draft.subfield(part.attribute("code"), &text);
             }
             part if part.is_element() => {
-                let text = text_in(part, draft);
-                draft.tell(RepairKind::Foreign, format!("the element `{}` was taken for text", part.tag_name().name().escape_debug()));
+                let text = read_text(part, draft);
+                draft.report(RepairKind::Foreign, format!("the element `{}` was taken for text", part.tag_name().name().escape_debug()));
                 draft.loose(&text);
             }
             part if part.is_text() => draft.loose(part.text().unwrap_or_default()),
@@ -122,12 +122,12 @@ fn content(node: Node<'_, '_>) -> String {
 }
 
 /// All text of an element, that of elements in it, too.
-fn text_in<'n>(node: Node<'n, '_>, draft: &mut Draft<'_>) -> Cow<'n, str> {
+fn read_text<'n>(node: Node<'n, '_>, draft: &mut Draft<'_>) -> Cow<'n, str> {
     if node.children().all(|child| child.is_text()) && node.children().count() < 2 {
         return node.text().map_or(Cow::Borrowed(""), Cow::Borrowed);
     }
     if node.children().any(|child| child.is_element()) {
-        draft.tell(RepairKind::Foreign, "elements inside of a value were left out, their text was kept");
+        draft.report(RepairKind::Foreign, "elements inside of a value were left out, their text was kept");
     }
     node.descendants().filter(|node| node.is_text()).filter_map(|node| node.text()).collect::<String>().into()
 }

@@ -24,12 +24,12 @@ pub(crate) fn read(
             (leader, fields.iter().map(span).collect())
         }
         Ok(Structure { leader, fields, in_form: false }) if fields.is_empty() => (leader, Vec::new()),
-        Ok(_) => located(bytes, MarcError::BadDirectory(0), repairs)?,
-        Err(error) => located(bytes, error, repairs)?,
+        Ok(_) => locate_fields(bytes, MarcError::BadDirectory(0), repairs)?,
+        Err(error) => locate_fields(bytes, error, repairs)?,
     };
     let leader = clean_leader(leader, repairs);
     let data = spans.iter().map(|span| span.start).min().unwrap_or(bytes.len());
-    let charset = Charset::of(leader[9] == b'a', &bytes[data..], options.encoding, repairs);
+    let charset = Charset::choose(leader[9] == b'a', &bytes[data..], options.encoding, repairs);
     let mut text = String::with_capacity(bytes.len() + bytes.len() / 8);
     let (mut fields, mut decoded) = (Vec::with_capacity(spans.len()), String::new());
     let mut unknown_characters = 0;
@@ -46,30 +46,31 @@ pub(crate) fn read(
 }
 
 /// The leader and the fields of a record whose directory cannot be followed.
-fn located(bytes: &[u8], error: MarcError, repairs: &mut Repairs) -> Result<([u8; LEADER], Vec<Span>), MarcError> {
+fn locate_fields(bytes: &[u8], error: MarcError, repairs: &mut Repairs) -> Result<([u8; LEADER], Vec<Span>), MarcError> {
     if bytes.len() <= LEADER || u32::try_from(bytes.len()).is_err() {
         return Err(error);
     }
-    // what is told is of no use where nothing is found
-    let mut told = repairs.clone();
-    let layout = layout::find(bytes, &mut told).filter(|layout| !layout.spans.is_empty()).ok_or(error)?;
+    // repairs count only if fields are found
+    let mut layout_repairs = repairs.clone();
+    let layout = layout::find(bytes, &mut layout_repairs).filter(|layout| !layout.spans.is_empty()).ok_or(error)?;
     let announced = bytes.first_chunk::<5>().and_then(number);
     if bytes.last() != Some(&RECORD_END) {
-        told.add(RepairKind::Terminator, None, Some(bytes.len()), "the missing record terminator was added");
+        layout_repairs.add(RepairKind::Terminator, None, Some(bytes.len()), "the missing record terminator was added");
     } else if layout.leader_start.is_none() && announced != Some(bytes.len()) {
-        let said = String::from_utf8_lossy(&bytes[..5]).escape_debug().to_string();
-        let done = format!("the record length `{said}` in the leader was ignored; the record was read up to its terminator, {} bytes", bytes.len());
-        told.add(RepairKind::RecordLength, None, None, done);
+        let shown_length = String::from_utf8_lossy(&bytes[..5]).escape_debug().to_string();
+        let done =
+            format!("the record length `{shown_length}` in the leader was ignored; the record was read up to its terminator, {} bytes", bytes.len());
+        layout_repairs.add(RepairKind::RecordLength, None, None, done);
     }
     let leader = match layout.leader_start {
         None => bytes.first_chunk().copied().unwrap_or([b' '; LEADER]),
         Some(directory) => {
             let done = format!("the leader has {directory} characters instead of 24; it was read by its fixed parts");
-            told.add(RepairKind::Leader, None, None, done);
+            layout_repairs.add(RepairKind::Leader, None, None, done);
             realigned(&bytes[..directory])
         }
     };
-    *repairs = told;
+    *repairs = layout_repairs;
     Ok((leader, layout.spans))
 }
 
@@ -118,8 +119,8 @@ pub(crate) fn realigned(leader: &[u8]) -> [u8; LEADER] {
         out[5..5 + length].copy_from_slice(&status[..length]);
         out[9] = *encoding;
     }
-    let own = &back[..back.len().min(3)];
-    out[17..17 + own.len()].copy_from_slice(own);
+    let tail = &back[..back.len().min(3)];
+    out[17..17 + tail.len()].copy_from_slice(tail);
     out
 }
 

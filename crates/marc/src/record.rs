@@ -146,7 +146,7 @@ impl<'a> MarcRecord<'a> {
             return Ok(Self { text: Cow::Borrowed(text), leader, fields, unknown_characters: 0 });
         }
         let encoding = if options.encoding == Encoding::Auto { Encoding::Marc8 } else { options.encoding };
-        Ok(Self::decoded(bytes, leader, &fields, Charset::of(false, &[], encoding, repairs)))
+        Ok(Self::decoded(bytes, leader, &fields, Charset::choose(false, &[], encoding, repairs)))
     }
 
     /// Positions are bytes, so they could fall inside a character where the directory is wrong by a few bytes.
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_what_is_wrong() {
         let good = record().to_iso2709().expect("short");
         let mut wrong_length = good.clone();
         wrong_length[4] = b'9';

@@ -181,8 +181,8 @@ impl Repairs {
     /// Adds one, or counts it with another of its kind that said the same of the same tag.
     pub fn add(&mut self, kind: RepairKind, tag: Option<&str>, byte: Option<usize>, done: impl Into<Cow<'static, str>>) {
         let done = done.into();
-        let same = |repair: &&mut Repair| repair.kind == kind && repair.tag.as_deref() == tag && repair.done == done;
-        if let Some(repair) = self.list.iter_mut().find(same) {
+        let is_same = |repair: &&mut Repair| repair.kind == kind && repair.tag.as_deref() == tag && repair.done == done;
+        if let Some(repair) = self.list.iter_mut().find(is_same) {
             repair.count += 1;
         } else if self.list.len() < MAX_REPAIRS {
             self.list.push(Repair { kind, record: self.record, byte, tag: tag.map(str::to_owned), count: 1, done });
@@ -212,8 +212,8 @@ mod tests {
         for byte in [312, 320, 321] {
             repairs.add(RepairKind::Character, Some("245"), Some(byte), done);
         }
-        let said: Vec<_> = repairs.into_iter().map(Repair::to_string).collect();
-        assert_eq!(said, ["field 245: a byte that is not UTF-8 was replaced by U+FFFD at byte 312 (and 2 more)"]);
+        let sentences: Vec<_> = repairs.into_iter().map(Repair::to_string).collect();
+        assert_eq!(sentences, ["field 245: a byte that is not UTF-8 was replaced by U+FFFD at byte 312 (and 2 more)"]);
         (0..100).for_each(|byte| repairs.add(RepairKind::Tag, Some(&byte.to_string()), None, "it was left out"));
         assert_eq!((repairs.list().len(), repairs.uncounted()), (MAX_REPAIRS, 51));
     }

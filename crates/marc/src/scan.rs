@@ -9,9 +9,9 @@ const LENGTH_DIGITS: usize = 5;
 const ENTRY: usize = 12;
 const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 /// How far a scanner that repairs looks for a record terminator before it looks for another leader.
-const FAR: usize = 3 * MAX_RECORD;
+const SEARCH_LIMIT: usize = 3 * MAX_RECORD;
 /// Bytes that may stand between the last field of a record and whatever follows where its terminator should be.
-const STRAY: usize = 16;
+const MAX_STRAY_BYTES: usize = 16;
 
 /// What a scanner found at the front of the bytes it was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,27 +55,28 @@ impl MarcScanner {
                 Tolerance::Repair if bytes.first().is_some_and(u8::is_ascii_digit) => 0,
                 Tolerance::Repair => padding(bytes),
             };
-            let goes_on = bytes.get(blank).map_or(!at_end, |byte| !byte.is_ascii_digit());
+            let is_before_leader = bytes.get(blank).map_or(!at_end, |byte| !byte.is_ascii_digit());
             // a leader may begin with blanks where its length should be
-            let own = if goes_on { bytes[..blank].iter().rev().take(LENGTH_DIGITS).take_while(|byte| **byte == b' ').count() } else { 0 };
-            if blank > own {
-                return MarcStep::Skip(blank - own);
+            let leader_blanks =
+                if is_before_leader { bytes[..blank].iter().rev().take(LENGTH_DIGITS).take_while(|byte| **byte == b' ').count() } else { 0 };
+            if blank > leader_blanks {
+                return MarcStep::Skip(blank - leader_blanks);
             }
-            let rest = &bytes[blank..];
-            let may_be_mark = self.tolerance == Tolerance::Repair && rest.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(rest);
-            if (rest.is_empty() || may_be_mark) && !at_end {
+            let unread = &bytes[blank..];
+            let may_be_mark = self.tolerance == Tolerance::Repair && unread.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(unread);
+            if (unread.is_empty() || may_be_mark) && !at_end {
                 return MarcStep::NeedMore;
             }
         }
-        let near = if self.tolerance == Tolerance::Repair { bytes.len().min(FAR) } else { bytes.len() };
-        let mut found = memchr(RECORD_END, &bytes[self.scanned.min(near)..near]).map(|at| self.scanned + at);
-        if found.is_none() && near < bytes.len() {
+        let search_end = if self.tolerance == Tolerance::Repair { bytes.len().min(SEARCH_LIMIT) } else { bytes.len() };
+        let mut found = memchr(RECORD_END, &bytes[self.scanned.min(search_end)..search_end]).map(|at| self.scanned + at);
+        if found.is_none() && search_end < bytes.len() {
             // terminators may be missing altogether; what is before this leader cannot be another whose directory ends beyond
-            if let Some(leader) = next_leader(&bytes[..near]).filter(|leader| leader + MAX_RECORD < near) {
+            if let Some(leader) = next_leader(&bytes[..search_end]).filter(|leader| leader + MAX_RECORD < search_end) {
                 self.scanned = 0;
-                return cut(&bytes[..leader]);
+                return classify_stretch(&bytes[..leader]);
             }
-            let from = self.scanned.max(near);
+            let from = self.scanned.max(search_end);
             found = memchr(RECORD_END, &bytes[from..]).map(|at| from + at);
         }
         if let Some(found) = found {
@@ -84,7 +85,7 @@ impl MarcScanner {
             if self.tolerance == Tolerance::Strict || announced(bytes) == Some(end) {
                 return MarcStep::Record(end);
             }
-            return self.damaged(bytes, end, at_end);
+            return self.step_over_damage(bytes, end, at_end);
         }
         if !at_end {
             self.scanned = bytes.len();
@@ -94,24 +95,26 @@ impl MarcScanner {
         match self.tolerance {
             _ if bytes.is_empty() => MarcStep::End,
             Tolerance::Strict => MarcStep::Unterminated(bytes.len()),
-            Tolerance::Repair => cut(&bytes[..next_leader(bytes).unwrap_or(bytes.len())]),
+            Tolerance::Repair => classify_stretch(&bytes[..next_leader(bytes).unwrap_or(bytes.len())]),
         }
     }
 
     /// A stretch of so many bytes, up to a terminator, which is not as long as its leader says.
-    fn damaged(&mut self, bytes: &[u8], end: usize, at_end: bool) -> MarcStep {
-        let said = announced(bytes).filter(|said| (end + 1..=MAX_RECORD).contains(said));
+    fn step_over_damage(&mut self, bytes: &[u8], end: usize, at_end: bool) -> MarcStep {
+        let announced_length = announced(bytes).filter(|announced_length| (end + 1..=MAX_RECORD).contains(announced_length));
         // a record terminator inside of a field: the directory says that the record goes on
-        if let Some(said) = said.filter(|said| extent(&bytes[..end]).is_some_and(|extent| extent + 1 == *said)) {
-            if bytes.len() < said && !at_end {
+        if let Some(announced_length) =
+            announced_length.filter(|announced_length| extent(&bytes[..end]).is_some_and(|extent| extent + 1 == *announced_length))
+        {
+            if bytes.len() < announced_length && !at_end {
                 self.scanned = end - 1;
                 return MarcStep::NeedMore;
             }
-            if bytes.get(said - 1) == Some(&RECORD_END) {
-                return MarcStep::Record(said);
+            if bytes.get(announced_length - 1) == Some(&RECORD_END) {
+                return MarcStep::Record(announced_length);
             }
         }
-        next_leader(&bytes[..end]).map_or(MarcStep::Record(end), |leader| cut(&bytes[..leader]))
+        next_leader(&bytes[..end]).map_or(MarcStep::Record(end), |leader| classify_stretch(&bytes[..leader]))
     }
 
     /// Gives up the record at hand, for one that is too long: how many of `bytes` belong to it, or nothing where it does not end there.
@@ -167,24 +170,24 @@ fn is_leader(bytes: &[u8]) -> bool {
 
 /// Where the next record begins in a stretch, after its first byte.
 fn next_leader(stretch: &[u8]) -> Option<usize> {
-    let first = |found: &[u8], offset: usize| {
-        let mut starts = memmem::find_iter(stretch, found).filter_map(|at| at.checked_sub(offset)).filter(|start| *start > 0);
+    let first_leader = |marker: &[u8], offset: usize| {
+        let mut starts = memmem::find_iter(stretch, marker).filter_map(|at| at.checked_sub(offset)).filter(|start| *start > 0);
         starts.find(|start| is_leader(&stretch[*start..]))
     };
-    let candidates = [first(b"4500", 20), first(b"22", 10)];
+    let candidates = [first_leader(b"4500", 20), first_leader(b"22", 10)];
     candidates.into_iter().flatten().min()
 }
 
 /// What a stretch is that does not end with a record terminator.
-fn cut(stretch: &[u8]) -> MarcStep {
-    let is_whole = extent(stretch).is_some_and(|extent| {
-        let rest = stretch.len().checked_sub(extent);
-        rest.is_some_and(|rest| rest <= STRAY) && stretch[extent - 1] == FIELD_END
+fn classify_stretch(stretch: &[u8]) -> MarcStep {
+    let is_complete = extent(stretch).is_some_and(|extent| {
+        let stray_bytes = stretch.len().checked_sub(extent);
+        stray_bytes.is_some_and(|stray_bytes| stray_bytes <= MAX_STRAY_BYTES) && stretch[extent - 1] == FIELD_END
     });
-    let begins = || stretch.iter().take(LENGTH_DIGITS).all(u8::is_ascii_digit) || memchr(FIELD_END, stretch).is_some();
+    let begins_record = || stretch.iter().take(LENGTH_DIGITS).all(u8::is_ascii_digit) || memchr(FIELD_END, stretch).is_some();
     match stretch.len() {
-        length if is_whole => MarcStep::Record(length),
-        length if begins() => MarcStep::Unterminated(length),
+        length if is_complete => MarcStep::Record(length),
+        length if begins_record() => MarcStep::Unterminated(length),
         length => MarcStep::Foreign(length),
     }
 }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 impl MarcSpec {
     /// Calls `found` with every value and the number of its field, from 0, in the order of the record. The leader's number is 0, too.
     pub fn select<'r>(&self, record: &'r MarcRecord<'_>, found: &mut dyn FnMut(Cow<'r, str>, u32)) {
-        marc(record, self, found);
+        select_from_record(record, self, found);
     }
 
     /// Every value, in the order of the record.
@@ -19,11 +19,11 @@ impl MarcSpec {
 }
 
 /// Calls `found` with every value of `spec` and the number of its field, from 0.
-fn marc<'d>(record: &'d MarcRecord<'_>, spec: &MarcSpec, found: &mut dyn FnMut(Cow<'d, str>, u32)) {
+fn select_from_record<'d>(record: &'d MarcRecord<'_>, spec: &MarcSpec, found: &mut dyn FnMut(Cow<'d, str>, u32)) {
     if spec.tag == TagPattern::LEADER {
         let leader = MarcField { tag: *b"LDR", data: record.leader() };
-        if spec.conditions.iter().all(|condition| holds(record, leader, None, condition)) {
-            control(leader.data, &spec.part, 0, found);
+        if spec.conditions.iter().all(|condition| is_satisfied(record, leader, None, condition)) {
+            select_from_control(leader.data, &spec.part, 0, found);
         }
         return;
     }
@@ -31,28 +31,28 @@ fn marc<'d>(record: &'d MarcRecord<'_>, spec: &MarcSpec, found: &mut dyn FnMut(C
         None => 0,
         Some(_) => record.tagged(|tag| spec.tag.matches(tag)).count(),
     };
-    let wanted = spec.occurrences.map(|range| range.resolve(total));
+    let wanted_range = spec.occurrences.map(|range| range.resolve(total));
     for (occurrence, (number, field)) in record.tagged(|tag| spec.tag.matches(tag)).enumerate() {
-        let in_range = wanted.as_ref().is_none_or(|wanted| wanted.contains(&occurrence));
-        if in_range && spec.conditions.iter().all(|condition| holds(record, field, None, condition)) {
-            part(record, field, &spec.part, number as u32, found);
+        let in_range = wanted_range.as_ref().is_none_or(|wanted_range| wanted_range.contains(&occurrence));
+        if in_range && spec.conditions.iter().all(|condition| is_satisfied(record, field, None, condition)) {
+            select_part(record, field, &spec.part, number as u32, found);
         }
     }
 }
 
-fn part<'d>(record: &'d MarcRecord<'_>, field: MarcField<'d>, part: &FieldPart, number: u32, found: &mut dyn FnMut(Cow<'d, str>, u32)) {
+fn select_part<'d>(record: &'d MarcRecord<'_>, field: MarcField<'d>, part: &FieldPart, number: u32, found: &mut dyn FnMut(Cow<'d, str>, u32)) {
     if field.is_control() || field.tag == *b"LDR" {
-        return control(field.data, part, number, found);
+        return select_from_control(field.data, part, number, found);
     }
     match part {
         FieldPart::Whole => field.subfields().for_each(|(_, value)| found(Cow::Borrowed(value), number)),
         FieldPart::Indicator(which) => found(Cow::Borrowed(field.indicators()[usize::from(*which) - 1]), number),
         FieldPart::Characters(_) => {}
-        FieldPart::Subfields(specs) => subfields(record, field, specs, number, found),
+        FieldPart::Subfields(specs) => select_subfields(record, field, specs, number, found),
     }
 }
 
-fn control<'d>(data: &'d str, part: &FieldPart, number: u32, found: &mut dyn FnMut(Cow<'d, str>, u32)) {
+fn select_from_control<'d>(data: &'d str, part: &FieldPart, number: u32, found: &mut dyn FnMut(Cow<'d, str>, u32)) {
     match part {
         FieldPart::Whole => found(Cow::Borrowed(data), number),
         FieldPart::Characters(range) => {
@@ -69,12 +69,18 @@ fn characters<'d>(data: &'d str, range: &PositionRange) -> &'d str {
     if data.is_ascii() {
         return &data[range.resolve(data.len())];
     }
-    let wanted = range.resolve(data.chars().count());
+    let wanted_range = range.resolve(data.chars().count());
     let byte = |position: usize| data.char_indices().nth(position).map_or(data.len(), |(at, _)| at);
-    &data[byte(wanted.start)..byte(wanted.end)]
+    &data[byte(wanted_range.start)..byte(wanted_range.end)]
 }
 
-fn subfields<'d>(record: &'d MarcRecord<'_>, field: MarcField<'d>, specs: &[SubfieldSpec], number: u32, found: &mut dyn FnMut(Cow<'d, str>, u32)) {
+fn select_subfields<'d>(
+    record: &'d MarcRecord<'_>,
+    field: MarcField<'d>,
+    specs: &[SubfieldSpec],
+    number: u32,
+    found: &mut dyn FnMut(Cow<'d, str>, u32),
+) {
     for (index, (code, value)) in field.subfields().enumerate() {
         let code_byte = code.as_bytes()[0].to_ascii_lowercase();
         for spec in specs {
@@ -82,14 +88,14 @@ fn subfields<'d>(record: &'d MarcRecord<'_>, field: MarcField<'d>, specs: &[Subf
                 continue;
             }
             if let Some(range) = spec.occurrences {
-                let same = |(_, (other, _)): &(usize, (&str, &str))| *other == code;
-                let total = field.subfields().enumerate().filter(same).count();
-                let before = field.subfields().enumerate().filter(same).filter(|(position, _)| *position < index).count();
-                if !range.resolve(total).contains(&before) {
+                let has_same_code = |(_, (other, _)): &(usize, (&str, &str))| *other == code;
+                let total = field.subfields().enumerate().filter(has_same_code).count();
+                let index_among_same = field.subfields().enumerate().filter(has_same_code).filter(|(position, _)| *position < index).count();
+                if !range.resolve(total).contains(&index_among_same) {
                     continue;
                 }
             }
-            if !spec.conditions.iter().all(|condition| holds(record, field, Some(value), condition)) {
+            if !spec.conditions.iter().all(|condition| is_satisfied(record, field, Some(value), condition)) {
                 continue;
             }
             let text = spec.characters.as_ref().map_or(value, |range| characters(value, range));
@@ -100,11 +106,11 @@ fn subfields<'d>(record: &'d MarcRecord<'_>, field: MarcField<'d>, specs: &[Subf
 }
 
 /// A condition holds when one of its tests does.
-fn holds(record: &MarcRecord<'_>, field: MarcField<'_>, value: Option<&str>, condition: &SubSpec) -> bool {
-    condition.0.iter().any(|test| test_holds(record, field, value, test))
+fn is_satisfied(record: &MarcRecord<'_>, field: MarcField<'_>, value: Option<&str>, condition: &SubSpec) -> bool {
+    condition.0.iter().any(|test| is_test_true(record, field, value, test))
 }
 
-fn test_holds(record: &MarcRecord<'_>, field: MarcField<'_>, value: Option<&str>, test: &SubTermSet) -> bool {
+fn is_test_true(record: &MarcRecord<'_>, field: MarcField<'_>, value: Option<&str>, test: &SubTermSet) -> bool {
     let right = operand(record, field, &test.right);
     match test.operator {
         SpecOperator::Exists => return !right.is_empty(),
@@ -129,8 +135,8 @@ fn operand(record: &MarcRecord<'_>, field: MarcField<'_>, operand: &SubTerm) -> 
     let mut values = Vec::new();
     match operand {
         SubTerm::Literal(text) => values.push(text.clone()),
-        SubTerm::Abbreviated(wanted) => part(record, field, wanted, 0, &mut |text, _| values.push(text.into_owned())),
-        SubTerm::Spec(spec) => marc(record, spec, &mut |text, _| values.push(text.into_owned())),
+        SubTerm::Abbreviated(part) => select_part(record, field, part, 0, &mut |text, _| values.push(text.into_owned())),
+        SubTerm::Spec(spec) => select_from_record(record, spec, &mut |text, _| values.push(text.into_owned())),
     }
     values
 }

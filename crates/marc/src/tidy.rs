@@ -100,7 +100,7 @@ fn push_control(name: &str, data: &str, byte: Option<usize>, out: &mut String, r
 
 /// The indicators of a data field by what stands before its first subfield, and the text among it that is no indicator.
 fn indicators<'d>(name: &str, head: &'d str, has_subfields: bool, byte: Option<usize>, repairs: &mut Repairs) -> ([char; 2], &'d str) {
-    let mut told = |kind, done: &'static str| repairs.add(kind, Some(name), byte, done);
+    let mut report = |kind, done: &'static str| repairs.add(kind, Some(name), byte, done);
     let missing = "indicators are missing; they were read as blanks";
     let mut characters = head.chars();
     let (first, second) = (characters.next(), characters.next());
@@ -109,30 +109,30 @@ fn indicators<'d>(name: &str, head: &'d str, has_subfields: bool, byte: Option<u
     let plausible = given.iter().flatten().all(|character| may_be_indicator(*character));
     // text that merely begins where indicators should be
     if !plausible && (!beyond.is_empty() || !has_subfields) {
-        told(RepairKind::NoSubfield, "text without indicators and a subfield was put into a subfield a");
+        report(RepairKind::NoSubfield, "text without indicators and a subfield was put into a subfield a");
         return ([' ', ' '], head);
     }
     if first.is_none() && !has_subfields {
         return ([' ', ' '], "");
     }
     if second.is_none() {
-        told(RepairKind::Indicator, missing);
+        report(RepairKind::Indicator, missing);
     }
     let indicators = given.map(|character| match character {
         Some(character) if is_code(character) => character,
         Some(_) => {
-            told(RepairKind::Indicator, "an indicator that is not one ASCII character was read as a blank");
+            report(RepairKind::Indicator, "an indicator that is not one ASCII character was read as a blank");
             ' '
         }
         None => ' ',
     });
     if beyond.trim().is_empty() {
         if !beyond.is_empty() {
-            told(RepairKind::Indicator, "blanks after the indicators were left out");
+            report(RepairKind::Indicator, "blanks after the indicators were left out");
         }
         return (indicators, "");
     }
-    told(RepairKind::NoSubfield, "text before the first subfield was put into a subfield a");
+    report(RepairKind::NoSubfield, "text before the first subfield was put into a subfield a");
     (indicators, beyond)
 }
 
@@ -183,7 +183,7 @@ fn is_tidy(field: MarcField<'_>) -> bool {
 mod tests {
     use super::*;
 
-    fn tidy(tag: &[u8; 3], data: &str) -> (String, Vec<RepairKind>) {
+    fn tidied(tag: &[u8; 3], data: &str) -> (String, Vec<RepairKind>) {
         let (mut out, mut repairs) = (String::new(), Repairs::default());
         push_field(*tag, data, None, &mut out, &mut repairs);
         assert_eq!(is_tidy(MarcField { tag: *tag, data }), repairs.is_empty(), "{data:?}");
@@ -192,11 +192,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_form_stays_as_it_is() {
+    fn well_formed_fields_stay_unchanged() {
         for data in ["10\x1faTitle\x1fb", "  \x1fa", "10", "a1\x1f9x"] {
-            assert_eq!(tidy(b"245", data), (data.to_owned(), vec![]));
+            assert_eq!(tidied(b"245", data), (data.to_owned(), vec![]));
         }
-        assert_eq!(tidy(b"FMT", "BK"), ("BK".to_owned(), vec![]));
+        assert_eq!(tidied(b"FMT", "BK"), ("BK".to_owned(), vec![]));
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod tests {
             (b"001", "a\x1fbc", "ac", &[ControlField]),
         ];
         for (tag, data, expected, kinds) in cases.iter().filter(|case| !case.1.is_empty()) {
-            assert_eq!(tidy(tag, data), ((*expected).to_owned(), kinds.to_vec()), "{data:?}");
+            assert_eq!(tidied(tag, data), ((*expected).to_owned(), kinds.to_vec()), "{data:?}");
         }
     }
 }

@@ -115,12 +115,12 @@ impl XmlDecoder {
                 let unit = |pair: &[u8; 2]| if self.encoding == XmlEncoding::Utf16Le { u16::from_le_bytes(*pair) } else { u16::from_be_bytes(*pair) };
                 let (pairs, odd) = bytes.as_chunks::<2>();
                 let unfinished = !at_end && pairs.last().is_some_and(|pair| is_high(unit(pair)));
-                let whole = &pairs[..pairs.len() - usize::from(unfinished)];
-                char::decode_utf16(whole.iter().map(unit)).for_each(|found| push(found.ok(), out));
+                let expanded = &pairs[..pairs.len() - usize::from(unfinished)];
+                char::decode_utf16(expanded.iter().map(unit)).for_each(|found| push(found.ok(), out));
                 if at_end {
                     odd.iter().for_each(|_| push(None, out));
                 } else {
-                    self.rest = bytes[2 * whole.len()..].to_vec();
+                    self.rest = bytes[2 * expanded.len()..].to_vec();
                 }
             }
         }
@@ -171,15 +171,15 @@ impl Entities {
     /// Reads a document type; its length.
     fn read(&mut self, text: &str) -> Option<usize> {
         let mut at = "<!DOCTYPE".len();
-        let mut inside = false;
+        let mut is_in_subset = false;
         loop {
             let rest = &text[at..];
             let next = rest.chars().next()?;
             match next {
                 '"' | '\'' => at += 1 + rest[1..].find(next)? + 1,
-                '[' => (inside, at) = (true, at + 1),
-                ']' => (inside, at) = (false, at + 1),
-                '>' if !inside => return Some(at + 1),
+                '[' => (is_in_subset, at) = (true, at + 1),
+                ']' => (is_in_subset, at) = (false, at + 1),
+                '>' if !is_in_subset => return Some(at + 1),
                 '<' if rest.starts_with("<!--") => at += rest.find("-->")? + 3,
                 '<' if rest.starts_with("<?") => at += rest.find("?>")? + 2,
                 '<' if rest.starts_with("<!ENTITY") => at += self.declaration(rest)?,
@@ -201,10 +201,10 @@ impl Entities {
             let literal = &value[..end];
             // the first declaration counts
             if !literal.contains('%') && self.values.len() <= MAX_ENTITIES {
-                self.values.entry(name.to_owned()).or_insert_with(|| characters_of(literal));
+                self.values.entry(name.to_owned()).or_insert_with(|| unescape_characters(literal));
             }
-            let behind = text.len() - value.len() + end + 1;
-            return Some(behind + text[behind..].find('>')? + 1);
+            let after_literal = text.len() - value.len() + end + 1;
+            return Some(after_literal + text[after_literal..].find('>')? + 1);
         }
         // external, or a parameter: up to its end, past quoted text
         let mut at = "<!ENTITY".len();
@@ -227,13 +227,13 @@ impl Entities {
         if self.values.is_empty() || !text.contains('&') {
             return Ok(Cow::Borrowed(text));
         }
-        let (mut out, mut left) = (String::with_capacity(text.len()), limit);
-        self.expand_into(text, 0, &mut left, &mut out)?;
+        let (mut out, mut remaining) = (String::with_capacity(text.len()), limit);
+        self.expand_into(text, 0, &mut remaining, &mut out)?;
         Ok(Cow::Owned(out))
     }
 
-    /// `left` is how many bytes may still be expanded; each entity counts as one more than it has, so that empty ones count, too.
-    fn expand_into(&self, text: &str, depth: usize, left: &mut usize, out: &mut String) -> Result<(), MarcError> {
+    /// `remaining` is how many bytes may still be expanded; each entity counts as one more than it has, so that empty ones count, too.
+    fn expand_into(&self, text: &str, depth: usize, remaining: &mut usize, out: &mut String) -> Result<(), MarcError> {
         if depth > MAX_DEPTH {
             return Err(MarcError::Shape(format!("entities of the XML are nested deeper than {MAX_DEPTH} levels")));
         }
@@ -244,9 +244,10 @@ impl Entities {
             // nothing is expanded in these
             let literal = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")].iter().find(|(begin, _)| rest.starts_with(begin));
             if let Some((name, value)) = reference(rest).and_then(|name| self.values.get_key_value(name)) {
-                *left =
-                    left.checked_sub(value.len() + 1).ok_or_else(|| MarcError::Shape("the entities of the XML expand to too much text".into()))?;
-                self.expand_into(value, depth + 1, left, out)?;
+                *remaining = remaining
+                    .checked_sub(value.len() + 1)
+                    .ok_or_else(|| MarcError::Shape("the entities of the XML expand to too much text".into()))?;
+                self.expand_into(value, depth + 1, remaining, out)?;
                 rest = &rest[name.len() + 2..];
                 continue;
             }
@@ -267,7 +268,7 @@ fn reference(text: &str) -> Option<&str> {
 }
 
 /// The text of a declared entity: references to characters in it are characters. A quote stays a reference, as it may get into an attribute.
-fn characters_of(literal: &str) -> String {
+fn unescape_characters(literal: &str) -> String {
     let mut out = String::with_capacity(literal.len());
     let mut rest = literal;
     while let Some(at) = rest.find(['&', '"', '\'']) {
@@ -321,8 +322,8 @@ pub fn document(bytes: &[u8], limit: usize) -> Result<(Cow<'_, str>, usize), Mar
             (Cow::Owned(out), replaced)
         }
     };
-    let Some(whole) = expanded(&text, limit)? else { return Ok((text, replaced)) };
-    Ok((Cow::Owned(whole), replaced))
+    let Some(expanded) = expanded(&text, limit)? else { return Ok((text, replaced)) };
+    Ok((Cow::Owned(expanded), replaced))
 }
 
 /// The text of an XML document without its document type, the entities of that expanded by at most `limit` bytes; nothing where it has no
@@ -331,10 +332,10 @@ pub fn document(bytes: &[u8], limit: usize) -> Result<(Cow<'_, str>, usize), Mar
 /// # Errors
 /// When the document type does not end, or entities expand to too much.
 pub fn expanded(text: &str, limit: usize) -> Result<Option<String>, MarcError> {
-    let Some((place, entities)) = Entities::find(text)? else { return Ok(None) };
-    let mut whole = text[..place.start].to_owned();
-    whole.push_str(&entities.expand(&text[place.end..], limit)?);
-    Ok(Some(whole))
+    let Some((declaration_range, entities)) = Entities::find(text)? else { return Ok(None) };
+    let mut expanded = text[..declaration_range.start].to_owned();
+    expanded.push_str(&entities.expand(&text[declaration_range.end..], limit)?);
+    Ok(Some(expanded))
 }
 
 #[cfg(test)]

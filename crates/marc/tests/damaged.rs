@@ -165,7 +165,7 @@ fn fields_and_records_may_be_longer_than_iso_2709_allows() {
 }
 
 #[test]
-fn missing_terminators_do_not_matter() {
+fn records_without_terminators_are_read() {
     let good = titled("x1", "Mesarović".as_bytes());
     // of the record
     check(&good[..good.len() - 1], &TITLE, &[RepairKind::Terminator]);
@@ -209,19 +209,19 @@ fn missing_indicators_and_delimiters_are_repaired_and_reported() {
 }
 
 #[test]
-fn one_character_is_replaced_not_the_record_lost() {
+fn one_bad_character_does_not_lose_the_record() {
     let damaged = raw(LEADER, &[("001", b"x1"), ("245", b"10\x1faDvo\xc5\x1fctail"), ("500", b"  \x1fab\x1fac")]);
     check(&damaged, &["001 x1", "245 10$aDvo\u{fffd}$ctail", "500   $ab$ac"], &[RepairKind::Character]);
 }
 
 #[test]
-fn bytes_say_what_encoding_they_have() {
+fn encodings_are_recognised_by_their_bytes() {
     let utf8 = "00000nam  2200000 i 4500";
     let one = |title: &str| vec![Ok((vec!["001 x1".to_owned(), format!("245 10$a{title}")], vec![]))];
-    let told = |title: &str| vec![Ok((vec!["001 x1".to_owned(), format!("245 10$a{title}")], vec![RepairKind::Encoding]))];
+    let expected_title = |title: &str| vec![Ok((vec!["001 x1".to_owned(), format!("245 10$a{title}")], vec![RepairKind::Encoding]))];
     let file = |leader: &str, title: &[u8]| raw(leader, &[("001", b"x1"), ("245", &[b"10\x1fa", title].concat())]);
     let books = "Bücher für Zoë Ångström";
-    assert_eq!(read_as(&file(utf8, books.as_bytes()), Encoding::Auto), told(books));
+    assert_eq!(read_as(&file(utf8, books.as_bytes()), Encoding::Auto), expected_title(books));
     assert_eq!(read_as(&file(utf8, books.as_bytes()), Encoding::Utf8), one(books));
     assert_eq!(read_as(&file(utf8, b"B\xe8ucher"), Encoding::Auto), one("Bücher"));
     assert_eq!(read_as(&file(utf8, b"B\xe8ucher"), Encoding::Marc8), one("Bücher"));
@@ -229,8 +229,8 @@ fn bytes_say_what_encoding_they_have() {
     assert_eq!(read_as(&file(utf8, b"\x80 5"), Encoding::Cp1252), one("€ 5"));
     // a leader that says UTF-8 is believed first
     assert_eq!(read_as(&file(LEADER, books.as_bytes()), Encoding::Latin1), one(books));
-    assert_eq!(read_as(&file(LEADER, b"B\xfccher"), Encoding::Latin1), told("Bücher"));
-    assert_eq!(read_as(&file(LEADER, b"B\xe8ucher"), Encoding::Marc8), told("Bücher"));
+    assert_eq!(read_as(&file(LEADER, b"B\xfccher"), Encoding::Latin1), expected_title("Bücher"));
+    assert_eq!(read_as(&file(LEADER, b"B\xe8ucher"), Encoding::Marc8), expected_title("Bücher"));
     let replaced = vec![Ok((vec!["001 x1".to_owned(), "245 10$aB\u{fffd}cher".to_owned()], vec![RepairKind::Character]))];
     assert_eq!(read_as(&file(LEADER, b"B\xfccher"), Encoding::Auto), replaced);
 }
@@ -246,7 +246,7 @@ fn references_in_marc_8_are_characters() {
 }
 
 #[test]
-fn padding_is_no_record() {
+fn padding_between_records_is_skipped() {
     let (one, two) = (titled("g1", b"Before"), titled("g2", b"After"));
     for padding in [b"\0\0\0\0\0\0\0\0".as_slice(), b"\xef\xbb\xbf", b" \r\n\t ", b"\x1a\0", b"\x1d\x1d", b"\xff\xff\xff", b"\n\xef\xbb\xbf\0"] {
         let file = [padding, &one, padding, &two, padding].concat();
@@ -257,7 +257,7 @@ fn padding_is_no_record() {
 }
 
 #[test]
-fn the_record_behind_a_truncated_one_is_found() {
+fn the_record_after_a_truncated_one_is_found() {
     let (one, two, three) = (titled("g1", b"Before"), titled("x1", b"Cut off"), titled("g2", b"After"));
     for length in [5, 20, 23, 30, 60, 61, 70, two.len() - 3] {
         let file = [&one, &two[..length], &three].concat();
@@ -297,7 +297,7 @@ fn a_terminator_inside_of_a_field_does_not_end_the_record() {
 }
 
 #[test]
-fn a_file_of_something_else_is_no_record() {
+fn files_of_other_formats_have_no_records() {
     let page = b"<html><body>503 Service Unavailable</body></html>\n";
     let no_record = |what| Err(MarcError::NoRecord(what).to_string());
     assert_eq!(read_as(page, Encoding::Auto), [no_record("a page of HTML")]);
@@ -309,12 +309,12 @@ fn a_file_of_something_else_is_no_record() {
 }
 
 #[test]
-fn a_repair_says_what_where_and_how() {
+fn a_repair_reports_kind_position_and_result() {
     let mut damaged = titled("x1", b"Title");
     damaged[51..55].copy_from_slice(b"0999");
     let mut repairs = Repairs::new(4711);
     MarcRecord::read(&damaged, &ReadOptions::REPAIR, &mut repairs).expect("repaired");
-    let said: Vec<_> = repairs.into_iter().map(Repair::to_string).collect();
+    let sentences: Vec<_> = repairs.into_iter().map(Repair::to_string).collect();
     let expected = "field 245: its length or position in the directory was ignored; the field was found by its terminators at byte 105";
-    assert_eq!((said, repairs.list()[0].record), (vec![expected.to_owned()], 4711));
+    assert_eq!((sentences, repairs.list()[0].record), (vec![expected.to_owned()], 4711));
 }

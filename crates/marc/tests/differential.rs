@@ -35,7 +35,7 @@ fn python() -> Option<PathBuf> {
     if probed.is_ok_and(|output| output.status.success()) {
         return Some(python);
     }
-    let required = std::env::var("STOOK_TEST_REQUIRE").is_ok_and(|said| !matches!(said.as_str(), "" | "0"));
+    let required = std::env::var("STOOK_TEST_REQUIRE").is_ok_and(|value| !matches!(value.as_str(), "" | "0"));
     assert!(!required, "STOOK_TEST_REQUIRE is set, but {} cannot import pymarc", python.display());
     println!("skipped: {} cannot import pymarc", python.display());
     None
@@ -142,7 +142,7 @@ fn nothing_is_lost_that_pymarc_reads() {
         let theirs: serde_json::Value = serde_json::from_str(theirs).expect("JSON");
         let mut repairs = Repairs::default();
         let ours = MarcRecord::read(bytes, &ReadOptions::REPAIR, &mut repairs);
-        let said = || repairs.into_iter().map(|repair| format!("\n      {repair}")).collect::<String>();
+        let shown_repairs = || repairs.into_iter().map(|repair| format!("\n      {repair}")).collect::<String>();
         let (record, fields) = match (ours, theirs["fields"].as_array()) {
             (Ok(_), None) => {
                 count("read here only", &|| theirs["error"].to_string());
@@ -168,7 +168,7 @@ fn nothing_is_lost_that_pymarc_reads() {
             };
             for value in values.into_iter().filter(|value| !value.is_empty() && !ours.contains(value)) {
                 same = false;
-                let shown = || format!("{tag} {value:?}{}", said());
+                let shown = || format!("{tag} {value:?}{}", shown_repairs());
                 // a value that begins or ends at a wrong position has parts of others in it, which are fields here
                 let mut parts = value.split(['\u{1e}', '\u{1d}', '\u{1f}', '\0', '\u{fffd}']).filter(|part| part.chars().count() > 1);
                 let found = parts.all(|part| ours.contains(part) || bytes_of_structure(bytes, part));
@@ -193,7 +193,7 @@ fn nothing_is_lost_that_pymarc_reads() {
             }
         }
         if same {
-            count(if repairs.is_empty() { "the same, nothing repaired" } else { "the same, repaired" }, &said);
+            count(if repairs.is_empty() { "the same, nothing repaired" } else { "the same, repaired" }, &shown_repairs);
         }
     }
     for (name, (number, example)) in &differences {

@@ -77,7 +77,7 @@ fn every_syntax_gives_back_what_was_written() {
 }
 
 #[test]
-fn what_a_syntax_cannot_hold_is_written_in_its_nearest_form_and_told() {
+fn what_a_syntax_cannot_express_is_written_in_its_nearest_form_and_reported() {
     let raw = b"00065nam a2200049 i 4500001000300000245001200003\x1ex1\x1e10Without\x0b.\x1e\x1d";
     let untidy = MarcRecord::parse(raw).expect("a strict reader takes it");
     let forms: Vec<_> = [MarcSyntax::Iso2709, MarcSyntax::Xml, MarcSyntax::Json, MarcSyntax::Line]
@@ -93,9 +93,9 @@ fn what_a_syntax_cannot_hold_is_written_in_its_nearest_form_and_told() {
     assert!(forms[1].0.contains("<subfield code=\"a\">Without\u{fffd}.</subfield>"), "{}", forms[1].0);
     assert!(forms[2].0.contains("{\"a\":\"Without\\u000b.\"}"), "{}", forms[2].0);
     assert!(forms[3].0.contains("=245  10$aWithout\u{b}."), "{}", forms[3].0);
-    let told: Vec<_> = forms.into_iter().map(|(_, kinds)| kinds).collect();
+    let kinds_by_form: Vec<_> = forms.into_iter().map(|(_, kinds)| kinds).collect();
     let moved = vec![RepairKind::NoSubfield];
-    assert_eq!(told, [moved.clone(), vec![RepairKind::NoSubfield, RepairKind::ControlCharacter], moved.clone(), moved]);
+    assert_eq!(kinds_by_form, [moved.clone(), vec![RepairKind::NoSubfield, RepairKind::ControlCharacter], moved.clone(), moved]);
     // without a list for what was changed, text is kept and what cannot be kept is an error
     assert!(untidy.to_json().contains("Without"));
     assert_eq!(marcxml::write(&untidy), Err(MarcError::ControlCharacter("245".into())));

@@ -178,9 +178,9 @@ proptest! {
         let _ = marcxml::records(&bytes, &ReadOptions::REPAIR);
         for found in scan::read(&fields, ReadOptions::REPAIR).flatten() {
             let mut xml = marcxml::write_nearest(&found.record, &mut Repairs::default());
-            let places: Vec<usize> = xml.char_indices().map(|(at, _)| at).collect();
-            let place = places[at % places.len()];
-            xml.insert_str(place, &text);
+            let positions: Vec<usize> = xml.char_indices().map(|(at, _)| at).collect();
+            let position = positions[at % positions.len()];
+            xml.insert_str(position, &text);
             let _ = marcxml::records(xml.as_bytes(), &ReadOptions::REPAIR);
             let lines = line::write_nearest(&found.record, &mut Repairs::default());
             let _ = line::records(&apply(lines.into_bytes(), &[Change::Insert(at, bytes.clone())]), ReadOptions::REPAIR).count();

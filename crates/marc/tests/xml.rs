@@ -65,7 +65,7 @@ fn fields_are_repaired() {
 }
 
 #[test]
-fn what_is_missing_is_made() {
+fn missing_parts_are_added() {
     let file = format!(
         "<record><controlfield tag=\"001\">x1</controlfield><datafield tag=\"245\" ind2=\"0\"><subfield code=\"a\">T</subfield></datafield>{}</record>",
         "<datafield tag=\"500\"/>"

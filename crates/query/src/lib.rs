@@ -70,7 +70,7 @@ pub use assist::{COUNTED, Completion, Facet, FacetValue, Facets, MAX_TEXT, SUGGE
 pub use language::{ComparisonOperator, FieldPath, GrepItem, NamedColumn, Query, QueryCondition, Selection, Stage, ValueLiteral};
 pub use language::{MAX_CONDITIONS, MAX_PARTS, MAX_QUERY, MAX_STARS};
 pub use language::{as_value, named_columns, parse};
-pub use plan::{AllCollectionsQuery, CompiledQuery, ResultColumn, may_ask_all_collections, resolve_all_collections};
+pub use plan::{AllCollectionsQuery, CompiledQuery, ResultColumn, may_query_all_collections, resolve_all_collections};
 pub use plan::{TagQuery, check_tag, compile, tags_of};
 
 use stook_catalogue::definition::Catalogue;

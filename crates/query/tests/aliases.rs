@@ -10,22 +10,22 @@ use support::{NOW, definition, main_tenant};
 
 static DATASETS: LazyLock<Catalogue> = LazyLock::new(|| definition(include_str!("../../../examples/datasets/catalogue.yaml")));
 
-fn asked(query: &str) -> Result<CompiledQuery, String> {
+fn compiled_with_aliases(query: &str) -> Result<CompiledQuery, String> {
     let compiled = parse(query).and_then(|mut parsed| {
-        parsed.apply_words(&DATASETS)?;
+        parsed.apply_aliases(&DATASETS)?;
         compile(&parsed, &DATASETS, &main_tenant(), NOW)
     });
     compiled.map_err(|problem| render("query", query, &[problem], false))
 }
 
 /// The query in fields only.
-fn fields(query: &str) -> CompiledQuery {
+fn compiled_without_aliases(query: &str) -> CompiledQuery {
     parse(query).and_then(|parsed| compile(&parsed, &DATASETS, &main_tenant(), NOW)).unwrap_or_else(|problem| panic!("{query}: {}", problem.message))
 }
 
 #[test]
-fn examples_of_das_mean_what_they_say() {
-    for (query, same) in [
+fn queries_of_das_mean_the_same_as_queries_without_aliases() {
+    for (query, equivalent) in [
         ("dataset=/A/B/RAW", "dataset name=/A/B/RAW"),
         ("dataset dataset=/A/B/RAW", "dataset name=/A/B/RAW"),
         ("dataset=/A*/*/*", "dataset name=/A*/*/*"),
@@ -92,8 +92,8 @@ fn examples_of_das_mean_what_they_say() {
         ("file,run,lumi dataset=/a/b/c | grep file.name, run.run_number", "file dataset=/a/b/c | each lumis | grep name, lumis.run"),
         ("dataset", "dataset"),
     ] {
-        let found = asked(query).unwrap_or_else(|problem| panic!("{problem}"));
-        assert_eq!(found, fields(same), "{query}");
+        let found = compiled_with_aliases(query).unwrap_or_else(|problem| panic!("{problem}"));
+        assert_eq!(found, compiled_without_aliases(equivalent), "{query}");
     }
 }
 
@@ -126,7 +126,7 @@ fn what_a_word_cannot_mean_is_an_error() {
         ("file | sort lumis.lumi", "which has no order", ""),
         ("file dataset=/a/b/c | grep file.nosuch", "`file` has no field `nosuch`", ""),
     ] {
-        let problem = asked(query).expect_err(query);
+        let problem = compiled_with_aliases(query).expect_err(query);
         assert!(problem.contains(message) && problem.contains(help), "{query}: {problem}");
     }
 }
@@ -138,34 +138,38 @@ fn quoted<'t>(text: &'t str, word: &str) -> Option<&'t str> {
 
 /// What the page about the original's examples claims is true.
 #[test]
-fn the_originals_examples_are_what_the_page_says() {
+fn the_page_about_das_describes_every_example_as_it_is() {
     let page = include_str!("../../../examples/datasets/das.md").replace("\\|", "\u{1}");
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
     let (mut examples, mut pairs) = (Vec::new(), Vec::new());
     for line in page.lines().filter(|line| line.starts_with("| ")) {
         let cells: Vec<String> = line.split('|').map(|cell| cell.trim().replace('\u{1}', "|")).collect();
-        let (Ok(number), query, here) = (cells[1].parse::<u32>(), cells[2].trim_matches('`'), cells[3].as_str()) else { continue };
+        let (Ok(number), query, outcome) = (cells[1].parse::<u32>(), cells[2].trim_matches('`'), cells[3].as_str()) else { continue };
         let is_example = pairs.is_empty() && examples.last().is_none_or(|last| last + 1 == number);
         if is_example {
             examples.push(number)
         } else {
             pairs.push(number)
         }
-        if let Some(same) = here.strip_prefix("as ") {
-            let same = quoted(same, "").unwrap_or_default();
-            assert_eq!(asked(query).unwrap_or_else(|problem| panic!("{number}: {problem}")), fields(same), "{number}: {query}");
-        } else if here.starts_with("refused: ") {
-            let (message, problem) = (quoted(here, "refused:").unwrap_or_default(), asked(query).expect_err(query));
+        if let Some(equivalent) = outcome.strip_prefix("as ") {
+            let equivalent = quoted(equivalent, "").unwrap_or_default();
+            assert_eq!(
+                compiled_with_aliases(query).unwrap_or_else(|problem| panic!("{number}: {problem}")),
+                compiled_without_aliases(equivalent),
+                "{number}: {query}"
+            );
+        } else if outcome.starts_with("refused: ") {
+            let (message, problem) = (quoted(outcome, "refused:").unwrap_or_default(), compiled_with_aliases(query).expect_err(query));
             assert!(problem.contains(message), "{number}: {problem}");
-            if let Some(instead) = quoted(here, "instead") {
-                asked(instead).unwrap_or_else(|problem| panic!("{number}: {problem}"));
+            if let Some(alternative) = quoted(outcome, "instead") {
+                compiled_with_aliases(alternative).unwrap_or_else(|problem| panic!("{number}: {problem}"));
             }
-        } else if here.starts_with("test ") {
-            let (name, path) = (quoted(here, "test").unwrap_or_default(), quoted(here, " in ").unwrap_or_default());
+        } else if outcome.starts_with("test ") {
+            let (name, path) = (quoted(outcome, "test").unwrap_or_default(), quoted(outcome, " in ").unwrap_or_default());
             let source = std::fs::read_to_string(format!("{root}{path}")).unwrap_or_else(|error| panic!("{path}: {error}"));
             assert!(source.contains(&format!("fn {name}()")), "{number}: there is no test {name} in {path}");
         } else {
-            assert!(here.starts_with("not here: "), "{number}: {here}");
+            assert!(outcome.starts_with("not here: "), "{number}: {outcome}");
         }
     }
     assert_eq!(examples, (1..=50).collect::<Vec<_>>());

@@ -28,7 +28,7 @@ fn geometry(text: &str) -> Value {
 }
 
 #[test]
-fn a_condition_asks_how_a_geometry_lies() {
+fn conditions_test_the_relation_of_a_geometry() {
     let catalogue = definition(DEFINITION);
     let area = "POLYGON((5 45, 15 45, 15 55, 5 55, 5 45))";
     for (query, relation, wanted) in [
@@ -53,7 +53,7 @@ fn a_condition_asks_how_a_geometry_lies() {
         let conditions = compiled(&catalogue, query).plan.conditions;
         let Value::Geometry(wanted) = geometry(wanted) else { panic!("a geometry") };
         assert_eq!(conditions.len(), 1, "{query}");
-        assert_eq!(conditions[0].test, Comparison::Lies(relation, wanted), "{query}");
+        assert_eq!(conditions[0].test, Comparison::Related(relation, wanted), "{query}");
     }
     // these operators can also be names of fields
     assert_eq!(compiled(&catalogue, "product within=5").plan.conditions[0].test, Comparison::Equal(Value::Int(5)));
@@ -61,7 +61,7 @@ fn a_condition_asks_how_a_geometry_lies() {
 }
 
 #[test]
-fn mistakes_are_shown_where_they_are() {
+fn errors_point_at_the_wrong_part() {
     let catalogue = definition(DEFINITION);
     for (query, at, message, help) in [
         ("product footprint intersect bbox(1, 2, 3, 4)", "intersect", "expected a comparison after `footprint`", "did you mean `intersects`?"),
@@ -103,8 +103,8 @@ fn answers_are_exact_and_of_every_kind() {
         ("nowhere", None, 16),
     ]
     .into_iter()
-    .map(|(name, place, size)| {
-        let golden = vec![Value::text(name), place.map_or(Value::Null, geometry), Value::Null, Value::Int(size)];
+    .map(|(name, footprint, size)| {
+        let golden = vec![Value::text(name), footprint.map_or(Value::Null, geometry), Value::Null, Value::Int(size)];
         Record { golden, ..Record::empty(name, collection) }
     })
     .collect();
@@ -125,6 +125,6 @@ fn answers_are_exact_and_of_every_kind() {
     let plan = compiled(&catalogue, &format!("product footprint intersects {area}")).plan;
     let size = Aggregate { function: AggregateFunction::Sum, column: PlanColumn::Field(3.into()) };
     assert_eq!(filled.store.aggregate(&plan, &[size]).expect("summed"), [Value::Int(3)]);
-    let explained = filled.store.explain(&plan).expect("explained").join("\n");
-    assert!(explained.contains("finds records through the boxes around footprint"), "{explained}");
+    let explanation = filled.store.explain(&plan).expect("explained").join("\n");
+    assert!(explanation.contains("finds records through the boxes around footprint"), "{explanation}");
 }

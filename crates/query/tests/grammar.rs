@@ -105,21 +105,21 @@ fn moment(text: &str) -> i64 {
 fn blanks_and_commas_between_conditions_mean_the_same() {
     let catalogue = definition(FILES);
     let wanted = compiled(&catalogue, "file dataset=/a/b events>=5 runs in [1,2]");
-    for same in [
+    for equivalent in [
         "file dataset = /a/b, events >= 5, runs in [ 1 , 2 ]",
         " file,dataset=/a/b,events>=5,runs in[1,2]",
         "file\n  dataset\t=\n/a/b\u{a0}events>=5 runs  in [1,2] ",
         "file file.dataset=/a/b file.events>=5 file.runs in [1,2]",
     ] {
-        assert_eq!(compiled(&catalogue, same), wanted, "{same}");
+        assert_eq!(compiled(&catalogue, equivalent), wanted, "{equivalent}");
     }
 }
 
 #[test]
-fn the_name_of_a_collection_stands_for_its_key() {
+fn the_name_of_a_collection_means_its_key() {
     let wanted = [Condition { column: PlanColumn::Key, test: Comparison::Equal(text("/a")) }];
-    for same in ["file=/a", "file key=/a", "file file=/a", "file file.key=/a", "file | grep file=/a", "file | grep key = '/a'"] {
-        assert_eq!(conditions(same), wanted, "{same}");
+    for equivalent in ["file=/a", "file key=/a", "file file=/a", "file file.key=/a", "file | grep file=/a", "file | grep key = '/a'"] {
+        assert_eq!(conditions(equivalent), wanted, "{equivalent}");
     }
     assert_eq!(conditions("file=/a events=5").len(), 2);
     assert_eq!(column("file | grep file"), PlanColumn::Key);
@@ -243,7 +243,7 @@ fn last_counts_back_from_now() {
 
 #[test]
 fn words_that_compare_can_name_fields_and_be_values() {
-    let of = |name: &str| PlanColumn::Field(definition(FILES).collections[CollectionId::from(0)].field(name).expect("a field").0);
+    let field_column = |name: &str| PlanColumn::Field(definition(FILES).collections[CollectionId::from(0)].field(name).expect("a field").0);
     for (written, name) in [
         ("file last=x", "last"),
         ("file last != x", "last"),
@@ -254,10 +254,10 @@ fn words_that_compare_can_name_fields_and_be_values() {
         ("file name = betweenPostfix", "name"),
         ("file name=last, size=1", "name"),
     ] {
-        assert_eq!(conditions(written)[0].column, of(name), "{written}");
+        assert_eq!(conditions(written)[0].column, field_column(name), "{written}");
     }
     let shown = compiled(&definition(FILES), "file created last 24h | grep last, in_stock | sort last-");
-    assert_eq!((shown.plan.columns, shown.plan.sort[0].column), (vec![of("last"), of("in_stock")], of("last")));
+    assert_eq!((shown.plan.columns, shown.plan.sort[0].column), (vec![field_column("last"), field_column("in_stock")], field_column("last")));
 }
 
 #[test]
@@ -786,7 +786,7 @@ error: `*` is only for = and !=
 }
 
 #[test]
-fn lists_stand_in_brackets() {
+fn lists_are_written_in_brackets() {
     refused(
         FILES,
         r#"
@@ -1261,24 +1261,24 @@ error: an aggregate of unique rows needs a column they have
 
 #[test]
 fn pairs_of_das_about_conditions_mean_the_same_here() {
-    let of = |column: PlanColumn, test: Comparison| Condition { column, test };
-    let whole = |low: i64, high: i64| range(Some((low, true)), Some((high, true)));
-    assert_eq!(conditions("run between [20853,20859]"), [of(PlanColumn::Field(FieldId::from(0)), whole(20_853, 20_859))]);
-    assert_eq!(conditions("file='two words'"), [of(PlanColumn::Key, Comparison::Equal(text("two words")))]);
+    let condition = |column: PlanColumn, test: Comparison| Condition { column, test };
+    let closed_range = |low: i64, high: i64| range(Some((low, true)), Some((high, true)));
+    assert_eq!(conditions("run between [20853,20859]"), [condition(PlanColumn::Field(FieldId::from(0)), closed_range(20_853, 20_859))]);
+    assert_eq!(conditions("file='two words'"), [condition(PlanColumn::Key, Comparison::Equal(text("two words")))]);
     assert_eq!(conditions("dataset=/a/b/c runs=123 | grep dataset.size")[1].test, Comparison::Equal(Value::Int(123)));
     assert_eq!(column("dataset=/a/b/c runs=123 | grep dataset.size"), PlanColumn::Field(FieldId::from(1)));
     assert_eq!(conditions("file events>=1 events!=1 events<0"), conditions("file events >= 1 events != 1 events < 0"));
     let both = [
-        of(PlanColumn::Field(FieldId::from(3)), range(Some((1, false)), None)),
-        of(PlanColumn::Field(FieldId::from(3)), range(None, Some((10, true)))),
+        condition(PlanColumn::Field(FieldId::from(3)), range(Some((1, false)), None)),
+        condition(PlanColumn::Field(FieldId::from(3)), range(None, Some((10, true)))),
     ];
     assert_eq!(conditions("file | grep file.size>1, file.size<=10"), both);
     let with_sum = compiled(&definition(FILES), "file dataset=123 | grep file.size | sum(file.size)");
     assert_eq!(with_sum.plan.conditions[0].test, Comparison::Equal(text("123")));
     assert_eq!((with_sum.columns.len(), with_sum.aggregates.len()), (1, 1));
     let hour = 3_600_000_000;
-    assert_eq!(conditions("run date last 24h")[0].test, whole(NOW - 24 * hour, NOW));
-    assert_eq!(conditions("run date last 60m")[0].test, whole(NOW - hour, NOW));
+    assert_eq!(conditions("run date last 24h")[0].test, closed_range(NOW - 24 * hour, NOW));
+    assert_eq!(conditions("run date last 60m")[0].test, closed_range(NOW - hour, NOW));
 }
 
 #[test]
@@ -1438,9 +1438,10 @@ fn aggregates_of_das_pairs_are_the_numbers_of_das_with_a_sorted_median() {
     };
     let blocks = [block("1", [1, 10], "k1"), block("2", [2, 20], "k1"), Record::empty("3", &catalogue.collections[CollectionId::from(0)])];
     let filled = filled(catalogue.clone(), &[(main_tenant(), &blocks)]);
-    let asked = "block | sum(replica_sizes), count(replica_sizes), min(replica_sizes), max(replica_sizes), avg(replica_sizes), median(replica_sizes)";
-    let asked = compiled(&catalogue, asked);
-    let numbers = filled.store.aggregate(&asked.plan, &asked.aggregates).expect("numbers");
+    let aggregation =
+        "block | sum(replica_sizes), count(replica_sizes), min(replica_sizes), max(replica_sizes), avg(replica_sizes), median(replica_sizes)";
+    let aggregation = compiled(&catalogue, aggregation);
+    let numbers = filled.store.aggregate(&aggregation.plan, &aggregation.aggregates).expect("numbers");
     assert_eq!(numbers, [Value::Int(33), Value::Int(4), Value::Int(1), Value::Int(20), Value::Float(8.25), Value::Int(6)]);
     let unique = compiled(&catalogue, "block | grep k | unique").plan;
     assert_eq!(filled.store.find(&unique).expect("rows").rows, [[Value::Null], [text("k1")]]);
@@ -1510,20 +1511,20 @@ const TOKENS: [&str; 40] = [
 ];
 
 /// No text panics, and every position in an error lies inside it.
-fn survives(catalogue: &Catalogue, query: &str) -> Result<(), TestCaseError> {
-    let inside = |span: &std::ops::Range<usize>| span.start <= span.end && query.is_char_boundary(span.start) && query.is_char_boundary(span.end);
+fn assert_parsed_or_located(catalogue: &Catalogue, query: &str) -> Result<(), TestCaseError> {
+    let is_inside = |span: &std::ops::Range<usize>| span.start <= span.end && query.is_char_boundary(span.start) && query.is_char_boundary(span.end);
     let problem: Option<Diagnostic> = match parse(query) {
         Err(problem) => Some(problem),
         Ok(parsed) => {
-            for (span, text) in places(&parsed) {
-                prop_assert!(inside(&span), "{span:?} of {query:?}");
+            for (span, text) in spans(&parsed) {
+                prop_assert!(is_inside(&span), "{span:?} of {query:?}");
                 prop_assert!(text.is_none_or(|text| query[span.clone()] == *text), "{span:?} of {query:?}");
             }
             try_compile(catalogue, query).err()
         }
     };
     if let Some(problem) = problem {
-        prop_assert!(inside(&problem.span), "{:?} of {query:?}", problem.span);
+        prop_assert!(is_inside(&problem.span), "{:?} of {query:?}", problem.span);
         prop_assert!(problem.help.is_some(), "no help for {query:?}: {}", problem.message);
         prop_assert!(!problem.message.ends_with('.'), "{}", problem.message);
         prop_assert!(!render("query", query, &[problem], false).is_empty());
@@ -1532,31 +1533,31 @@ fn survives(catalogue: &Catalogue, query: &str) -> Result<(), TestCaseError> {
 }
 
 /// Every position of a query, with the text there.
-fn places(query: &Query) -> Vec<(std::ops::Range<usize>, Option<String>)> {
-    let mut places = vec![(query.lookup.collection.span.clone(), Some(query.lookup.collection.text.clone()))];
-    let of_comparison = |comparison: &QueryCondition| {
+fn spans(query: &Query) -> Vec<(std::ops::Range<usize>, Option<String>)> {
+    let mut spans = vec![(query.lookup.collection.span.clone(), Some(query.lookup.collection.text.clone()))];
+    let condition_spans = |comparison: &QueryCondition| {
         let path = (comparison.path.span.clone(), Some(comparison.path.text.clone()));
         let values = comparison.values.iter().map(|value| (value.span.clone(), None));
         [path, (comparison.span.clone(), None)].into_iter().chain(values).collect::<Vec<_>>()
     };
-    places.extend(query.lookup.conditions.iter().flat_map(of_comparison));
+    spans.extend(query.lookup.conditions.iter().flat_map(condition_spans));
     for stage in &query.stages {
         match stage {
             Stage::Grep(items) => {
                 for item in items {
                     match item {
-                        GrepItem::Column(path) => places.push((path.span.clone(), Some(path.text.clone()))),
-                        GrepItem::Condition(comparison) => places.extend(of_comparison(comparison)),
+                        GrepItem::Column(path) => spans.push((path.span.clone(), Some(path.text.clone()))),
+                        GrepItem::Condition(comparison) => spans.extend(condition_spans(comparison)),
                     }
                 }
             }
-            Stage::Sort(order) => places.extend(order.iter().map(|(path, _)| (path.span.clone(), Some(path.text.clone())))),
-            Stage::Aggregates(aggregates) => places.extend(aggregates.iter().map(|(_, path)| (path.span.clone(), Some(path.text.clone())))),
-            Stage::Each(path) => places.push((path.span.clone(), Some(path.text.clone()))),
+            Stage::Sort(order) => spans.extend(order.iter().map(|(path, _)| (path.span.clone(), Some(path.text.clone())))),
+            Stage::Aggregates(aggregates) => spans.extend(aggregates.iter().map(|(_, path)| (path.span.clone(), Some(path.text.clone())))),
+            Stage::Each(path) => spans.push((path.span.clone(), Some(path.text.clone()))),
             Stage::Unique => {}
         }
     }
-    places
+    spans
 }
 
 /// A change of a text at a position that is given in thousandths of its length.
@@ -1579,19 +1580,19 @@ fn change() -> impl Strategy<Value = Change> {
 
 fn changed(text: &str, change: &Change) -> String {
     let characters: Vec<char> = text.chars().collect();
-    let place = |thousandths: usize, length: usize| thousandths * (length + 1) / 1_000;
+    let position = |thousandths: usize, length: usize| thousandths * (length + 1) / 1_000;
     match change {
         Change::Insert(at, token) => {
-            let (before, behind) = characters.split_at(place(*at, characters.len()));
-            before.iter().copied().chain(token.chars()).chain(behind.iter().copied()).collect()
+            let (before, after) = characters.split_at(position(*at, characters.len()));
+            before.iter().copied().chain(token.chars()).chain(after.iter().copied()).collect()
         }
         Change::Remove(at, count) => {
-            let from = place(*at, characters.len());
+            let from = position(*at, characters.len());
             characters[..from].iter().chain(characters.iter().skip(from + count)).collect()
         }
         Change::Splice(at, other) => {
             let other: Vec<char> = SEEDS[*other].chars().collect();
-            characters[..place(*at, characters.len())].iter().chain(&other[place(*at, other.len())..]).collect()
+            characters[..position(*at, characters.len())].iter().chain(&other[position(*at, other.len())..]).collect()
         }
     }
 }
@@ -1600,21 +1601,21 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_is_a_query_or_is_refused_at_a_place_inside_it(text in "\\PC{0,40}|(?s:.{0,20})") {
-        survives(&definition(FILES), &text)?;
+    fn any_text_is_a_query_or_is_refused_at_a_position_inside_it(text in "\\PC{0,40}|(?s:.{0,20})") {
+        assert_parsed_or_located(&definition(FILES), &text)?;
     }
 
     #[test]
-    fn any_words_of_the_language_are_a_query_or_are_refused_at_a_place_inside_it(tokens in prop::collection::vec(0..TOKENS.len(), 0..14)) {
+    fn any_words_of_the_language_are_a_query_or_are_refused_at_a_position_inside_it(tokens in prop::collection::vec(0..TOKENS.len(), 0..14)) {
         let text: String = tokens.iter().map(|index| TOKENS[*index]).collect();
-        survives(&definition(FILES), &text)?;
-        survives(&definition(FILES), &format!("file {text}"))?;
+        assert_parsed_or_located(&definition(FILES), &text)?;
+        assert_parsed_or_located(&definition(FILES), &format!("file {text}"))?;
     }
 
     #[test]
-    fn changed_queries_are_queries_or_are_refused_at_a_place_inside_them(seed in 0..SEEDS.len(), changes in prop::collection::vec(change(), 0..6)) {
+    fn changed_queries_are_queries_or_are_refused_at_a_position_inside_them(seed in 0..SEEDS.len(), changes in prop::collection::vec(change(), 0..6)) {
         let text = changes.iter().fold(SEEDS[seed].to_owned(), |text, change| changed(&text, change));
-        survives(&definition(FILES), &text)?;
+        assert_parsed_or_located(&definition(FILES), &text)?;
     }
 }
 
@@ -1631,7 +1632,7 @@ collections:
 ";
 
 #[test]
-fn whether_linked_records_are_there_is_a_condition_a_column_and_an_order() {
+fn the_existence_of_linked_records_is_a_condition_a_column_and_an_order() {
     let catalogue = definition(LINKED);
     let found = compiled(&catalogue, "work authors.exists=false | grep authors, authors.exists | sort authors.exists-");
     let test = Comparison::Equal(Value::Bool(false));
@@ -1646,7 +1647,7 @@ fn whether_linked_records_are_there_is_a_condition_a_column_and_an_order() {
 }
 
 #[test]
-fn what_linked_records_have_is_asked_for_by_a_field() {
+fn fields_of_linked_records_are_refused_with_advice_to_derive_them() {
     for (query, help) in [
         (
             "work authors.born=1900",

@@ -40,23 +40,23 @@ collections:
 ";
 
 /// Texts that a query must quote.
-const HOSTILE: [&str; 9] = ["plain", "two words", "\"quoted\"", "st*r", "a|b,c", "back\\slash", "it's", "x=1", "é ü"];
+const SPECIAL_VALUES: [&str; 9] = ["plain", "two words", "\"quoted\"", "st*r", "a|b,c", "back\\slash", "it's", "x=1", "é ü"];
 
 static THINGS: LazyLock<Filled> = LazyLock::new(|| {
     let catalogue = definition(DEFINITION);
     let collection = &catalogue.collections[CollectionId::from(0)];
-    let place = |name: &str| collection.field(name).expect("a field").0;
+    let field_id = |name: &str| collection.field(name).expect("a field").0;
     let thing = |number: usize| {
         let mut thing = Record::empty(format!("k{number:03}"), collection);
-        let hostile = Value::text(HOSTILE[number % HOSTILE.len()]);
-        thing.golden[place("code")] = Value::text(thing.key.as_str());
-        thing.golden[place("kind")] = hostile.clone();
-        thing.golden[place("colour")] = hostile.clone();
-        thing.golden[place("heading")] = Value::text(if number.is_multiple_of(2) { "Éclair" } else { "eclair" });
-        thing.golden[place("size")] = Value::Int((number % 3) as i64);
-        thing.golden[place("serial")] = Value::text(format!("s{number}"));
-        thing.golden[place("labels")] = Value::List(vec![hostile.clone(), Value::text("all"), hostile]);
-        thing.golden[place("open")] = if number.is_multiple_of(5) { Value::Null } else { Value::Bool(number.is_multiple_of(2)) };
+        let special = Value::text(SPECIAL_VALUES[number % SPECIAL_VALUES.len()]);
+        thing.golden[field_id("code")] = Value::text(thing.key.as_str());
+        thing.golden[field_id("kind")] = special.clone();
+        thing.golden[field_id("colour")] = special.clone();
+        thing.golden[field_id("heading")] = Value::text(if number.is_multiple_of(2) { "Éclair" } else { "eclair" });
+        thing.golden[field_id("size")] = Value::Int((number % 3) as i64);
+        thing.golden[field_id("serial")] = Value::text(format!("s{number}"));
+        thing.golden[field_id("labels")] = Value::List(vec![special.clone(), Value::text("all"), special]);
+        thing.golden[field_id("open")] = if number.is_multiple_of(5) { Value::Null } else { Value::Bool(number.is_multiple_of(2)) };
         thing.state[0] = Value::text(if number < 30 { "free" } else { "lent" });
         thing
     };
@@ -69,7 +69,7 @@ fn count(query: &str) -> u64 {
 }
 
 #[test]
-fn what_is_counted_is_what_the_query_finds() {
+fn facet_counts_are_the_numbers_of_records_that_their_queries_find() {
     for query in ["thing", "thing size=1", "thing  labels=all | sort size- | grep key, note", "thing kind='two words'", "thing code=k0* open=true"] {
         let found = facets(query, &compiled(&THINGS.catalogue, query), &THINGS.catalogue, &THINGS.store).expect("counted");
         assert!(found.is_complete && found.counted == count(query), "{query}");
@@ -98,13 +98,13 @@ fn a_value_is_counted_once_of_a_record_and_none_of_rows_that_are_no_records() {
 }
 
 #[test]
-fn texts_go_on_with_names_and_values_that_are_there() {
+fn texts_are_completed_with_existing_names_and_values() {
     let words = |text: &str| -> Vec<String> {
         let found = complete(text, &THINGS.catalogue, &THINGS.store, &main_tenant()).expect("completed");
-        for one in &found {
-            assert!(one.query.ends_with(&one.word), "{one:?}");
+        for completion in &found {
+            assert!(completion.query.ends_with(&completion.word), "{completion:?}");
         }
-        found.into_iter().map(|one| one.word).collect()
+        found.into_iter().map(|completion| completion.word).collect()
     };
     assert_eq!(words("th"), ["thing"]);
     assert_eq!(words(""), ["thing", "box"]);
@@ -121,7 +121,7 @@ fn texts_go_on_with_names_and_values_that_are_there() {
     assert_eq!(words("nothing here="), Vec::<String>::new());
     // each value once, in index order, however many records have it
     let found = words("thing colour=");
-    let values: BTreeSet<String> = HOSTILE.iter().map(|value| format!("colour={}", as_value(value))).collect();
+    let values: BTreeSet<String> = SPECIAL_VALUES.iter().map(|value| format!("colour={}", as_value(value))).collect();
     assert_eq!((found.len(), found.iter().cloned().collect::<BTreeSet<_>>()), (values.len(), values));
     assert_eq!(words("thing heading=É").len(), 1, "folded texts that are equal are one");
     assert_eq!(words("thing serial=s").len(), 12);

@@ -77,7 +77,7 @@ static LIBRARY: LazyLock<Filled> = LazyLock::new(|| {
 });
 
 /// How a query is executed: in words, and by the database.
-fn explained(query: &str) -> (String, Vec<String>) {
+fn access_path_and_plan(query: &str) -> (String, Vec<String>) {
     let plan = compiled(&LIBRARY.catalogue, query).plan;
     let mut lines = LIBRARY.store.explain(&plan).unwrap_or_else(|error| panic!("{error} in {query}"));
     lines.pop();
@@ -85,18 +85,18 @@ fn explained(query: &str) -> (String, Vec<String>) {
 }
 
 /// The words, if the database finds records by more than their tenant.
-fn found(query: &str) -> String {
-    let (words, lines) = explained(query);
-    let of_records: Vec<&String> = lines.iter().filter(|line| line.contains(" r_book")).collect();
-    assert!(!of_records.is_empty(), "{query} reads no records: {lines:?}");
-    for line in of_records {
-        let by_values = line.starts_with("search r_book") && (line.contains("(tenant=? and ") || line.contains("(rowid=?)"));
-        assert!(by_values, "{query} is answered by reading records one by one: {lines:#?}");
+fn access_path(query: &str) -> String {
+    let (path, lines) = access_path_and_plan(query);
+    let record_lines: Vec<&String> = lines.iter().filter(|line| line.contains(" r_book")).collect();
+    assert!(!record_lines.is_empty(), "{query} reads no records: {lines:?}");
+    for line in record_lines {
+        let looks_up_values = line.starts_with("search r_book") && (line.contains("(tenant=? and ") || line.contains("(rowid=?)"));
+        assert!(looks_up_values, "{query} is answered by reading records one by one: {lines:#?}");
     }
     for line in lines.iter().filter(|line| line.starts_with("scan")) {
         assert!(line.contains("virtual table"), "{query} reads a table from end to end: {lines:#?}");
     }
-    words
+    path
 }
 
 #[test]
@@ -118,17 +118,17 @@ fn equality_looks_up_the_index() {
         ("status", "lent"),
     ] {
         let wanted = format!("looks up {field} in its index");
-        assert_eq!(found(&format!("book {field}={value}")), wanted);
-        assert_eq!(found(&format!("book {field} in [{value}, {value}]")), wanted);
-        assert_eq!(found(&format!("book note=x | grep {field}={value} | sort rank- | unique | grep rank")), wanted);
+        assert_eq!(access_path(&format!("book {field}={value}")), wanted);
+        assert_eq!(access_path(&format!("book {field} in [{value}, {value}]")), wanted);
+        assert_eq!(access_path(&format!("book note=x | grep {field}={value} | sort rank- | unique | grep rank")), wanted);
     }
-    assert_eq!(found("book=b001"), "looks up key in its index");
+    assert_eq!(access_path("book=b001"), "looks up key in its index");
     // the key field needs no index of its own
     for condition in ["code=b001", "code in [b001, b002]"] {
-        assert_eq!(found(&format!("book {condition} note=x")), "looks up key in its index");
+        assert_eq!(access_path(&format!("book {condition} note=x")), "looks up key in its index");
     }
     for condition in ["code=b00*", "code=b*1", "code>=b590", "code between [b001, b010]"] {
-        assert_eq!(found(&format!("book {condition}")), "reads a range of the index on key");
+        assert_eq!(access_path(&format!("book {condition}")), "reads a range of the index on key");
     }
 }
 
@@ -149,18 +149,18 @@ fn ranges_read_a_part_of_the_index() {
     ] {
         let wanted = format!("reads a range of the index on {field}");
         for condition in [format!("<{low}"), format!("<={low}"), format!(">{high}"), format!(">={high}"), format!(" between [{low}, {high}]")] {
-            assert_eq!(found(&format!("book {field}{condition}")), wanted);
+            assert_eq!(access_path(&format!("book {field}{condition}")), wanted);
         }
     }
-    assert_eq!(found("book changed=2024-05-06"), "reads a range of the index on changed");
-    assert_eq!(found("book changed last 24h"), "reads a range of the index on changed");
+    assert_eq!(access_path("book changed=2024-05-06"), "reads a range of the index on changed");
+    assert_eq!(access_path("book changed last 24h"), "reads a range of the index on changed");
 }
 
 #[test]
 fn beginnings_of_texts_read_a_part_of_the_index() {
     for field in ["key", "title", "heading", "alias", "status"] {
         for pattern in ["a*", "\"Common 1*\"", "abc*d", "com*on*"] {
-            assert_eq!(found(&format!("book {field}={pattern}")), format!("reads a range of the index on {field}"));
+            assert_eq!(access_path(&format!("book {field}={pattern}")), format!("reads a range of the index on {field}"));
         }
     }
 }
@@ -174,30 +174,30 @@ fn conditions_on_lists_look_up_the_index_of_their_elements() {
     ] {
         for condition in conditions {
             let wanted = format!("finds records through the index on the elements of {field}");
-            assert_eq!(found(&format!("book {field}{condition}")), wanted);
-            assert_eq!(found(&format!("book {field}{condition} note=x | sort pages | grep pages, conflict")), wanted);
+            assert_eq!(access_path(&format!("book {field}{condition}")), wanted);
+            assert_eq!(access_path(&format!("book {field}{condition} note=x | sort pages | grep pages, conflict")), wanted);
         }
     }
-    assert_eq!(found("book marks=67e55044-10b1-426f-9247-bb680e5fe0c8"), "finds records through the index on the elements of marks");
+    assert_eq!(access_path("book marks=67e55044-10b1-426f-9247-bb680e5fe0c8"), "finds records through the index on the elements of marks");
 }
 
 #[test]
-fn texts_inside_are_found_by_their_trigrams() {
+fn texts_within_texts_are_found_by_their_trigrams() {
     for field in ["body", "summary"] {
         for pattern in ["=*mon*", "=*words", "=com*", "=c*mmo*", "=\"*mon w*\"", "=common", "='common words'"] {
             let wanted = format!("finds records through the trigram index on {field}");
-            assert_eq!(found(&format!("book {field}{pattern}")), wanted);
-            assert_eq!(found(&format!("book {field}{pattern} note=x | sort key- | unique | grep key")), wanted);
+            assert_eq!(access_path(&format!("book {field}{pattern}")), wanted);
+            assert_eq!(access_path(&format!("book {field}{pattern} note=x | sort key- | unique | grep key")), wanted);
         }
     }
-    assert_eq!(found("book summary=*MON*"), "finds records through the trigram index on summary");
-    assert_eq!(found("book alias=*mon*"), "finds records through the trigram index on alias");
-    assert_eq!(found("book alias=C*mon*"), "finds records through the trigram index on alias");
-    assert_eq!(found("book alias=Com*mon*"), "reads a range of the index on alias");
+    assert_eq!(access_path("book summary=*MON*"), "finds records through the trigram index on summary");
+    assert_eq!(access_path("book alias=*mon*"), "finds records through the trigram index on alias");
+    assert_eq!(access_path("book alias=C*mon*"), "finds records through the trigram index on alias");
+    assert_eq!(access_path("book alias=Com*mon*"), "reads a range of the index on alias");
 }
 
 #[test]
-fn what_no_index_answers_reads_every_record_and_says_so() {
+fn a_condition_without_an_index_reads_every_record_and_the_explanation_says_so() {
     for query in [
         "book note=x",
         "book note=x*",
@@ -212,7 +212,7 @@ fn what_no_index_answers_reads_every_record_and_says_so() {
         "book body=xy*",
         "book conflict=title",
     ] {
-        assert_eq!(explained(query).0, "reads every record of the collection", "{query}");
+        assert_eq!(access_path_and_plan(query).0, "reads every record of the collection", "{query}");
     }
 }
 
@@ -226,16 +226,16 @@ fn a_sort_without_conditions_on_indexes_walks_its_index() {
         ("status", "o_book_s_status"),
     ] {
         for query in [format!("book | sort {field}"), format!("book | sort {field}-"), format!("book note=x rank>1 | sort {field}-")] {
-            let (words, lines) = explained(&query);
+            let (words, lines) = access_path_and_plan(&query);
             assert_eq!(words, format!("scans the index on {field} in order"), "{query}");
             assert_eq!(lines[0], format!("search r_book using index {index} (tenant=?)"), "{query}");
             // only records with equal values are sorted
             assert!(!lines.contains(&"use temp b-tree for order by".to_owned()), "{query}: {lines:?}");
         }
     }
-    let (_, lines) = explained("book");
+    let (_, lines) = access_path_and_plan("book");
     assert_eq!(lines, ["search r_book using index k_book (tenant=?)"]);
-    assert_eq!(explained("book | sort rank").1.last().map(String::as_str), Some("use temp b-tree for order by"));
+    assert_eq!(access_path_and_plan("book | sort rank").1.last().map(String::as_str), Some("use temp b-tree for order by"));
 }
 
 #[test]
@@ -263,29 +263,29 @@ fn of_several_indexes_the_one_with_fewest_entries_is_used() {
         let [first, second] = conditions;
         for query in [format!("book {first} {second}"), format!("book {second} {first} | sort rank"), format!("book {second} | grep {first}, key")] {
             if wanted.starts_with("reads every") {
-                assert_eq!(explained(&query).0, wanted, "{query}");
+                assert_eq!(access_path_and_plan(&query).0, wanted, "{query}");
             } else {
-                assert_eq!(found(&query), wanted, "{query}");
+                assert_eq!(access_path(&query), wanted, "{query}");
             }
         }
     }
 }
 
 #[test]
-fn where_the_indexes_have_as_many_entries_the_condition_that_usually_leaves_fewest_decides() {
+fn indexes_with_equally_many_entries_are_chosen_by_the_kind_of_condition() {
     for (conditions, wanted) in [
         (["status=available", "title=Common*"], "looks up status in its index"),
         (["title=C*", "heading=comm*"], "reads a range of the index on heading"),
         (["pages>=0", "changed between [2000-01-01, 2030-01-01]"], "reads a range of the index on changed"),
     ] {
         let [first, second] = conditions;
-        assert_eq!(found(&format!("book {first} {second}")), wanted);
-        assert_eq!(found(&format!("book {second} {first}")), wanted);
+        assert_eq!(access_path(&format!("book {first} {second}")), wanted);
+        assert_eq!(access_path(&format!("book {second} {first}")), wanted);
     }
 }
 
 #[test]
-fn counting_and_adding_up_find_the_same_records() {
+fn counts_and_aggregates_use_the_same_records() {
     for (query, count) in [
         ("book tags=rare echoes=rare", 3),
         ("book tags=ra* numbers!=1 | grep key, tags | unique", 3),
@@ -293,10 +293,10 @@ fn counting_and_adding_up_find_the_same_records() {
         ("book=b007 tags=rare", 1),
         ("book status=available title=\"Common 7*\"", 66),
     ] {
-        let asked = compiled(&LIBRARY.catalogue, &format!("{query} | count(key), count(tags)"));
-        let counted = LIBRARY.store.aggregate(&asked.plan, &asked.aggregates).unwrap_or_else(|error| panic!("{error} in {query}"));
+        let aggregation = compiled(&LIBRARY.catalogue, &format!("{query} | count(key), count(tags)"));
+        let counted = LIBRARY.store.aggregate(&aggregation.plan, &aggregation.aggregates).unwrap_or_else(|error| panic!("{error} in {query}"));
         assert_eq!(counted, [Value::Int(count), Value::Int(count)], "{query}");
-        assert_eq!(LIBRARY.store.count(&asked.plan).expect("a count"), count as u64, "{query}");
-        assert_eq!(asked.columns[0].ty, FieldType::Integer);
+        assert_eq!(LIBRARY.store.count(&aggregation.plan).expect("a count"), count as u64, "{query}");
+        assert_eq!(aggregation.columns[0].ty, FieldType::Integer);
     }
 }

@@ -238,7 +238,7 @@ impl Durations {
     }
 
     /// Returns the duration in seconds that this share (0 to 1) does not exceed; `None` if there are none.
-    pub fn at(&self, share: f64) -> Option<f64> {
+    pub fn quantile(&self, share: f64) -> Option<f64> {
         let all = self.count();
         let wanted = ((share * all as f64).ceil() as u64).clamp(1, all.max(1));
         let mut seen = 0;
@@ -276,7 +276,7 @@ impl Durations {
 
 impl RequestSet {
     /// Returns the number of requests with this outcome.
-    pub fn of(&self, outcome: &str) -> u64 {
+    pub fn count_of(&self, outcome: &str) -> u64 {
         self.outcomes.get(outcome).copied().unwrap_or(0)
     }
 
@@ -315,7 +315,7 @@ impl RequestSet {
 
 impl MachineInfo {
     /// Describes this machine.
-    pub fn here() -> Self {
+    pub fn of_this_machine() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let value = |text: &str, name: &str| -> Option<String> {
             let line = text.lines().find(|line| line.starts_with(name))?;

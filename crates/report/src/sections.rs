@@ -43,13 +43,13 @@ impl ReportTable {
     }
 
     /// Adds columns with figures of another system, and the comparison with them, to rows that have such figures.
-    pub(crate) fn beside(&mut self, by: &str, theirs: Vec<Option<[String; 2]>>) {
-        if theirs.iter().all(Option::is_none) {
+    pub(crate) fn add_reported_columns(&mut self, by: &str, reported: Vec<Option<[String; 2]>>) {
+        if reported.iter().all(Option::is_none) {
             return;
         }
         self.headings.extend([by.to_owned(), "beside it".into()]);
-        for (row, theirs) in self.rows.iter_mut().zip(theirs) {
-            row.extend(theirs.unwrap_or_default());
+        for (row, reported) in self.rows.iter_mut().zip(reported) {
+            row.extend(reported.unwrap_or_default());
         }
     }
 }
@@ -100,7 +100,7 @@ impl Report {
     /// Formats it as Markdown. Charts are separate files; `picture` returns the name of the file by position.
     pub fn markdown(&self, picture: &dyn Fn(usize) -> Option<String>) -> String {
         let mut out = format!("# {}\n", self.title);
-        for (place, section) in self.sections.iter().enumerate() {
+        for (index, section) in self.sections.iter().enumerate() {
             if !section.title.is_empty() {
                 let _ = write!(out, "\n## {}\n", section.title);
             }
@@ -110,7 +110,7 @@ impl Report {
             if let Some(table) = &section.table {
                 let _ = write!(out, "\n{}", table.markdown());
             }
-            if let Some(name) = section.picture.as_ref().and_then(|_| picture(place)) {
+            if let Some(name) = section.picture.as_ref().and_then(|_| picture(index)) {
                 let _ = write!(out, "\n![{}]({name})\n", section.title);
             }
         }
@@ -161,7 +161,7 @@ impl ReportTable {
         let widths: Vec<usize> = (0..self.headings.len()).map(width).collect();
         let line = |cells: &[String]| {
             let cells = cells.iter().zip(&widths).enumerate();
-            let padded = cells.map(|(place, (cell, width))| if place < self.names { format!("{cell:<width$}") } else { format!("{cell:>width$}") });
+            let padded = cells.map(|(index, (cell, width))| if index < self.names { format!("{cell:<width$}") } else { format!("{cell:>width$}") });
             padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
         };
         let mut out = line(&self.headings);
@@ -175,16 +175,16 @@ impl ReportTable {
     /// Formats it as Markdown.
     pub fn markdown(&self) -> String {
         let line = |cells: &[String]| format!("| {} |\n", cells.iter().map(|cell| cell.replace('|', "\\|")).collect::<Vec<_>>().join(" | "));
-        let rules: Vec<String> = (0..self.headings.len()).map(|place| if place < self.names { "---".into() } else { "---:".into() }).collect();
+        let rules: Vec<String> = (0..self.headings.len()).map(|index| if index < self.names { "---".into() } else { "---:".into() }).collect();
         let mut out = line(&self.headings) + &line(&rules);
         self.rows.iter().for_each(|row| out.push_str(&line(row)));
         out
     }
 
     fn html(&self) -> String {
-        let class = |place: usize| if place < self.names { " class=\"n\"" } else { "" };
+        let class = |index: usize| if index < self.names { " class=\"n\"" } else { "" };
         let line = |cells: &[String], tag: &str| {
-            let cells = cells.iter().enumerate().map(|(place, cell)| format!("<{tag}{}>{}</{tag}>", class(place), escaped(cell)));
+            let cells = cells.iter().enumerate().map(|(index, cell)| format!("<{tag}{}>{}</{tag}>", class(index), escaped(cell)));
             format!("<tr>{}</tr>", cells.collect::<String>())
         };
         let rows: String = self.rows.iter().map(|row| line(row, "td")).collect();

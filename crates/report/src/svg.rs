@@ -45,7 +45,7 @@ impl AxisScale {
         Self { low, high, logarithmic, from, to }
     }
 
-    fn place(&self, value: f64) -> f64 {
+    fn coordinate(&self, value: f64) -> f64 {
         let share = match self.logarithmic {
             true => (value.max(self.low).log10() - self.low.log10()) / (self.high.log10() - self.low.log10()).max(1e-9),
             false => (value - self.low) / (self.high - self.low),
@@ -53,7 +53,7 @@ impl AxisScale {
         self.from + share.clamp(0.0, 1.0) * (self.to - self.from)
     }
 
-    fn marks(&self) -> Vec<f64> {
+    fn tick_values(&self) -> Vec<f64> {
         if self.logarithmic {
             let (low, high) = (self.low.log10().round() as i32, self.high.log10().round() as i32);
             return (low..=high).map(|exponent| 10_f64.powi(exponent)).collect();
@@ -65,12 +65,12 @@ impl AxisScale {
         let magnitude = 10_f64.powf(step.log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|times| times * magnitude).find(|nice| *nice >= step).unwrap_or(step);
         let first = (self.low / step).ceil() as i64;
-        (first..).map(|number| number as f64 * step).take_while(|mark| *mark <= self.high).collect()
+        (first..).map(|number| number as f64 * step).take_while(|value| *value <= self.high).collect()
     }
 }
 
 /// Formats the label of a tick.
-fn mark(value: f64, unit: &str) -> String {
+fn tick_label(value: f64, unit: &str) -> String {
     match unit {
         "seconds" if value > 0.0 => time(value).replace(".00 ", " ").replace(".0 ", " "),
         _ if value != 0.0 && value.abs() < 0.01 => format!("{value:e}"),
@@ -94,23 +94,23 @@ impl Chart {
             escaped(names.0)
         );
         let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
-        for value in x.marks() {
-            let at = x.place(value);
+        for value in x.tick_values() {
+            let position = x.coordinate(value);
             let _ = write!(
                 out,
-                "<path d=\"M{at:.1} {TOP}V{bottom}\" stroke=\"#8884\"/><text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                "<path d=\"M{position:.1} {TOP}V{bottom}\" stroke=\"#8884\"/><text x=\"{position:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
                 bottom + 14.0,
-                mark(value, units.0)
+                tick_label(value, units.0)
             );
         }
-        for value in y.marks() {
-            let at = y.place(value);
+        for value in y.tick_values() {
+            let position = y.coordinate(value);
             let _ = write!(
                 out,
-                "<path d=\"M{LEFT} {at:.1}H{right}\" stroke=\"#8884\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                "<path d=\"M{LEFT} {position:.1}H{right}\" stroke=\"#8884\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                 LEFT - 6.0,
-                at + 4.0,
-                mark(value, units.1)
+                position + 4.0,
+                tick_label(value, units.1)
             );
         }
         let _ = write!(out, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>", (LEFT + right) / 2.0, HEIGHT - 8.0, escaped(names.0));
@@ -120,17 +120,17 @@ impl Chart {
     fn line(&mut self, points: impl Iterator<Item = (f64, f64)>, colour: &str) {
         let mut path = String::new();
         for (x, y) in points {
-            let _ = write!(path, "{}{:.1} {:.1}", if path.is_empty() { "M" } else { "L" }, self.x.place(x), self.y.place(y));
+            let _ = write!(path, "{}{:.1} {:.1}", if path.is_empty() { "M" } else { "L" }, self.x.coordinate(x), self.y.coordinate(y));
         }
         let _ = write!(self.out, "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.6\"/>");
     }
 
     fn point(&mut self, x: f64, y: f64, colour: &str, radius: f64) {
-        let _ = write!(self.out, "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"{radius}\" fill=\"{colour}\"/>", self.x.place(x), self.y.place(y));
+        let _ = write!(self.out, "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"{radius}\" fill=\"{colour}\"/>", self.x.coordinate(x), self.y.coordinate(y));
     }
 
-    fn legend(&mut self, place: usize, name: &str, colour: &str) {
-        let y = TOP + 12.0 + 16.0 * place as f64;
+    fn legend(&mut self, row: usize, name: &str, colour: &str) {
+        let y = TOP + 12.0 + 16.0 * row as f64;
         let shown: String = name.chars().take(22).collect();
         let _ = write!(
             self.out,
@@ -148,39 +148,40 @@ impl Chart {
     }
 }
 
-const ACROSS: (f64, f64) = (LEFT, WIDTH - RIGHT);
-const UP: (f64, f64) = (HEIGHT - BOTTOM, TOP);
+const X_RANGE: (f64, f64) = (LEFT, WIDTH - RIGHT);
+const Y_RANGE: (f64, f64) = (HEIGHT - BOTTOM, TOP);
 
-fn colour(place: usize) -> &'static str {
-    COLOURS[place % COLOURS.len()]
+fn colour(index: usize) -> &'static str {
+    COLOURS[index % COLOURS.len()]
 }
 
 /// Draws lines with points, and with bars if values are uncertain.
 pub fn lines(lines: &[PlotLine], across: &str, unit: &str) -> String {
     let wide = lines.iter().flat_map(|line| &line.points).map(|(x, _)| *x).fold(0.0, f64::max) > 50.0;
-    drawn(lines, across, unit, wide, true)
+    draw(lines, across, unit, wide, true)
 }
 
 /// Draws lines of many points over time.
 pub fn curves(lines: &[PlotLine], across: &str, unit: &str) -> String {
-    drawn(lines, across, unit, false, false)
+    draw(lines, across, unit, false, false)
 }
 
-fn drawn(lines: &[PlotLine], across: &str, unit: &str, wide: bool, marked: bool) -> String {
-    let all = || lines.iter().flat_map(|line| &line.points);
-    let x = AxisScale::new(all().map(|(x, _)| *x), wide, ACROSS);
-    let y = AxisScale::new(all().map(|(_, (y, spread))| y + spread), false, UP);
+fn draw(lines: &[PlotLine], across: &str, unit: &str, is_logarithmic: bool, has_points: bool) -> String {
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let x = AxisScale::new(points().map(|(x, _)| *x), is_logarithmic, X_RANGE);
+    let y = AxisScale::new(points().map(|(_, (y, deviation))| y + deviation), false, Y_RANGE);
     let mut picture = Chart::new(x, y, (across, unit), ("", unit));
-    for (place, line) in lines.iter().enumerate() {
-        picture.line(line.points.iter().map(|(x, (y, _))| (*x, *y)), colour(place));
-        for (x, (y, spread)) in line.points.iter().filter(|_| marked) {
-            picture.point(*x, *y, colour(place), 2.4);
-            if *spread > 0.0 {
-                let (at, low, high) = (picture.x.place(*x), picture.y.place((y - spread).max(0.0)), picture.y.place(y + spread));
-                let _ = write!(picture.out, "<path d=\"M{at:.1} {low:.1}V{high:.1}\" stroke=\"{}\" stroke-opacity=\".5\"/>", colour(place));
+    for (index, line) in lines.iter().enumerate() {
+        picture.line(line.points.iter().map(|(x, (y, _))| (*x, *y)), colour(index));
+        for (x, (y, deviation)) in line.points.iter().filter(|_| has_points) {
+            picture.point(*x, *y, colour(index), 2.4);
+            if *deviation > 0.0 {
+                let (x_coordinate, low, high) =
+                    (picture.x.coordinate(*x), picture.y.coordinate((y - deviation).max(0.0)), picture.y.coordinate(y + deviation));
+                let _ = write!(picture.out, "<path d=\"M{x_coordinate:.1} {low:.1}V{high:.1}\" stroke=\"{}\" stroke-opacity=\".5\"/>", colour(index));
             }
         }
-        picture.legend(place, &line.name, colour(place));
+        picture.legend(index, &line.name, colour(index));
     }
     picture.end()
 }
@@ -198,28 +199,29 @@ pub fn percentiles(all: &[(&str, &Durations)]) -> String {
     };
     let curves: Vec<Vec<(f64, f64)>> = all.iter().map(|(_, times)| curve(times)).collect();
     let points = || curves.iter().flatten();
-    let (x, y) = (AxisScale::new(points().map(|(x, _)| *x).chain([1.0, 10.0]), true, ACROSS), AxisScale::new(points().map(|(_, y)| *y), true, UP));
+    let (x, y) =
+        (AxisScale::new(points().map(|(x, _)| *x).chain([1.0, 10.0]), true, X_RANGE), AxisScale::new(points().map(|(_, y)| *y), true, Y_RANGE));
     let mut picture = Chart::new(x, y, ("one of N requests took longer", "time"), ("", "seconds"));
-    for (place, ((name, _), curve)) in all.iter().zip(&curves).enumerate() {
-        picture.line(curve.iter().copied(), colour(place));
-        picture.legend(place, name, colour(place));
+    for (index, ((name, _), curve)) in all.iter().zip(&curves).enumerate() {
+        picture.line(curve.iter().copied(), colour(index));
+        picture.legend(index, name, colour(index));
     }
     picture.end()
 }
 
 /// Draws latencies by due time: single ones, and p50, p99 and max by time bin.
 pub fn over_time(set: &RequestSet) -> String {
-    let x = AxisScale::new(set.bins.iter().map(|bin| bin.at + set.bin).chain([0.0]), false, ACROSS);
-    let y = AxisScale::new(set.bins.iter().flat_map(|bin| [bin.p50, bin.max]), true, UP);
+    let x = AxisScale::new(set.bins.iter().map(|bin| bin.at + set.bin).chain([0.0]), false, X_RANGE);
+    let y = AxisScale::new(set.bins.iter().flat_map(|bin| [bin.p50, bin.max]), true, Y_RANGE);
     let mut picture = Chart::new(x, y, ("seconds into the test", "time"), ("", "seconds"));
     for point in &set.points {
-        let good = point.outcome.starts_with(['2', '3']);
-        picture.point(point.at, point.latency, if good { "#0072b255" } else { "#d55e00" }, if good { 1.2 } else { 2.0 });
+        let is_success = point.outcome.starts_with(['2', '3']);
+        picture.point(point.at, point.latency, if is_success { "#0072b255" } else { "#d55e00" }, if is_success { 1.2 } else { 2.0 });
     }
-    for (place, (name, value)) in [("p50", 0), ("p99", 1), ("slowest", 2)].into_iter().enumerate() {
+    for (index, (name, value)) in [("p50", 0), ("p99", 1), ("slowest", 2)].into_iter().enumerate() {
         let values = set.bins.iter().map(|bin| (bin.at + set.bin / 2.0, [bin.p50, bin.p99, bin.max][value]));
-        picture.line(values, colour(place + 2));
-        picture.legend(place, name, colour(place + 2));
+        picture.line(values, colour(index + 2));
+        picture.legend(index, name, colour(index + 2));
     }
     picture.legend(3, "a request", "#0072b2");
     picture.legend(4, "without success", "#d55e00");
@@ -235,28 +237,28 @@ pub fn outcomes(groups: &[(String, RequestSet)]) -> String {
     let mut names: Vec<String> = groups.iter().flat_map(|(_, set)| set.outcomes.keys().cloned()).collect();
     names.sort();
     names.dedup();
-    let of = |name: &str| if name.starts_with('2') { 2 } else { 1 + 2 * usize::from(name.parse::<u16>().is_ok()) };
-    for (place, (group, set)) in groups.iter().enumerate() {
-        let (top, mut left) = (TOP + height * place as f64, 0.0);
+    let colour_of = |name: &str| if name.starts_with('2') { 2 } else { 1 + 2 * usize::from(name.parse::<u16>().is_ok()) };
+    for (index, (group, set)) in groups.iter().enumerate() {
+        let (top, mut done_share) = (TOP + height * index as f64, 0.0);
         for name in &names {
-            let share = set.of(name) as f64 * 100.0 / set.requests.max(1) as f64;
-            let (from, to) = (picture.x.place(left), picture.x.place(left + share));
-            left += share;
+            let share = set.count_of(name) as f64 * 100.0 / set.requests.max(1) as f64;
+            let (from, to) = (picture.x.coordinate(done_share), picture.x.coordinate(done_share + share));
+            done_share += share;
             let _ = write!(
                 picture.out,
                 "<rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{}\"><title>{}: {share:.2} %</title></rect>",
                 top + 2.0,
                 (to - from).max(0.0),
                 (height - 4.0).max(1.0),
-                colour(of(name)),
+                colour(colour_of(name)),
                 escaped(name)
             );
         }
         let _ =
             write!(picture.out, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>", LEFT + 54.0, top + height / 2.0 + 4.0, escaped(group));
     }
-    for (place, name) in names.iter().enumerate() {
-        picture.legend(place, name, colour(of(name)));
+    for (index, name) in names.iter().enumerate() {
+        picture.legend(index, name, colour(colour_of(name)));
     }
     picture.end()
 }

@@ -127,7 +127,7 @@ impl SampleServices {
     }
 
     /// Returns the requests since the last call.
-    pub fn take_asked(&self) -> Vec<String> {
+    pub fn take_requests(&self) -> Vec<String> {
         std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -452,5 +452,5 @@ async fn remove(State(services): ServicesState, Query(arguments): QueryArguments
 }
 
 async fn asked(State(services): ServicesState) -> Response {
-    json!(services.take_asked()).to_string().into_response()
+    json!(services.take_requests()).to_string().into_response()
 }

@@ -26,20 +26,20 @@ const HEAD_BYTES: usize = 64 << 10;
 /// Max headers of a request.
 const HEADERS: usize = 100;
 /// How long a shutdown waits for requests in progress.
-const LAST_REQUESTS: Duration = Duration::from_secs(30);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often tokens are read from the store again.
-const TOKENS_AGAIN: Duration = Duration::from_secs(1);
+const TOKEN_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves these routes until `stop` is done; then accepts no new requests and finishes those in progress.
 ///
 /// # Errors
 /// When connections cannot be accepted at all.
 pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener, stop: impl Future<Output = ()>) -> io::Result<()> {
-    let places = Arc::new(Semaphore::new(app.options.connections.max(1)));
+    let permits = Arc::new(Semaphore::new(app.options.connections.max(1)));
     let graceful = GracefulShutdown::new();
     let refresher = tokio::spawn(refresh_tokens(app.clone()));
-    let ahead = tokio::spawn(ask_ahead(app.clone()));
-    let history = tokio::spawn(crate::api::history::keep(app.clone()));
+    let prefetcher = tokio::spawn(fetch_ahead(app.clone()));
+    let history = tokio::spawn(crate::api::history::record_points(app.clone()));
     let mut stop = std::pin::pin!(stop);
     loop {
         let accepted = tokio::select! {
@@ -56,46 +56,46 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
             }
         };
         let _ = stream.set_nodelay(true);
-        let Ok(place) = places.clone().try_acquire_owned() else {
+        let Ok(permit) = permits.clone().try_acquire_owned() else {
             tokio::spawn(refuse(stream));
             continue;
         };
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(app.options.stall).max_buf_size(HEAD_BYTES).max_headers(HEADERS);
         let stream = TokioIo::new(RateCheckedStream { stream, pace: TransferRate::new(app.options.stall) });
-        let patient = RateCheckedService { routes: TowerToHyperService::new(service.clone()), stall: app.options.stall };
-        let connection = graceful.watch(builder.serve_connection(stream, patient));
+        let limited_service = RateCheckedService { routes: TowerToHyperService::new(service.clone()), stall: app.options.stall };
+        let connection = graceful.watch(builder.serve_connection(stream, limited_service));
         let app = app.clone();
         tokio::spawn(async move {
             app.metrics.connections().inc();
             // errors of a connection concern only its peer
             let _ = connection.await;
             app.metrics.connections().dec();
-            drop(place);
+            drop(permit);
         });
     }
     app.ending.store(true, Ordering::SeqCst);
     app.fetcher.stop();
     drop(listener);
-    let ended = tokio::time::timeout(LAST_REQUESTS, graceful.shutdown()).await;
+    let ended = tokio::time::timeout(SHUTDOWN_TIMEOUT, graceful.shutdown()).await;
     if ended.is_err() {
         log::write("end", [("error", "requests still in progress were aborted after 30 s".into())]);
     }
     refresher.abort();
-    ahead.abort();
+    prefetcher.abort();
     history.abort();
     Ok(())
 }
 
 /// Fetches again what queries keep needing from services, before it expires.
-async fn ask_ahead(app: Arc<App>) {
+async fn fetch_ahead(app: Arc<App>) {
     if app.catalogue.services.iter().all(|service| service.ahead.is_none()) {
         return;
     }
     loop {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let own = app.clone();
-        let refreshed = tokio::task::spawn_blocking(move || own.fetcher.refresh(&own.store)).await;
+        let app = app.clone();
+        let refreshed = tokio::task::spawn_blocking(move || app.fetcher.refresh(&app.store)).await;
         if let Ok(Err(error)) = refreshed {
             log::write("ask", [("error", error.to_string().into())]);
         }
@@ -104,9 +104,9 @@ async fn ask_ahead(app: Arc<App>) {
 
 async fn refresh_tokens(app: Arc<App>) {
     loop {
-        tokio::time::sleep(TOKENS_AGAIN).await;
-        let own = app.clone();
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || own.tokens.refresh(&*own.store)).await {
+        tokio::time::sleep(TOKEN_REFRESH_INTERVAL).await;
+        let app = app.clone();
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || app.tokens.refresh(&*app.store)).await {
             log::write("tokens", [("error", error.to_string().into())]);
         }
     }

@@ -5,7 +5,7 @@ use crate::api::{coverage, deliver, export, health, history, jobs, metrics, open
 use crate::api::{suggest, summary, tags, tenants, tokens, transitions, unknown};
 use crate::guard::admission::RequestClass;
 use crate::guard::request::RequestContext;
-use crate::guard::{guarded, numbered};
+use crate::guard::{add_request_id, guarded};
 #[cfg(feature = "pages")]
 use crate::pages;
 use axum::Router;
@@ -25,21 +25,21 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1", get(tenants::list))
         .route("/v1/{tenant}", get(records::overview))
         .route("/v1/{tenant}/query", get(queries::get).post(queries::post).layer(CompressionLayer::new()))
-        .route("/v1/{tenant}/query/asked/{id}", get(queries::again).layer(CompressionLayer::new()))
-        .route("/v1/{tenant}/query/facets", get(queries::narrow))
-        .route("/v1/{tenant}/query/completions", get(queries::go_on))
+        .route("/v1/{tenant}/query/asked/{id}", get(queries::pending_result).layer(CompressionLayer::new()))
+        .route("/v1/{tenant}/query/facets", get(queries::query_facets))
+        .route("/v1/{tenant}/query/completions", get(queries::completions))
         .route("/v1/{tenant}/suggest", get(suggest::get))
         .route("/v1/{tenant}/coverage", get(coverage::days))
         .route("/v1/{tenant}/coverage/children", get(coverage::children))
         .route("/v1/{tenant}/services", get(services::list))
         .route("/v1/{tenant}/lookup", post(records::lookup))
         .route("/v1/{tenant}/lab", get(runs::list))
-        .route("/v1/{tenant}/lab/{run}", get(runs::one).layer(CompressionLayer::new()))
+        .route("/v1/{tenant}/lab/{run}", get(runs::get).layer(CompressionLayer::new()))
         .route("/v1/{tenant}/lab/{run}/report", get(runs::report).layer(CompressionLayer::new()))
         .route("/v1/{tenant}/pick", post(transitions::pick))
         .route("/v1/{tenant}/deliver", post(deliver::create))
         .route("/v1/{tenant}/jobs", get(jobs::list))
-        .route("/v1/{tenant}/jobs/{job}", get(jobs::one))
+        .route("/v1/{tenant}/jobs/{job}", get(jobs::get))
         .route("/v1/{tenant}/jobs/{job}/journal", get(jobs::journal))
         .route("/v1/{tenant}/jobs/{job}/chunks", get(jobs::chunks))
         .route("/v1/{tenant}/jobs/{job}/chunks/{chunk}/rechunk", post(jobs::rechunk))
@@ -52,12 +52,12 @@ pub fn router(app: &Arc<App>) -> Router {
     let rows = get(export::rows).layer(CompressionLayer::new());
     let mut bulk = Router::new().route("/v1/{tenant}/import", post(uploads::create)).route("/v1/{tenant}/export", rows);
     for (index, collection) in app.catalogue.collections.enumerate() {
-        v1 = v1.merge(of_collection(index, collection));
-        let export = move |ctx: RequestContext| export::collection(ctx.about(index));
+        v1 = v1.merge(collection_routes(index, collection));
+        let export = move |ctx: RequestContext| export::collection(ctx.with_collection(index));
         bulk = bulk.route(&format!("/v1/{{tenant}}/export/{}", collection.name), get(export).layer(CompressionLayer::new()));
     }
     let events = Router::new().route("/v1/{tenant}/jobs/{job}/events", get(jobs::events)).route("/v1/{tenant}/query/events", get(queries::events));
-    let numbered = from_fn_with_state(app.clone(), numbered);
+    let request_id_layer = from_fn_with_state(app.clone(), add_request_id);
     let open = Router::new()
         .route("/healthz", get(health::healthy))
         .route("/readyz", get(health::ready))
@@ -65,14 +65,14 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/metrics", get(metrics::get))
         .route("/metrics/history", get(history::get))
         .route("/metrics/summary", get(summary::get))
-        .route_layer(numbered.clone());
+        .route_layer(request_id_layer.clone());
     let api = Router::new()
         .merge(guarded(app, RequestClass::Interactive, v1))
         .merge(guarded(app, RequestClass::Bulk, bulk))
         .merge(guarded(app, RequestClass::Watch, events))
         .merge(open)
-        .method_not_allowed_fallback(unknown::wrong_method.layer(numbered.clone()))
-        .fallback(unknown::nothing_there.layer(numbered))
+        .method_not_allowed_fallback(unknown::wrong_method.layer(request_id_layer.clone()))
+        .fallback(unknown::not_found.layer(request_id_layer))
         .with_state(app.clone());
     // web pages call the API like any other client
     #[cfg(feature = "pages")]
@@ -81,39 +81,39 @@ pub fn router(app: &Arc<App>) -> Router {
 }
 
 /// Returns the routes of one collection.
-fn of_collection(index: CollectionId, collection: &Collection) -> Router<Arc<App>> {
-    let all = format!("/v1/{{tenant}}/{}", collection.name);
-    let one = format!("{all}/{{key}}");
-    let item = get(move |ctx: RequestContext| records::get(ctx.about(index)))
-        .put(move |ctx: RequestContext, body: Body| records::put(ctx.about(index), body))
-        .patch(move |ctx: RequestContext, body: Body| records::patch(ctx.about(index), body))
-        .delete(move |ctx: RequestContext| records::delete(ctx.about(index)));
-    let some = get(move |ctx: RequestContext| records::by_key(ctx.about(index)))
-        .post(move |ctx: RequestContext, body: Body| records::create(ctx.about(index), body));
+fn collection_routes(index: CollectionId, collection: &Collection) -> Router<Arc<App>> {
+    let collection_path = format!("/v1/{{tenant}}/{}", collection.name);
+    let record_path = format!("{collection_path}/{{key}}");
+    let record_handlers = get(move |ctx: RequestContext| records::get(ctx.with_collection(index)))
+        .put(move |ctx: RequestContext, body: Body| records::put(ctx.with_collection(index), body))
+        .patch(move |ctx: RequestContext, body: Body| records::patch(ctx.with_collection(index), body))
+        .delete(move |ctx: RequestContext| records::delete(ctx.with_collection(index)));
+    let collection_handlers = get(move |ctx: RequestContext| records::by_key(ctx.with_collection(index)))
+        .post(move |ctx: RequestContext, body: Body| records::create(ctx.with_collection(index), body));
     let mut router = Router::new()
-        .route(&all, some)
-        .route(&one, item)
-        .route(&format!("{one}/explain"), get(move |ctx: RequestContext| records::explain(ctx.about(index))))
-        .route(&format!("{one}/document"), get(move |ctx: RequestContext| records::document(ctx.about(index))))
-        .route(&format!("{one}/log"), get(move |ctx: RequestContext| records::log(ctx.about(index))));
+        .route(&collection_path, collection_handlers)
+        .route(&record_path, record_handlers)
+        .route(&format!("{record_path}/explain"), get(move |ctx: RequestContext| records::explain(ctx.with_collection(index))))
+        .route(&format!("{record_path}/document"), get(move |ctx: RequestContext| records::document(ctx.with_collection(index))))
+        .route(&format!("{record_path}/log"), get(move |ctx: RequestContext| records::log(ctx.with_collection(index))));
     if collection.tags.is_some() {
-        let tags = format!("/v1/{{tenant}}/tags/{}", collection.name);
-        let tag = format!("{tags}/{{tag}}");
-        let all = get(move |ctx: RequestContext| tags::list(ctx.about(index)))
-            .post(move |ctx: RequestContext, body: Body| tags::create(ctx.about(index), body));
-        let one = get(move |ctx: RequestContext| tags::one(ctx.about(index)))
-            .patch(move |ctx: RequestContext, body: Body| tags::set(ctx.about(index), body))
-            .delete(move |ctx: RequestContext| tags::remove(ctx.about(index)));
+        let tags_path = format!("/v1/{{tenant}}/tags/{}", collection.name);
+        let tag_path = format!("{tags_path}/{{tag}}");
+        let tags_handlers = get(move |ctx: RequestContext| tags::list(ctx.with_collection(index)))
+            .post(move |ctx: RequestContext, body: Body| tags::create(ctx.with_collection(index), body));
+        let tag_handlers = get(move |ctx: RequestContext| tags::get(ctx.with_collection(index)))
+            .patch(move |ctx: RequestContext, body: Body| tags::set(ctx.with_collection(index), body))
+            .delete(move |ctx: RequestContext| tags::remove(ctx.with_collection(index)));
         router = router
-            .route(&tags, all)
-            .route(&tag, one)
-            .route(&format!("{tag}/rebuild"), post(move |ctx: RequestContext| tags::rebuild(ctx.about(index))))
-            .route(&format!("{tag}/records"), post(move |ctx: RequestContext, body: Body| tags::assign(ctx.about(index), body)));
+            .route(&tags_path, tags_handlers)
+            .route(&tag_path, tag_handlers)
+            .route(&format!("{tag_path}/rebuild"), post(move |ctx: RequestContext| tags::rebuild(ctx.with_collection(index))))
+            .route(&format!("{tag_path}/records"), post(move |ctx: RequestContext, body: Body| tags::assign(ctx.with_collection(index), body)));
     }
     for transition in &collection.transitions {
         let name = transition.name.clone();
-        let run = move |ctx: RequestContext, body: Body| transitions::run(ctx.about(index), name.clone(), body);
-        router = router.route(&format!("{one}/{}", transition.name), post(run));
+        let run = move |ctx: RequestContext, body: Body| transitions::run(ctx.with_collection(index), name.clone(), body);
+        router = router.route(&format!("{record_path}/{}", transition.name), post(run));
     }
     router
 }

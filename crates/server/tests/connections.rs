@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-const THINGS: &str = "catalogue: things\nsources:\n  files: { format: json, into: thing, as_of: meta.received }\ncollections:\n  thing: { key: code, fields: { code: text, text: text } }\n";
+const CATALOGUE: &str = "catalogue: things\nsources:\n  files: { format: json, into: thing, as_of: meta.received }\ncollections:\n  thing: { key: code, fields: { code: text, text: text } }\n";
 
 struct Running {
     app: Arc<App>,
@@ -26,16 +26,16 @@ struct Running {
 
 async fn start(options: ServerOptions, routes: impl FnOnce(&Arc<App>) -> Option<Router>) -> Running {
     let folder = tempfile::tempdir().unwrap();
-    let catalogue = Arc::new(parse(THINGS).unwrap());
+    let catalogue = Arc::new(parse(CATALOGUE).unwrap());
     let store = SqliteStore::open(&folder.path().join("s.sqlite"), catalogue.clone(), sqlite::SqliteOptions::default()).unwrap();
     let app = App::new(catalogue, Arc::new(store), ServerOptions { log: RequestLogLevel::None, ..options }).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let own = app.clone();
+    let app_clone = app.clone();
     let never = std::future::pending::<()>();
     match routes(&app) {
-        Some(routes) => tokio::spawn(async move { serve_routes(own, routes, listener, never).await }),
-        None => tokio::spawn(async move { serve(own, listener, never).await }),
+        Some(routes) => tokio::spawn(async move { serve_routes(app_clone, routes, listener, never).await }),
+        None => tokio::spawn(async move { serve(app_clone, listener, never).await }),
     };
     Running { app, address, _folder: folder }
 }
@@ -54,7 +54,7 @@ async fn until_closed(stream: &mut TcpStream) -> String {
 }
 
 /// Makes a request on a new connection. Returns status, head, and duration.
-async fn ask(address: SocketAddr, path: &str) -> Option<(u16, String, Duration)> {
+async fn request(address: SocketAddr, path: &str) -> Option<(u16, String, Duration)> {
     let began = Instant::now();
     let mut stream = TcpStream::connect(address).await.ok()?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes()).await.ok()?;
@@ -64,7 +64,7 @@ async fn ask(address: SocketAddr, path: &str) -> Option<(u16, String, Duration)>
 }
 
 #[tokio::test]
-async fn peers_that_send_slowly_are_cut() {
+async fn peers_that_send_slowly_are_disconnected() {
     let running = start(impatient(), |_| None).await;
     // a head that never ends, a byte now and then
     let mut slow = TcpStream::connect(running.address).await.unwrap();
@@ -90,7 +90,7 @@ async fn peers_that_send_slowly_are_cut() {
         let answer = until_closed(&mut body).await;
         assert!(answer.starts_with("HTTP/1.1 4"), "{path}: {answer}");
     }
-    assert_eq!(ask(running.address, "/healthz").await.unwrap().0, 200);
+    assert_eq!(request(running.address, "/healthz").await.unwrap().0, 200);
 }
 
 /// Sends a byte of a body now and then until the connection is closed; returns how long that took.
@@ -106,8 +106,8 @@ async fn trickle(address: SocketAddr, path: &str) -> Duration {
 }
 
 #[tokio::test]
-async fn who_sends_slowly_keeps_nobody_else_waiting() {
-    let limits = ClassLimits { most: 2, wait: Duration::from_millis(100) };
+async fn slow_senders_do_not_delay_other_requests() {
+    let limits = ClassLimits { max_requests: 2, wait: Duration::from_millis(100) };
     let running = start(ServerOptions { interactive: limits, bulk: limits, ..impatient() }, |_| None).await;
     let address = running.address;
     let slow: Vec<_> = (0..8).map(|_| tokio::spawn(trickle(address, "/v1/main/lookup"))).collect();
@@ -115,18 +115,18 @@ async fn who_sends_slowly_keeps_nobody_else_waiting() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     // while their bodies arrive, they hold no permits
     for _ in 0..20 {
-        assert_eq!(ask(address, "/v1/main/query?q=thing").await.unwrap().0, 200);
+        assert_eq!(request(address, "/v1/main/query?q=thing").await.unwrap().0, 200);
     }
     // uploads hold permits, which are free again soon
     for task in slow.into_iter().chain(uploads) {
         let took = task.await.unwrap();
         assert!(took < Duration::from_secs(5), "{took:?}");
     }
-    assert_eq!(ask(address, "/v1/main/export/thing").await.unwrap().0, 200);
+    assert_eq!(request(address, "/v1/main/export/thing").await.unwrap().0, 200);
 }
 
 #[tokio::test]
-async fn peers_that_take_nothing_are_cut_and_hold_nothing() {
+async fn peers_that_do_not_read_are_disconnected_and_hold_no_permits() {
     let running = start(impatient(), |_| None).await;
     // more than socket buffers hold
     let mut stream = TcpStream::connect(running.address).await.unwrap();
@@ -150,7 +150,7 @@ async fn peers_that_take_nothing_are_cut_and_hold_nothing() {
     // all permits of exports are held by peers that do not read, until they are cut off
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
-        let (status, answer, _) = ask(running.address, "/v1/main/export/thing").await.unwrap();
+        let (status, answer, _) = request(running.address, "/v1/main/export/thing").await.unwrap();
         if status == 200 {
             assert!(answer.len() > lines.len(), "a whole one");
             break;
@@ -160,39 +160,39 @@ async fn peers_that_take_nothing_are_cut_and_hold_nothing() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     // meanwhile an interactive request is answered
-    assert_eq!(ask(running.address, "/v1/main/thing/7").await.unwrap().0, 200);
+    assert_eq!(request(running.address, "/v1/main/thing/7").await.unwrap().0, 200);
 }
 
 /// Requests with changed, missing and added bytes: the server responds sensibly or closes the connection, and keeps running.
 #[tokio::test]
-async fn mangled_requests_never_fail_inside() {
+async fn mangled_requests_never_cause_internal_errors() {
     let running = start(impatient(), |_| None).await;
     let body = r#"{"code":"a","text":"b","n":[1,{"x":null}]}"#;
-    let seeds = [
+    let requests = [
         format!("POST /v1/main/thing HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len()),
         "GET /v1/main/query?q=thing%20code=a*%20|%20sort%20text-&limit=5&idx=0&total=true HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".to_owned(),
         "GET /v1/main/thing/a%2Fb?deleted=true HTTP/1.1\r\nhost: localhost\r\nif-none-match: \"1\", W/\"2\"\r\nauthorization: Basic YTpi\r\nconnection: close\r\n\r\n".to_owned(),
         "POST /v1/main/import?source=files&as_of=2020-01-01T00:00:00Z HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n5\r\n{\"cod\r\n0\r\n\r\n".to_owned(),
     ];
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut dice = move |below: usize| {
+    let mut random_below = move |below: usize| {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         (state % below.max(1) as u64) as usize
     };
     for round in 0..1_500 {
-        let mut bytes = seeds[round % seeds.len()].clone().into_bytes();
-        for _ in 0..=dice(6) {
+        let mut bytes = requests[round % requests.len()].clone().into_bytes();
+        for _ in 0..=random_below(6) {
             if bytes.is_empty() {
                 bytes.push(b'G');
             }
-            let place = dice(bytes.len());
-            match dice(4) {
-                0 => bytes[place] = dice(256) as u8,
-                1 => drop(bytes.remove(place)),
-                2 => bytes.insert(place, b"\r\n%/?&=:\0\xff{}[]\"0"[dice(15)]),
-                _ => bytes.truncate(place),
+            let position = random_below(bytes.len());
+            match random_below(4) {
+                0 => bytes[position] = random_below(256) as u8,
+                1 => drop(bytes.remove(position)),
+                2 => bytes.insert(position, b"\r\n%/?&=:\0\xff{}[]\"0"[random_below(15)]),
+                _ => bytes.truncate(position),
             }
         }
         let mut stream = TcpStream::connect(running.address).await.unwrap();
@@ -201,39 +201,39 @@ async fn mangled_requests_never_fail_inside() {
         let answer = until_closed(&mut stream).await;
         assert!(!answer.starts_with("HTTP/1.1 500"), "{:?}: {answer}", String::from_utf8_lossy(&bytes));
     }
-    assert_eq!(ask(running.address, "/readyz").await.unwrap().0, 200);
+    assert_eq!(request(running.address, "/readyz").await.unwrap().0, 200);
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_are_told_so() {
+async fn connections_beyond_the_limit_are_refused_with_503() {
     let running = start(ServerOptions { connections: 5, ..ServerOptions::default() }, |_| None).await;
-    let mut held = Vec::new();
+    let mut open_connections = Vec::new();
     for _ in 0..5 {
         let mut stream = TcpStream::connect(running.address).await.unwrap();
         stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
         let mut answer = [0; 12];
         stream.read_exact(&mut answer).await.unwrap();
-        held.push(stream);
+        open_connections.push(stream);
     }
-    let (status, answer, _) = ask(running.address, "/healthz").await.unwrap();
+    let (status, answer, _) = request(running.address, "/healthz").await.unwrap();
     assert!(status == 503 && answer.contains("retry-after"), "{answer}");
-    held.clear();
+    open_connections.clear();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(ask(running.address, "/healthz").await.unwrap().0, 200);
+    assert_eq!(request(running.address, "/healthz").await.unwrap().0, 200);
 }
 
 /// Ten times the capacity: every request gets a response, and those that are refused contain when to try again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn overload_is_answered() {
-    let limits = ClassLimits { most: 8, wait: Duration::from_millis(15) };
-    let hold = |app: &Arc<App>| {
-        let hold = || async {
+async fn overload_is_answered_with_503_and_retry_after() {
+    let limits = ClassLimits { max_requests: 8, wait: Duration::from_millis(15) };
+    let hold_routes = |app: &Arc<App>| {
+        let hold_routes = || async {
             tokio::time::sleep(Duration::from_millis(20)).await;
             "held"
         };
-        Some(guarded(app, RequestClass::Interactive, Router::new().route("/hold", get(hold))).with_state(app.clone()))
+        Some(guarded(app, RequestClass::Interactive, Router::new().route("/hold", get(hold_routes))).with_state(app.clone()))
     };
-    let running = start(ServerOptions { interactive: limits, ..ServerOptions::default() }, hold).await;
+    let running = start(ServerOptions { interactive: limits, ..ServerOptions::default() }, hold_routes).await;
     let address = running.address;
     let mut clients = Vec::new();
     let until = Instant::now() + Duration::from_secs(4);
@@ -241,7 +241,7 @@ async fn overload_is_answered() {
         clients.push(tokio::spawn(async move {
             let mut seen: BTreeMap<u16, u64> = BTreeMap::new();
             while Instant::now() < until {
-                let (status, answer, _) = ask(address, "/hold").await.expect("every request is answered");
+                let (status, answer, _) = request(address, "/hold").await.expect("every request is answered");
                 assert!(status == 200 || answer.contains("retry-after: 1"), "{answer}");
                 *seen.entry(status).or_default() += 1;
             }
@@ -257,6 +257,6 @@ async fn overload_is_answered() {
     assert_eq!(seen.keys().copied().collect::<Vec<_>>(), [200, 503], "{seen:?}");
     assert!(seen[&200] > 200, "work goes on: {seen:?}");
     for _ in 0..20 {
-        assert_eq!(ask(address, "/hold").await.unwrap().0, 200, "afterwards all is as before");
+        assert_eq!(request(address, "/hold").await.unwrap().0, 200, "afterwards all is as before");
     }
 }

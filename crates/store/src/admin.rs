@@ -17,7 +17,7 @@ impl AdminStore {
     ///
     /// # Errors
     /// When it cannot be used, or another release created it.
-    pub fn of_file(path: &Path, options: sqlite::SqliteOptions) -> Result<Self> {
+    pub fn open_file(path: &Path, options: sqlite::SqliteOptions) -> Result<Self> {
         Ok(Self(Box::new(SqliteStore::open_admin(path, options)?)))
     }
 
@@ -26,7 +26,7 @@ impl AdminStore {
     /// # Errors
     /// When it cannot be used, does not exist, or another release created it.
     #[cfg(feature = "postgres")]
-    pub fn of_server(url: &str, options: &postgres::PostgresOptions) -> Result<Self> {
+    pub fn open_server(url: &str, options: &postgres::PostgresOptions) -> Result<Self> {
         Ok(Self(Box::new(PostgresStore::open_admin(url, options)?)))
     }
 
@@ -35,7 +35,7 @@ impl AdminStore {
     /// # Errors
     /// Always.
     #[cfg(not(feature = "postgres"))]
-    pub fn of_server(_url: &str, _options: &postgres::PostgresOptions) -> Result<Self> {
+    pub fn open_server(_url: &str, _options: &postgres::PostgresOptions) -> Result<Self> {
         Err(postgres::refusal())
     }
 

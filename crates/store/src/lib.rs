@@ -10,7 +10,7 @@
 //!
 //! Modules:
 //! * `contract/`: the trait [`Store`], role by role, with the types that callers see.
-//! * `sql/`: what both stores share, independent of their SQL dialects; [`shape`] decides whether a definition can be applied to a store.
+//! * `sql/`: what both stores share, independent of their SQL dialects; [`store_schema`] decides whether a definition can be applied to a store.
 //! * [`schedule`]: decides whose chunk is next.
 //! * [`sqlite`]: the store in a file.
 //! * [`postgres`]: the store on a server, if the feature `postgres` is on (the default).
@@ -44,9 +44,9 @@ pub use contract::settling::{
 };
 pub use contract::tag::{PackedTrees, Tags};
 pub use contract::tenant::{DEFAULT_TENANT, Tenant};
-pub use contract::unit::{CALL_KEPT, IdempotentCall, ReadSet, RecordRead, Unit};
-pub use contract::{Store, access, journal, plan, queue, tag, vitals, wanted};
-pub use sql::shape;
+pub use contract::unit::{CALL_RETENTION, IdempotentCall, ReadSet, RecordRead, Unit};
+pub use contract::{Store, access, journal, plan, queue, stats, tag, wanted};
+pub use sql::store_schema;
 
 /// Stored rows that cannot be read, and the reasons.
 pub mod damage {

@@ -24,7 +24,7 @@ use stook_catalogue::definition::TenantShare;
 pub const CREDIT: i64 = 16_000_000;
 
 /// Number of bytes that are charged like one document.
-pub const DOCUMENT_BYTES: i64 = 8 << 10;
+pub const BYTES_PER_DOCUMENT: i64 = 8 << 10;
 
 /// The rate in bytes per second that due times assume.
 const DUE_RATE: u64 = 1 << 20;
@@ -37,7 +37,7 @@ pub fn due(created: i64, files: &[JobFile]) -> i64 {
 
 /// Returns the charge for leasing `documents` of `length` bytes, in thousandths of a document divided by the tenant's weight.
 pub fn charge(documents: i64, length: i64, share: TenantShare) -> i64 {
-    (documents + length / DOCUMENT_BYTES).max(1).saturating_mul(1_000) / i64::from(share.weight.max(1))
+    (documents + length / BYTES_PER_DOCUMENT).max(1).saturating_mul(1_000) / i64::from(share.weight.max(1))
 }
 
 /// A tenant with live jobs.
@@ -68,7 +68,7 @@ pub struct LeasableJob {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Backlog {
     /// Tenants with live jobs, whether chunks of them can be leased or not.
-    pub owners: Vec<TenantLoad>,
+    pub tenants: Vec<TenantLoad>,
     /// Jobs with chunks that can be leased.
     pub ready: Vec<LeasableJob>,
 }
@@ -89,11 +89,11 @@ pub struct Choice {
 }
 
 impl Backlog {
-    /// Adds a live job. `owner.running` is the number of this job's leased chunks; the job can be chosen if it is `leasable`.
-    pub fn add(&mut self, owner: TenantLoad, job: LeasableJob, leasable: bool) {
-        match self.owners.iter_mut().find(|known| known.tenant == owner.tenant) {
-            Some(known) => known.running += owner.running,
-            None => self.owners.push(owner),
+    /// Adds a live job. `tenant_load.running` is the number of this job's leased chunks; the job can be chosen if it is `leasable`.
+    pub fn add(&mut self, tenant_load: TenantLoad, job: LeasableJob, leasable: bool) {
+        match self.tenants.iter_mut().find(|listed| listed.tenant == tenant_load.tenant) {
+            Some(listed) => listed.running += tenant_load.running,
+            None => self.tenants.push(tenant_load),
         }
         if leasable {
             self.ready.push(job);
@@ -102,34 +102,35 @@ impl Backlog {
 
     /// Chooses the job whose chunk is next; `None` if no chunk may be leased.
     pub fn next(&self) -> Option<Choice> {
-        let floor = self.owners.iter().map(|owner| owner.charged).max()?.saturating_sub(CREDIT);
-        let owner_of = |ready: &LeasableJob| self.owners.iter().find(|owner| owner.tenant == ready.tenant);
-        let candidates = self.ready.iter().filter_map(|ready| Some((ready, owner_of(ready)?))).filter(|(_, owner)| room(owner) > 0);
-        let (ready, owner) = candidates.min_by_key(|(ready, owner)| (owner.charged.max(floor), ready.due, ready.job))?;
-        Some(Choice { job: ready.job, tenant: owner.tenant, share: owner.share, min_charged: floor, max_chunks: room(owner) })
+        let min_charged = self.tenants.iter().map(|tenant_load| tenant_load.charged).max()?.saturating_sub(CREDIT);
+        let load_of = |ready: &LeasableJob| self.tenants.iter().find(|tenant_load| tenant_load.tenant == ready.tenant);
+        let candidates =
+            self.ready.iter().filter_map(|ready| Some((ready, load_of(ready)?))).filter(|(_, tenant_load)| leasable_chunks(tenant_load) > 0);
+        let (ready, tenant_load) = candidates.min_by_key(|(ready, tenant_load)| (tenant_load.charged.max(min_charged), ready.due, ready.job))?;
+        Some(Choice { job: ready.job, tenant: tenant_load.tenant, share: tenant_load.share, min_charged, max_chunks: leasable_chunks(tenant_load) })
     }
 
-    /// Leases up to `limit` chunks: chooses again and again, and leases up to `each` chunks of each choice by `take`.
+    /// Leases up to `limit` chunks: chooses again and again, and leases up to `batch` chunks of each choice by `take`.
     ///
     /// # Errors
     /// What `take` returns.
     pub fn lease<E>(
         mut self,
         limit: usize,
-        each: usize,
+        batch: usize,
         mut take: impl FnMut(&Choice, usize) -> Result<Vec<LeasedChunk>, E>,
     ) -> Result<Vec<LeasedChunk>, E> {
         let mut leases = Vec::new();
         while leases.len() < limit
             && let Some(choice) = self.next()
         {
-            let taken = take(&choice, each.min(limit - leases.len()).min(choice.max_chunks as usize))?;
+            let taken = take(&choice, batch.min(limit - leases.len()).min(choice.max_chunks as usize))?;
             if taken.is_empty() {
-                self.had_none(&choice);
+                self.note_nothing_leasable(&choice);
             } else {
-                let sum = |of: fn(&LeasedChunk) -> i64| taken.iter().map(of).sum();
+                let sum = |amount: fn(&LeasedChunk) -> i64| taken.iter().map(amount).sum();
                 let charge = charge(sum(|lease| i64::from(lease.slice.documents)), sum(|lease| lease.slice.length as i64), choice.share);
-                self.took(&choice, taken.len() as u32, charge);
+                self.note_leased(&choice, taken.len() as u32, charge);
             }
             leases.extend(taken);
         }
@@ -137,19 +138,19 @@ impl Backlog {
     }
 
     /// Notes that `chunks` of the chosen job were leased, for this total charge.
-    pub fn took(&mut self, choice: &Choice, chunks: u32, charge: i64) {
-        if let Some(owner) = self.owners.iter_mut().find(|owner| owner.tenant == choice.tenant) {
-            owner.charged = owner.charged.max(choice.min_charged).saturating_add(charge);
-            owner.running += chunks;
+    pub fn note_leased(&mut self, choice: &Choice, chunks: u32, charge: i64) {
+        if let Some(tenant_load) = self.tenants.iter_mut().find(|tenant_load| tenant_load.tenant == choice.tenant) {
+            tenant_load.charged = tenant_load.charged.max(choice.min_charged).saturating_add(charge);
+            tenant_load.running += chunks;
         }
     }
 
     /// Notes that the chosen job had nothing to lease.
-    pub fn had_none(&mut self, choice: &Choice) {
+    pub fn note_nothing_leasable(&mut self, choice: &Choice) {
         self.ready.retain(|ready| ready.job != choice.job);
     }
 }
 
-fn room(owner: &TenantLoad) -> u32 {
-    owner.share.max_running.map_or(u32::MAX, |most| most.saturating_sub(owner.running))
+fn leasable_chunks(tenant_load: &TenantLoad) -> u32 {
+    tenant_load.share.max_running.map_or(u32::MAX, |max| max.saturating_sub(tenant_load.running))
 }

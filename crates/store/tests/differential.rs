@@ -46,8 +46,8 @@ const TEXTS: [&str; 8] = ["", "Apple", "apple pie", "ÄPFEL", "a*b", "zebra", "Z
 const FIELDS: [&str; 11] = ["key", "title", "plain", "number", "ratio", "words", "numbers", "badge", "id", "status", "conflict"];
 
 #[derive(Debug, Clone)]
-enum Kind {
-    Put { texts: [usize; 4], numbers: [i64; 3], alive: bool, conflict: bool },
+enum ChangeKind {
+    Put { texts: [usize; 4], numbers: [i64; 3], exists: bool, conflict: bool },
     Touch,
     Delete,
 }
@@ -57,8 +57,8 @@ enum Step {
     /// Changes based on what is stored now, or on what was read when the tenant was last read; with a lease or without.
     Unit {
         tenant: usize,
-        changes: Vec<(usize, Kind)>,
-        fresh: bool,
+        changes: Vec<(usize, ChangeKind)>,
+        reads_first: bool,
         lease: Option<usize>,
         edges: Vec<(usize, usize, bool)>,
         marks: Vec<usize>,
@@ -77,7 +77,7 @@ enum Step {
         lease: usize,
         attempts: u32,
     },
-    GiveBack(usize),
+    ReturnUnstarted(usize),
     Renew(usize),
     TakeOver(u64),
     Interrupt(u64),
@@ -92,7 +92,7 @@ enum Step {
         ordinal: u32,
         parts: usize,
     },
-    Ask {
+    Query {
         tenant: usize,
         conditions: Vec<(usize, Comparison)>,
         sort: Vec<(usize, bool)>,
@@ -102,15 +102,15 @@ enum Step {
     },
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
+fn kind() -> impl Strategy<Value = ChangeKind> {
     let put = (prop::array::uniform4(0..TEXTS.len()), prop::array::uniform3(-3..4_i64), prop::bool::weighted(0.9), any::<bool>())
-        .prop_map(|(texts, numbers, alive, conflict)| Kind::Put { texts, numbers, alive, conflict });
-    prop_oneof![6 => put, 1 => Just(Kind::Touch), 1 => Just(Kind::Delete)]
+        .prop_map(|(texts, numbers, exists, conflict)| ChangeKind::Put { texts, numbers, exists, conflict });
+    prop_oneof![6 => put, 1 => Just(ChangeKind::Touch), 1 => Just(ChangeKind::Delete)]
 }
 
 fn test() -> impl Strategy<Value = Comparison> {
     let value = prop_oneof![
-        (0..TEXTS.len()).prop_map(|place| text(TEXTS[place])),
+        (0..TEXTS.len()).prop_map(|index| text(TEXTS[index])),
         (-3..4_i64).prop_map(Value::Int),
         (-3..4_i64).prop_map(|number| Value::Float(number as f64 / 2.0)),
     ];
@@ -133,8 +133,8 @@ fn step() -> impl Strategy<Value = Step> {
     let changes = prop::collection::btree_map(0..KEYS.len(), kind(), 0..5).prop_map(|changes| changes.into_iter().collect::<Vec<_>>());
     let edges = prop::collection::vec((0..3_usize, 0..3_usize, any::<bool>()), 0..3);
     let unit = (0..2_usize, changes, any::<bool>(), proptest::option::of(0..6_usize), edges, prop::collection::vec(0..3_usize, 0..3))
-        .prop_map(|(tenant, changes, fresh, lease, edges, marks)| Step::Unit { tenant, changes, fresh, lease, edges, marks });
-    let ask = (
+        .prop_map(|(tenant, changes, reads_first, lease, edges, marks)| Step::Unit { tenant, changes, reads_first, lease, edges, marks });
+    let query = (
         0..2_usize,
         prop::collection::vec((0..FIELDS.len(), test()), 0..3),
         prop::collection::vec((0..FIELDS.len(), any::<bool>()), 0..3),
@@ -142,14 +142,14 @@ fn step() -> impl Strategy<Value = Step> {
         any::<bool>(),
         (0..3_u64, 1..6_u64),
     )
-        .prop_map(|(tenant, conditions, sort, columns, distinct, page)| Step::Ask { tenant, conditions, sort, columns, distinct, page });
+        .prop_map(|(tenant, conditions, sort, columns, distinct, page)| Step::Query { tenant, conditions, sort, columns, distinct, page });
     let job = || 1..5_u64;
     prop_oneof![
         8 => unit,
         2 => (0..2_usize, 0..5_u32, prop::bool::weighted(0.8)).prop_map(|(tenant, chunks, complete)| Step::Job { tenant, chunks, complete }),
         4 => (proptest::option::of(job()), 1..4_usize, prop::bool::weighted(0.2)).prop_map(|(job, limit, expired)| Step::Lease { job, limit, expired }),
         2 => (0..6_usize, 1..4_u32).prop_map(|(lease, attempts)| Step::Release { lease, attempts }),
-        1 => (0..6_usize).prop_map(Step::GiveBack),
+        1 => (0..6_usize).prop_map(Step::ReturnUnstarted),
         1 => (0..6_usize).prop_map(Step::Renew),
         1 => job().prop_map(Step::TakeOver),
         1 => job().prop_map(Step::Interrupt),
@@ -157,35 +157,35 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (job(), any::<bool>()).prop_map(|(job, failed)| Step::End { job, failed }),
         1 => job().prop_map(Step::Forget),
         1 => (job(), 1..5_u32, 0..3_usize).prop_map(|(job, ordinal, parts)| Step::Replace { job, ordinal, parts }),
-        8 => ask,
+        8 => query,
     ]
 }
 
-fn content_of(catalogue: &Catalogue, kind: &Kind) -> Option<RecordContent> {
-    let Kind::Put { texts: chosen, numbers, alive, conflict } = kind else { return None };
-    let some = |place: usize| if TEXTS[place].is_empty() { Value::Null } else { text(TEXTS[place]) };
+fn content_of(catalogue: &Catalogue, kind: &ChangeKind) -> Option<RecordContent> {
+    let ChangeKind::Put { texts: text_indexes, numbers, exists, conflict } = kind else { return None };
+    let text_or_null = |index: usize| if TEXTS[index].is_empty() { Value::Null } else { text(TEXTS[index]) };
     let list = |items: Vec<Value>| if items.is_empty() { Value::Null } else { Value::List(items) };
     let values = [
-        ("title", some(chosen[0])),
-        ("plain", text(TEXTS[chosen[1]])),
+        ("title", text_or_null(text_indexes[0])),
+        ("plain", text(TEXTS[text_indexes[1]])),
         ("number", if numbers[0] == 0 { Value::Null } else { Value::Int(numbers[0]) }),
         ("ratio", Value::Float(numbers[1] as f64 / 2.0)),
-        ("words", texts(&[TEXTS[chosen[2]], TEXTS[chosen[3]]])),
+        ("words", texts(&[TEXTS[text_indexes[2]], TEXTS[text_indexes[3]]])),
         ("numbers", list((0..numbers[2].max(0)).map(Value::Int).collect())),
-        ("badge", some(chosen[3])),
+        ("badge", text_or_null(text_indexes[3])),
         ("id", Value::Uuid(numbers[0].unsigned_abs().into())),
-        ("extra", Value::Json(Arc::new(serde_json::json!({"b": numbers[1], "a": TEXTS[chosen[0]]})))),
-        ("status", some(chosen[1])),
+        ("extra", Value::Json(Arc::new(serde_json::json!({"b": numbers[1], "a": TEXTS[text_indexes[0]]})))),
+        ("status", text_or_null(text_indexes[1])),
     ];
     let base = content(catalogue, CollectionId::from(0), &values);
     let conflicts = if *conflict { vec![FieldId::from(1), FieldId::from(3)] } else { Vec::new() };
-    Some(RecordContent { exists: *alive, conflicts, raw: Some(TEXTS[chosen[0]].as_bytes().to_vec().into()), created_job: 3, ..base })
+    Some(RecordContent { exists: *exists, conflicts, raw: Some(TEXTS[text_indexes[0]].as_bytes().to_vec().into()), created_job: 3, ..base })
 }
 
-fn write_of(catalogue: &Catalogue, number: usize, kind: &Kind, version: Option<Version>) -> Option<RecordWrite> {
+fn write_of(catalogue: &Catalogue, number: usize, kind: &ChangeKind, version: Option<Version>) -> Option<RecordWrite> {
     match (kind, content_of(catalogue, kind)) {
         (_, Some(content)) => Some(put(CollectionId::from(0), KEYS[number], version, content)),
-        (Kind::Touch, _) => version.map(|_| touch(CollectionId::from(0), KEYS[number], version, b"touched")),
+        (ChangeKind::Touch, _) => version.map(|_| touch(CollectionId::from(0), KEYS[number], version, b"touched")),
         _ => version.map(|_| delete(CollectionId::from(0), KEYS[number], version)),
     }
 }
@@ -203,61 +203,61 @@ impl Client {
         Self { catalogue: catalogue.clone(), store, leases: Vec::new(), read: BTreeMap::new() }
     }
 
-    fn versions(&self, own: &Tenant) -> Vec<Option<Version>> {
-        let found = self.store.read(own, CollectionId::from(0), &KEYS.map(key), ReadDetail::Head).expect("reading works");
+    fn versions(&self, tenant: &Tenant) -> Vec<Option<Version>> {
+        let found = self.store.read(tenant, CollectionId::from(0), &KEYS.map(key), ReadDetail::Head).expect("reading works");
         found.into_iter().map(|record| record.map(|record| record.version)).collect()
     }
 
     /// Does a step; returns what is visible of it, without times and tokens.
     fn step(&mut self, step: &Step) -> String {
-        let say = |result: Result<String>| result.unwrap_or_else(|error| format!("error: {error}"));
-        let fence_of = |leases: &[LeasedChunk], place: usize| {
-            let lease = leases.get(place % leases.len().max(1));
+        let or_error = |result: Result<String>| result.unwrap_or_else(|error| format!("error: {error}"));
+        let token_of = |leases: &[LeasedChunk], index: usize| {
+            let lease = leases.get(index % leases.len().max(1));
             lease.map_or(LeaseToken { chunk: ChunkId { job: 1, ordinal: 1 }, token: -1 }, |lease| LeaseToken {
                 chunk: lease.chunk,
                 token: lease.token,
             })
         };
         match step {
-            Step::Unit { tenant: own, changes, fresh, lease, edges, marks } => {
-                let (number, own) = (*own, tenant(TENANTS[*own]));
-                if *fresh {
-                    for (place, version) in self.versions(&own).into_iter().enumerate() {
-                        self.read.insert((number, place), version);
+            Step::Unit { tenant: tenant_index, changes, reads_first, lease, edges, marks } => {
+                let owner = tenant(TENANTS[*tenant_index]);
+                if *reads_first {
+                    for (index, version) in self.versions(&owner).into_iter().enumerate() {
+                        self.read.insert((*tenant_index, index), version);
                     }
                 }
-                let read = |place: usize| self.read.get(&(number, place)).copied().flatten();
+                let read = |index: usize| self.read.get(&(*tenant_index, index)).copied().flatten();
                 let writes: Vec<RecordWrite> =
-                    changes.iter().filter_map(|(place, kind)| write_of(&self.catalogue, *place, kind, read(*place))).collect();
-                let (catalogue, again) = (self.catalogue.clone(), changes.clone());
+                    changes.iter().filter_map(|(key_index, kind)| write_of(&self.catalogue, *key_index, kind, read(*key_index))).collect();
+                let (catalogue, merged_changes) = (self.catalogue.clone(), changes.clone());
                 let merge = move |conflicts: Vec<WriteConflict>| {
                     let write = |conflict: &WriteConflict| {
-                        let (place, kind) = again.iter().find(|(place, _)| KEYS[*place] == conflict.key.as_str())?;
-                        write_of(&catalogue, *place, kind, conflict.record.as_ref().map(|record| record.version))
+                        let (key_index, kind) = merged_changes.iter().find(|(index, _)| KEYS[*index] == conflict.key.as_str())?;
+                        write_of(&catalogue, *key_index, kind, conflict.record.as_ref().map(|record| record.version))
                     };
                     Ok(conflicts.iter().filter_map(write).collect())
                 };
-                let mut unit = Work::of(&own).writes(writes).resolve(merge);
-                for (target, child, kept) in edges {
+                let mut unit = TestUnit::new(&owner).writes(writes).resolve(merge);
+                for (target, child, is_put) in edges {
                     let (target, child, payload) = (format!("t{target}"), format!("c{child}"), vec![*child as u8]);
                     let edge = Edge { link: 1, target: target.into(), group: "g".into(), start: 5, child: child.into(), payload };
-                    unit = unit.edge(if *kept { EdgeChange::Put(edge) } else { EdgeChange::Delete(edge) });
+                    unit = unit.edge(if *is_put { EdgeChange::Put(edge) } else { EdgeChange::Delete(edge) });
                 }
                 for mark in marks {
                     unit = unit.mark(1, &format!("m{mark}"));
                 }
                 if marks.len() == 2 {
-                    unit = unit.answer(&self.store.marks(&own, 1).expect("marks"));
+                    unit = unit.clear_marks(&self.store.marks(&owner, 1).expect("marks"));
                 }
-                if let Some(place) = lease {
-                    let fence = fence_of(&self.leases, *place);
-                    unit = unit.fence(fence).journal(journal(fence.chunk.ordinal));
+                if let Some(index) = lease {
+                    let token = token_of(&self.leases, *index);
+                    unit = unit.lease_token(token).journal(journal(token.chunk.ordinal));
                 }
-                let (result, told) = unit.commit(&*self.store);
-                let conflicts: Vec<&str> = told.conflicts.iter().map(|conflict| conflict.key.as_str()).collect();
-                say(result.map(|receipt| format!("{} rows, {conflicts:?}, {:?}", receipt.rows, told.refused)))
+                let (result, feedback) = unit.commit(&*self.store);
+                let conflicts: Vec<&str> = feedback.conflicts.iter().map(|conflict| conflict.key.as_str()).collect();
+                or_error(result.map(|receipt| format!("{} rows, {conflicts:?}, {:?}", receipt.rows, feedback.refused)))
             }
-            Step::Job { tenant: own, chunks, complete } => say((|| {
+            Step::Job { tenant: tenant_index, chunks, complete } => or_error((|| {
                 let file = JobFile {
                     path: "file".into(),
                     size: u64::from(*chunks),
@@ -267,95 +267,95 @@ impl Client {
                     part: None,
                     retires_all: false,
                 };
-                let new = NewJob { tenant: tenant(TENANTS[*own]), profile: None, source: "s".into(), as_of: None, files: vec![file] };
+                let new = NewJob { tenant: tenant(TENANTS[*tenant_index]), profile: None, source: "s".into(), as_of: None, files: vec![file] };
                 let job = self.store.create_job(new)?;
                 let slice = |ordinal: u32| ChunkSlice { offset: u64::from(ordinal) * 10, length: 10, documents: 2, ..ChunkSlice::default() };
                 let new = (1..=*chunks).map(|ordinal| NewChunk { ordinal, slice: slice(ordinal) }).collect();
                 self.store.add_chunks(job, new, SplitProgress { chunks: *chunks, complete: *complete, ..SplitProgress::default() })?;
                 Ok(format!("job {job}"))
             })()),
-            Step::Lease { job, limit, expired } => say(self.store.lease(*job, *limit, if *expired { 0 } else { 3_600 }).map(|leases| {
-                let said = leases.iter().map(|lease| format!("{} attempt {}; ", lease.chunk, lease.attempt)).collect();
+            Step::Lease { job, limit, expired } => or_error(self.store.lease(*job, *limit, if *expired { 0 } else { 3_600 }).map(|leases| {
+                let text = leases.iter().map(|lease| format!("{} attempt {}; ", lease.chunk, lease.attempt)).collect();
                 self.leases.extend(leases);
-                said
+                text
             })),
             Step::Release { lease, attempts } => {
-                say(self.store.release(fence_of(&self.leases, *lease), "released", 0, *attempts).map(|()| String::new()))
+                or_error(self.store.release(token_of(&self.leases, *lease), "released", 0, *attempts).map(|()| String::new()))
             }
-            Step::GiveBack(lease) => say(self.store.return_unstarted(&[fence_of(&self.leases, *lease)]).map(|()| String::new())),
-            Step::Renew(lease) => say(self.store.renew(&[fence_of(&self.leases, *lease)], 3_600).map(|held| held.len().to_string())),
-            Step::TakeOver(job) => say(self.store.take_over(*job).map(|freed| freed.to_string())),
-            Step::Interrupt(job) => say(self.store.interrupt_job(*job).map(|()| String::new())),
-            Step::Retry(job) => say(self.store.retry(*job, None).map(|retried| retried.to_string())),
+            Step::ReturnUnstarted(lease) => or_error(self.store.return_unstarted(&[token_of(&self.leases, *lease)]).map(|()| String::new())),
+            Step::Renew(lease) => or_error(self.store.renew(&[token_of(&self.leases, *lease)], 3_600).map(|renewed| renewed.len().to_string())),
+            Step::TakeOver(job) => or_error(self.store.take_over(*job).map(|freed| freed.to_string())),
+            Step::Interrupt(job) => or_error(self.store.interrupt_job(*job).map(|()| String::new())),
+            Step::Retry(job) => or_error(self.store.retry(*job, None).map(|retried| retried.to_string())),
             Step::End { job, failed } => {
-                say(self.store.end_job(*job, if *failed { JobState::Failed } else { JobState::Cancelled }, "ended").map(|()| String::new()))
+                or_error(self.store.end_job(*job, if *failed { JobState::Failed } else { JobState::Cancelled }, "ended").map(|()| String::new()))
             }
-            Step::Forget(job) => say(self.store.forget_job(*job).map(|()| String::new())),
+            Step::Forget(job) => or_error(self.store.forget_job(*job).map(|()| String::new())),
             Step::Replace { job, ordinal, parts } => {
-                let part = |place: usize| NewChunk { ordinal: 0, slice: ChunkSlice { offset: place as u64, documents: 1, ..ChunkSlice::default() } };
+                let part = |index: usize| NewChunk { ordinal: 0, slice: ChunkSlice { offset: index as u64, documents: 1, ..ChunkSlice::default() } };
                 let chunk = ChunkId { job: *job, ordinal: *ordinal };
-                say(self.store.replace_chunk(chunk, (0..*parts).map(part).collect()).map(|()| String::new()))
+                or_error(self.store.replace_chunk(chunk, (0..*parts).map(part).collect()).map(|()| String::new()))
             }
-            Step::Ask { .. } => self.ask(step),
+            Step::Query { .. } => self.query(step),
         }
     }
 
-    fn ask(&self, step: &Step) -> String {
-        let Step::Ask { tenant: own, conditions, sort, columns, distinct, page } = step else { return String::new() };
-        let at = |place: usize| column(&self.catalogue, CollectionId::from(0), FIELDS[place]);
+    fn query(&self, step: &Step) -> String {
+        let Step::Query { tenant: tenant_index, conditions, sort, columns, distinct, page } = step else { return String::new() };
+        let column_at = |field: usize| column(&self.catalogue, CollectionId::from(0), FIELDS[field]);
         let plan = QueryPlan {
             any_order: false,
-            conditions: conditions.iter().map(|(place, test)| Condition { column: at(*place), test: fit(FIELDS[*place], test) }).collect(),
+            conditions: conditions.iter().map(|(field, test)| Condition { column: column_at(*field), test: fit(FIELDS[*field], test) }).collect(),
             // lists have no order, and distinct rows are sorted by their values
             sort: sort
                 .iter()
-                .filter(|(place, _)| !matches!(FIELDS[*place], "words" | "numbers" | "conflict") && (!*distinct || columns.contains(place)))
-                .map(|(place, descending)| SortKey { column: at(*place), descending: *descending })
+                .filter(|(field, _)| !matches!(FIELDS[*field], "words" | "numbers" | "conflict") && (!*distinct || columns.contains(field)))
+                .map(|(field, descending)| SortKey { column: column_at(*field), descending: *descending })
                 .collect(),
-            columns: columns.iter().map(|place| at(*place)).collect(),
+            columns: columns.iter().map(|field| column_at(*field)).collect(),
             distinct: *distinct,
             offset: page.0,
             limit: Some(page.1),
-            ..QueryPlan::all(tenant(TENANTS[*own]), CollectionId::from(0))
+            ..QueryPlan::all(tenant(TENANTS[*tenant_index]), CollectionId::from(0))
         };
-        let mut said = match self.store.find(&plan) {
+        let mut text = match self.store.find(&plan) {
             Ok(found) => format!("{:?}", found.rows),
             // each database has its own words for invalid statements
             Err(_) => return "error".into(),
         };
-        let _ = write!(said, " of {:?}", self.store.count(&plan).ok());
-        for (place, (function, _)) in FUNCTIONS.into_iter().enumerate() {
-            let any = matches!(function, AggregateFunction::Count | AggregateFunction::Min | AggregateFunction::Max);
+        let _ = write!(text, " of {:?}", self.store.count(&plan).ok());
+        for (offset, (function, _)) in FUNCTIONS.into_iter().enumerate() {
+            let is_of_any_type = matches!(function, AggregateFunction::Count | AggregateFunction::Min | AggregateFunction::Max);
             let numbers = ["number", "ratio", "numbers"].map(|name| FIELDS.iter().position(|field| *field == name).unwrap());
-            let of = if any { (columns[0] + place) % FIELDS.len() } else { numbers[columns[0] % 3] };
-            let aggregate = Aggregate { function, column: at(of) };
-            let _ = write!(said, " {:?}", self.store.aggregate(&QueryPlan { distinct: false, ..plan.clone() }, &[aggregate]).ok());
+            let field = if is_of_any_type { (columns[0] + offset) % FIELDS.len() } else { numbers[columns[0] % 3] };
+            let aggregate = Aggregate { function, column: column_at(field) };
+            let _ = write!(text, " {:?}", self.store.aggregate(&QueryPlan { distinct: false, ..plan.clone() }, &[aggregate]).ok());
         }
-        said
+        text
     }
 
     /// Everything in the store, without times and tokens.
     fn everything(&self) -> String {
-        let mut said = String::new();
+        let mut text = String::new();
         for name in TENANTS {
-            let own = tenant(name);
-            for record in self.store.read(&own, CollectionId::from(0), &KEYS.map(key), ReadDetail::Full).expect("records").into_iter().flatten() {
-                let StoredRecord { key, version, created_job, exists: alive, contributions, golden, state, conflicts, raw, .. } = record;
+            let owner = tenant(name);
+            for record in self.store.read(&owner, CollectionId::from(0), &KEYS.map(key), ReadDetail::Full).expect("records").into_iter().flatten() {
+                let StoredRecord { key, version, created_job, exists, contributions, golden, state, conflicts, raw, .. } = record;
                 let _ =
-                    writeln!(said, "{key} {} {created_job} {alive} {contributions:?} {golden:?} {state:?} {conflicts:?} {raw:?}", version.touches);
+                    writeln!(text, "{key} {} {created_job} {exists} {contributions:?} {golden:?} {state:?} {conflicts:?} {raw:?}", version.touches);
             }
             for target in ["t0", "t1", "t2"] {
-                let _ = writeln!(said, "{:?}", self.store.edges(&own, 1, target).expect("edges"));
+                let _ = writeln!(text, "{:?}", self.store.edges(&owner, 1, target).expect("edges"));
             }
-            let marks: Vec<String> = self.store.marks(&own, 1_000).expect("marks").into_iter().map(|mark| mark.target.to_string()).collect();
-            let _ = writeln!(said, "{marks:?}");
+            let marks: Vec<String> = self.store.marks(&owner, 1_000).expect("marks").into_iter().map(|mark| mark.target.to_string()).collect();
+            let _ = writeln!(text, "{marks:?}");
         }
         for job in self.store.jobs(None, 1_000).expect("jobs") {
             let job = Job { created: 0, finished: job.finished.map(|_| 1), ..job };
-            let _ = writeln!(said, "{job:?}\n{:?}", self.store.journal(job.id, 0, 1_000, false).expect("a journal"));
+            let _ = writeln!(text, "{job:?}\n{:?}", self.store.journal(job.id, 0, 1_000, false).expect("a journal"));
         }
-        let _ = writeln!(said, "{:?} {:?}", self.store.chunks(None).expect("chunks"), self.store.is_idle().expect("an answer"));
-        said
+        let _ = writeln!(text, "{:?} {:?}", self.store.chunks(None).expect("chunks"), self.store.is_idle().expect("an answer"));
+        text
     }
 }
 
@@ -391,7 +391,7 @@ fn fit(field: &str, test: &Comparison) -> Comparison {
 
 fn journal(ordinal: u32) -> ChunkJournal {
     let first = u64::from(ordinal) * 2 + 1;
-    let line = |document: u64, outcome| DocumentOutcome {
+    let outcome_of = |document: u64, outcome| DocumentOutcome {
         document,
         offset: document,
         collection: Some(CollectionId::from(0)),
@@ -399,33 +399,33 @@ fn journal(ordinal: u32) -> ChunkJournal {
         key: format!("k{document}").into(),
         reason: None,
     };
-    let lines = pack(&[line(first, Outcome::Created), line(first + 1, Outcome::Failed)]);
-    let trouble = Issue { document: first + 1, file: 0, record: first + 1, offset: 7, key: None, failed: true, reason: "broken".into() };
+    let packed_outcomes = pack(&[outcome_of(first, Outcome::Created), outcome_of(first + 1, Outcome::Failed)]);
+    let issue = Issue { document: first + 1, file: 0, record: first + 1, offset: 7, key: None, failed: true, reason: "broken".into() };
     let mut counts = OutcomeCounts { documents: 2, ..OutcomeCounts::default() };
     counts.add(Outcome::Created, 1);
     counts.add(Outcome::Failed, 1);
-    ChunkJournal { counts, first, packed_outcomes: lines, troubles: vec![trouble], ..ChunkJournal::default() }
+    ChunkJournal { counts, first, packed_outcomes, troubles: vec![issue], ..ChunkJournal::default() }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, max_shrink_iters: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_history_has_the_same_answers_on_both_stores(steps in prop::collection::vec(step(), 1..60)) {
+    fn any_history_has_the_same_results_on_both_stores(steps in prop::collection::vec(step(), 1..60)) {
         use std::sync::atomic::{AtomicU32, Ordering};
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let Some(server) = TestServer::shared() else { return Ok(()) };
         let url = format!("{}?schema=place{}", server.url("postgres"), NUMBER.fetch_add(1, Ordering::SeqCst));
         let catalogue = Arc::new(definition(DEFINITION));
         let folder = tempfile::tempdir().expect("a folder");
-        let file = SqliteStore::open(&folder.path().join("store"), catalogue.clone(), SqliteOptions::default()).expect("a store");
-        let on_server = PostgresStore::open(&url, catalogue.clone(), &postgres::PostgresOptions::default()).expect("a store");
-        let mut clients = [Client::new(Box::new(file), &catalogue), Client::new(Box::new(on_server), &catalogue)];
-        for (place, step) in steps.iter().enumerate() {
-            let [file, on_server] = clients.each_mut().map(|client| client.step(step));
-            prop_assert_eq!(file, on_server, "step {}: {:?}", place, step);
+        let file_store = SqliteStore::open(&folder.path().join("store"), catalogue.clone(), SqliteOptions::default()).expect("a store");
+        let server_store = PostgresStore::open(&url, catalogue.clone(), &postgres::PostgresOptions::default()).expect("a store");
+        let mut clients = [Client::new(Box::new(file_store), &catalogue), Client::new(Box::new(server_store), &catalogue)];
+        for (number, step) in steps.iter().enumerate() {
+            let [file_result, server_result] = clients.each_mut().map(|client| client.step(step));
+            prop_assert_eq!(file_result, server_result, "step {}: {:?}", number, step);
         }
-        let [file, on_server] = clients.each_ref().map(Client::everything);
-        prop_assert_eq!(file, on_server);
+        let [file_result, server_result] = clients.each_ref().map(Client::everything);
+        prop_assert_eq!(file_result, server_result);
     }
 }

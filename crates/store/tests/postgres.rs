@@ -19,22 +19,22 @@ fn open(url: &str, catalogue: &Catalogue) -> Result<Box<dyn Store>> {
     Ok(Box::new(PostgresStore::open(url, Arc::new(catalogue.clone()), &PostgresOptions::default())?))
 }
 
-fn new_place() -> Option<Place> {
+fn new_location() -> Option<StoreLocation> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let url = format!("{}?schema=place{}", TestServer::shared()?.url("postgres"), NUMBER.fetch_add(1, Ordering::SeqCst));
-    Some(Place::new(move |catalogue| open(&url, catalogue), scans, || {}))
+    Some(StoreLocation::new(move |catalogue| open(&url, catalogue), is_full_scan, || {}))
 }
 
 /// Whether the server reads every record of the tenant.
-fn scans(explanation: &[String]) -> bool {
+fn is_full_scan(explanation: &[String]) -> bool {
     explanation[0].starts_with("reads every record")
 }
 
-conformance!(new_place);
+conformance!(new_location);
 
 /// A process may end between the commit of the last chunk and the check whether its job has ended.
 #[test]
-fn a_job_that_nobody_ended_is_ended_by_the_next_who_looks_for_work() {
+fn a_job_that_was_not_ended_is_ended_by_the_next_lease() {
     let Some(server) = TestServer::shared() else { return };
     let catalogue = definition(MANY);
     let store = open(&format!("{}?schema=unended", server.url("postgres")), &catalogue).expect("the store opens");
@@ -64,18 +64,18 @@ collections:
 ";
 
 #[test]
-fn among_many_records_an_index_is_used_right_after_they_were_written() {
-    let Some(place) = new_place() else { return };
+fn indexes_are_used_right_after_many_records_were_written() {
+    let Some(location) = new_location() else { return };
     let catalogue = definition(MANY);
-    let store = place.open(&catalogue);
+    let store = location.open(&catalogue);
     for part in 0..5 {
-        let thing = |number: i64| {
+        let record = |number: i64| {
             let words = texts(&[&format!("w{}", number % 500), "all"]);
             let note = format!("a note that says {number:05} once");
             let values = [("group", text(&format!("g{}", number % 700))), ("number", Value::Int(number)), ("words", words), ("note", text(&note))];
             put(CollectionId::from(0), &format!("t{number:05}"), None, content(&catalogue, CollectionId::from(0), &values))
         };
-        let unit = Work::of(&main_tenant()).writes((part * 1_000..(part + 1) * 1_000).map(thing));
+        let unit = TestUnit::new(&main_tenant()).writes((part * 1_000..(part + 1) * 1_000).map(record));
         store.commit(Box::new(unit)).expect("the unit is written");
     }
     let between = |low, high| Comparison::Range { low: Some((Value::Int(low), true)), high: Some((Value::Int(high), true)) };

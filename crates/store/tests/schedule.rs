@@ -11,7 +11,7 @@ use stook_store::schedule::{Backlog, CREDIT, Choice, LeasableJob, TenantLoad, ch
 
 const SECOND: i64 = 1_000_000;
 /// Documents of a full chunk, and their bytes.
-const FULL: (i64, i64) = (1_000, 900_000);
+const FULL_CHUNK: (i64, i64) = (1_000, 900_000);
 
 #[derive(Debug, Clone)]
 struct Arrival {
@@ -61,18 +61,18 @@ struct Outcome {
 #[derive(Debug, Clone, Default)]
 struct Queue {
     jobs: Vec<Job>,
-    given: BTreeMap<usize, i64>,
+    charged: BTreeMap<usize, i64>,
 }
 
 impl Queue {
-    fn line(&self, shares: &[TenantShare]) -> Backlog {
-        let mut line = Backlog::default();
+    fn backlog(&self, shares: &[TenantShare]) -> Backlog {
+        let mut backlog = Backlog::default();
         for job in self.jobs.iter().filter(|job| job.waiting + job.running > 0) {
-            let (tenant, given) = (job.tenant as i64, self.given.get(&job.tenant).copied().unwrap_or(0));
-            let owner = TenantLoad { tenant, share: shares[job.tenant], charged: given, running: job.running };
-            line.add(owner, LeasableJob { job: job.id, tenant, due: job.due }, job.waiting > 0);
+            let (tenant, charged) = (job.tenant as i64, self.charged.get(&job.tenant).copied().unwrap_or(0));
+            let owner = TenantLoad { tenant, share: shares[job.tenant], charged, running: job.running };
+            backlog.add(owner, LeasableJob { job: job.id, tenant, due: job.due }, job.waiting > 0);
         }
-        line
+        backlog
     }
 
     /// Takes a chunk as a store does: none if the job has none any more.
@@ -80,8 +80,8 @@ impl Queue {
         let Some(job) = self.jobs.iter_mut().find(|job| job.id == choice.job && job.waiting > 0) else { return false };
         job.waiting -= 1;
         job.running += 1;
-        let given = self.given.entry(job.tenant).or_default();
-        *given = (*given).max(choice.min_charged) + charge(FULL.0, FULL.1, choice.share);
+        let charged = self.charged.entry(job.tenant).or_default();
+        *charged = (*charged).max(choice.min_charged) + charge(FULL_CHUNK.0, FULL_CHUNK.1, choice.share);
         true
     }
 }
@@ -89,18 +89,18 @@ impl Queue {
 fn simulate(run: &Run) -> Outcome {
     let mut arrivals = run.arrivals.clone();
     arrivals.sort_by_key(|arrival| arrival.at);
-    let mut coming = arrivals.into_iter().enumerate().peekable();
+    let mut upcoming = arrivals.into_iter().enumerate().peekable();
     let (mut queue, mut outcome) = (Queue::default(), Outcome::default());
     // states that workers may see, newest last
-    let mut seen: Vec<Queue> = vec![queue.clone()];
+    let mut visible_states: Vec<Queue> = vec![queue.clone()];
     // when each busy worker is done, and with which job
     let mut busy: Vec<(i64, JobId)> = Vec::new();
     let (mut now, mut turn) = (0, 0);
     loop {
-        while let Some((number, arrival)) = coming.next_if(|(_, arrival)| arrival.at <= now) {
+        while let Some((number, arrival)) = upcoming.next_if(|(_, arrival)| arrival.at <= now) {
             let file = JobFile {
                 path: String::new(),
-                size: u64::from(arrival.chunks) * FULL.1 as u64,
+                size: u64::from(arrival.chunks) * FULL_CHUNK.1 as u64,
                 modified: 0,
                 syntax: None,
                 compressed: false,
@@ -114,30 +114,30 @@ fn simulate(run: &Run) -> Outcome {
         while busy.len() < run.workers {
             turn += 1;
             // other workers may have leased since this one read the state, but each of them chose by the same rules
-            let back = run.stale[turn % run.stale.len()].min(run.workers - 1).min(seen.len() - 1);
-            let old = &seen[seen.len() - 1 - back];
-            let mut old_line = if back > 0 { old.line(&run.shares) } else { queue.line(&run.shares) };
+            let staleness = run.stale[turn % run.stale.len()].min(run.workers - 1).min(visible_states.len() - 1);
+            let stale_state = &visible_states[visible_states.len() - 1 - staleness];
+            let mut stale_backlog = if staleness > 0 { stale_state.backlog(&run.shares) } else { queue.backlog(&run.shares) };
             let leasable = ready(&queue, &run.shares);
             let taken = loop {
-                let Some(choice) = old_line.next() else { break None };
+                let Some(choice) = stale_backlog.next() else { break None };
                 if queue.take(&choice) {
                     break Some(choice);
                 }
-                old_line.had_none(&choice);
+                stale_backlog.note_nothing_leasable(&choice);
             };
             // a worker that finds nothing reads the state again
-            let taken = taken.or_else(|| queue.line(&run.shares).next().filter(|choice| queue.take(choice)));
+            let taken = taken.or_else(|| queue.backlog(&run.shares).next().filter(|choice| queue.take(choice)));
             let Some(choice) = taken else {
                 assert!(leasable.is_empty(), "a worker is idle while {leasable:?} wait");
                 break;
             };
             busy.push((now + run.times[turn % run.times.len()], choice.job));
             outcome.served.push(Served { at: now, tenant: choice.tenant as usize, job: choice.job, ready: leasable });
-            seen.push(queue.clone());
+            visible_states.push(queue.clone());
         }
         let ends = busy.iter().map(|(end, _)| *end).min();
-        let comes = coming.peek().map(|(_, arrival)| arrival.at);
-        let Some(next) = ends.into_iter().chain(comes).min() else { break };
+        let next_arrival = upcoming.peek().map(|(_, arrival)| arrival.at);
+        let Some(next) = ends.into_iter().chain(next_arrival).min() else { break };
         now = next;
         busy.retain(|(end, id)| {
             if *end == now {
@@ -149,7 +149,7 @@ fn simulate(run: &Run) -> Outcome {
             }
             *end != now
         });
-        seen = vec![queue.clone()];
+        visible_states = vec![queue.clone()];
     }
     outcome.jobs = queue.jobs;
     outcome
@@ -159,11 +159,11 @@ fn simulate(run: &Run) -> Outcome {
 fn ready(queue: &Queue, shares: &[TenantShare]) -> Vec<usize> {
     let running = |tenant: usize| queue.jobs.iter().filter(|job| job.tenant == tenant).map(|job| job.running).sum::<u32>();
     let waits = |tenant: &usize| queue.jobs.iter().any(|job| job.tenant == *tenant && job.waiting > 0);
-    (0..shares.len()).filter(waits).filter(|tenant| shares[*tenant].max_running.is_none_or(|most| running(*tenant) < most)).collect()
+    (0..shares.len()).filter(waits).filter(|tenant| shares[*tenant].max_running.is_none_or(|max| running(*tenant) < max)).collect()
 }
 
 fn run() -> impl Strategy<Value = Run> {
-    let share = (1..5_u32, proptest::option::of(1..4_u32)).prop_map(|(weight, most_running)| TenantShare { weight, max_running: most_running });
+    let share = (1..5_u32, proptest::option::of(1..4_u32)).prop_map(|(weight, max_running)| TenantShare { weight, max_running });
     (1..5_usize, 1..7_usize).prop_flat_map(move |(tenants, workers)| {
         let arrival = (0..tenants, 0..60 * SECOND, 0..40_u32).prop_map(|(tenant, at, chunks)| Arrival { tenant, at, chunks });
         (
@@ -183,17 +183,17 @@ proptest! {
     /// Every job ends, no worker is idle while a chunk may be leased, no tenant exceeds its limit, and of one tenant's jobs the one that is due first
     /// is served.
     #[test]
-    fn all_work_is_done_in_order_without_idleness(run in run()) {
+    fn all_jobs_end_in_due_order_and_no_worker_is_idle(run in run()) {
         let outcome = simulate(&run);
         for job in &outcome.jobs {
             prop_assert_eq!(job.waiting + job.running, 0);
         }
         // the jobs as an observer without delay would see them
-        let mut left: BTreeMap<JobId, u32> = outcome.jobs.iter().map(|job| {
+        let mut remaining: BTreeMap<JobId, u32> = outcome.jobs.iter().map(|job| {
             (job.id, outcome.served.iter().filter(|served| served.job == job.id).count() as u32)
         }).collect();
-        for (place, served) in outcome.served.iter().enumerate() {
-            *left.get_mut(&served.job).expect("a job") -= 1;
+        for (index, served) in outcome.served.iter().enumerate() {
+            *remaining.get_mut(&served.job).expect("a job") -= 1;
             if run.stale.iter().any(|stale| *stale > 0) && run.workers > 1 {
                 continue;
             }
@@ -201,8 +201,8 @@ proptest! {
             let mut arrived: Vec<&Arrival> = run.arrivals.iter().collect();
             arrived.sort_by_key(|arrival| arrival.at);
             for other in outcome.jobs.iter().filter(|other| other.tenant == chosen.tenant && other.due < chosen.due) {
-                let is_there = arrived[other.id as usize - 1].at <= served.at;
-                prop_assert!(!is_there || left[&other.id] == 0, "lease {place}: job {} before job {}", chosen.id, other.id);
+                let has_arrived = arrived[other.id as usize - 1].at <= served.at;
+                prop_assert!(!has_arrived || remaining[&other.id] == 0, "lease {index}: job {} before job {}", chosen.id, other.id);
             }
         }
     }
@@ -219,32 +219,32 @@ proptest! {
         let run = Run { shares: shares.clone(), arrivals, workers, times, stale };
         let outcome = simulate(&run);
         // from when all tenants wait until the first has no chunks left
-        let all = |served: &&Served| served.ready.len() == shares.len();
-        let mut got = vec![0.0; shares.len()];
+        let all_ready = |served: &&Served| served.ready.len() == shares.len();
+        let mut received = vec![0.0; shares.len()];
         // a new tenant has a credit; none is owed more than that and a chunk for each worker
-        let one = |share: &TenantShare| charge(FULL.0, FULL.1, *share) as f64;
-        let bound = CREDIT as f64 + workers as f64 * shares.iter().map(one).fold(0.0, f64::max);
-        for served in outcome.served.iter().filter(all) {
-            got[served.tenant] += one(&shares[served.tenant]);
-            let (least, most) = got.iter().fold((f64::MAX, 0.0_f64), |(least, most), got| (least.min(*got), most.max(*got)));
-            prop_assert!(most - least <= bound + one(&TenantShare::default()), "{got:?} at {}", served.at);
+        let chunk_charge = |share: &TenantShare| charge(FULL_CHUNK.0, FULL_CHUNK.1, *share) as f64;
+        let bound = CREDIT as f64 + workers as f64 * shares.iter().map(chunk_charge).fold(0.0, f64::max);
+        for served in outcome.served.iter().filter(all_ready) {
+            received[served.tenant] += chunk_charge(&shares[served.tenant]);
+            let (min, max) = received.iter().fold((f64::MAX, 0.0_f64), |(min, max), received| (min.min(*received), max.max(*received)));
+            prop_assert!(max - min <= bound + chunk_charge(&TenantShare::default()), "{received:?} at {}", served.at);
         }
     }
 
     /// Tenants that begin together are always within a chunk of each other, and within one or two more for each other worker if all workers choose by
     /// the state before the others chose.
     #[test]
-    fn equal_tenants_that_begin_together_stay_together(tenants in 2..5_usize, workers in 1..7_usize,
+    fn equal_tenants_that_start_together_get_equal_shares(tenants in 2..5_usize, workers in 1..7_usize,
                        times in prop::collection::vec(SECOND / 10..2 * SECOND, 1..5), stale in prop_oneof![Just(vec![0]), prop::collection::vec(0..6_usize, 1..5)]) {
         let shares = vec![TenantShare::default(); tenants];
         let bound = if stale.iter().all(|stale| *stale == 0) { 1 } else { 2 * workers - 1 };
         let arrivals = (0..tenants).map(|tenant| Arrival { tenant, at: 0, chunks: 100 }).collect();
         let outcome = simulate(&Run { shares, arrivals, workers, times, stale });
-        let mut got = vec![0_usize; tenants];
+        let mut received = vec![0_usize; tenants];
         for served in outcome.served.iter().filter(|served| served.ready.len() == tenants) {
-            got[served.tenant] += 1;
-            let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());
-            prop_assert!(most - least <= bound, "{got:?} with {workers} workers");
+            received[served.tenant] += 1;
+            let (min, max) = (received.iter().min().unwrap(), received.iter().max().unwrap());
+            prop_assert!(max - min <= bound, "{received:?} with {workers} workers");
         }
     }
 }
@@ -267,13 +267,13 @@ fn a_large_job_is_not_starved_by_small_ones() {
 
 /// A tenant that comes back after a long pause is served at once, but does not block the others.
 #[test]
-fn silence_gives_a_small_credit() {
+fn an_idle_tenant_is_served_at_once_for_a_small_credit() {
     let arrivals = vec![Arrival { tenant: 0, at: 0, chunks: 400 }, Arrival { tenant: 1, at: 100 * SECOND, chunks: 100 }];
     let run = Run { shares: vec![TenantShare::default(); 2], arrivals, workers: 1, times: vec![SECOND], stale: vec![0] };
     let outcome = simulate(&run);
-    let behind: Vec<usize> = outcome.served.iter().skip_while(|served| served.at < 100 * SECOND).map(|served| served.tenant).collect();
-    let credit = (CREDIT / charge(FULL.0, FULL.1, TenantShare::default())) as usize;
-    assert!(behind[..credit].iter().all(|tenant| *tenant == 1), "it is served at once: {behind:?}");
-    let later = &behind[credit + 1..credit + 41];
+    let after_pause: Vec<usize> = outcome.served.iter().skip_while(|served| served.at < 100 * SECOND).map(|served| served.tenant).collect();
+    let credit = (CREDIT / charge(FULL_CHUNK.0, FULL_CHUNK.1, TenantShare::default())) as usize;
+    assert!(after_pause[..credit].iter().all(|tenant| *tenant == 1), "it is served at once: {after_pause:?}");
+    let later = &after_pause[credit + 1..credit + 41];
     assert!(later.iter().filter(|tenant| **tenant == 1).count() <= 21, "then in turn: {later:?}");
 }

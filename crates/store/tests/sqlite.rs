@@ -2,7 +2,7 @@
 
 mod conformance;
 
-use conformance::calls::Heard;
+use conformance::calls::CommitRecorder;
 use conformance::support::*;
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
@@ -22,36 +22,36 @@ fn open(path: &Path, catalogue: &Catalogue, options: SqliteOptions) -> Result<Bo
     Ok(Box::new(SqliteStore::open(path, Arc::new(catalogue.clone()), options)?))
 }
 
-fn new_place() -> Place {
+fn new_location() -> StoreLocation {
     let directory = tempfile::tempdir().expect("a directory for the test");
     let path = directory.path().join("store.db");
     let check_path = path.clone();
     let check = move || {
-        let _kept_until_here = &directory;
+        let _keep_directory = &directory;
         if check_path.exists() {
             assert_sound(&check_path);
         }
     };
-    Place::new(move |catalogue| open(&path, catalogue, SqliteOptions::default()), scans, check)
+    StoreLocation::new(move |catalogue| open(&path, catalogue, SqliteOptions::default()), is_full_scan, check)
 }
 
 /// Whether a step of the explanation reads every record of the tenant.
-fn scans(explanation: &[String]) -> bool {
+fn is_full_scan(explanation: &[String]) -> bool {
     explanation.iter().any(|line| line.starts_with("scan r_") || line.starts_with("search r_") && line.ends_with("(tenant=?)"))
 }
 
 #[test]
-fn damage_is_found_in_the_indexes_on_keys_too() {
-    let (_directory, path, catalogue) = counted_place();
+fn damage_in_the_indexes_on_keys_is_found() {
+    let (_directory, path, catalogue) = counted_store_path();
     let store = open(&path, &catalogue, SqliteOptions::default()).expect("it opens");
     let write = |name: &str| put(CollectionId::from(0), name, None, counted_content(&catalogue, 1));
-    Work::of(&main_tenant()).writes(["a", "b"].map(write)).done(&*store);
+    TestUnit::new(&main_tenant()).writes(["a", "b"].map(write)).commit_ok(&*store);
     assert_eq!(store.damage().expect("the check runs"), Vec::<String>::new());
     drop(store);
     // a key that is not in the index
-    let other = Connection::open(&path).expect("the file opens");
-    other.execute("UPDATE r_item SET key = 'c' WHERE key = 'b'", []).expect("SQL");
-    drop(other);
+    let connection = Connection::open(&path).expect("the file opens");
+    connection.execute("UPDATE r_item SET key = 'c' WHERE key = 'b'", []).expect("SQL");
+    drop(connection);
     let found = open(&path, &catalogue, SqliteOptions::default()).expect("it opens").damage().expect("the check runs");
     assert!(found.len() == 1 && found[0].contains("\"c\"") && found[0].contains("r_item"), "{found:?}");
 }
@@ -63,7 +63,7 @@ fn assert_sound(path: &Path) {
     assert_eq!(found, "ok");
 }
 
-conformance!(new_place);
+conformance!(new_location);
 
 const COUNTED: &str = "
 catalogue: counted
@@ -80,7 +80,7 @@ collections:
 ";
 
 /// A folder, the path of a store in it, and the definition.
-fn counted_place() -> (tempfile::TempDir, PathBuf, Catalogue) {
+fn counted_store_path() -> (tempfile::TempDir, PathBuf, Catalogue) {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("store.db");
     (directory, path, definition(COUNTED))
@@ -96,17 +96,20 @@ fn count_of(record: Option<&StoredRecord>) -> i64 {
 }
 
 /// Adds one to the record that all processes share, merging if another was faster, and writes a record of its own.
-fn add_one(store: &dyn Store, catalogue: &Catalogue, own: &str) -> Result<CommitReceipt> {
+fn add_one(store: &dyn Store, catalogue: &Catalogue, own_key: &str) -> Result<CommitReceipt> {
     let shared = store.read(&main_tenant(), CollectionId::from(0), &[key("shared")], ReadDetail::Full)?.remove(0);
     let add = |catalogue: &Catalogue, record: Option<&StoredRecord>| {
         let version = record.map(|record| record.version);
         put(CollectionId::from(0), "shared", version, counted_content(catalogue, count_of(record) + 1))
     };
-    let again = catalogue.clone();
-    let work =
-        Work::of(&main_tenant()).write(put(CollectionId::from(0), own, None, counted_content(catalogue, 1))).write(add(catalogue, shared.as_ref()));
-    let work = work.mark(1, own).resolve(move |conflicts| Ok(conflicts.iter().map(|conflict| add(&again, conflict.record.as_ref())).collect()));
-    work.commit(store).0
+    let merge_catalogue = catalogue.clone();
+    let unit = TestUnit::new(&main_tenant())
+        .write(put(CollectionId::from(0), own_key, None, counted_content(catalogue, 1)))
+        .write(add(catalogue, shared.as_ref()));
+    let unit = unit
+        .mark(1, own_key)
+        .resolve(move |conflicts| Ok(conflicts.iter().map(|conflict| add(&merge_catalogue, conflict.record.as_ref())).collect()));
+    unit.commit(store).0
 }
 
 /// Environment of the helper processes: the path of the store, and their task.
@@ -124,13 +127,13 @@ fn this_program() -> PathBuf {
     std::env::current_exe().expect("the test program knows where it is")
 }
 
-/// The output of a helper: the text after `said:` on its line.
-fn said_by(helper: Child) -> String {
+/// The output of a helper: the text after `result:` on its line.
+fn helper_output(helper: Child) -> String {
     let output = helper.wait_with_output().expect("the helper ends");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "the helper failed: {text}");
-    let said = text.lines().find_map(|line| line.split_once("said:")).unwrap_or_else(|| panic!("the helper said nothing: {text}"));
-    said.1.trim().to_owned()
+    let result = text.lines().find_map(|line| line.split_once("result:")).unwrap_or_else(|| panic!("the helper printed no result: {text}"));
+    result.1.trim().to_owned()
 }
 
 #[test]
@@ -138,13 +141,13 @@ fn said_by(helper: Child) -> String {
 fn child_process_of_other_tests() {
     let (Ok(path), Ok(task)) = (std::env::var(PATH), std::env::var(TASK)) else { return };
     let catalogue = definition(COUNTED);
-    let said = match task.split_once(' ') {
+    let output = match task.split_once(' ') {
         Some(("count", name)) => count_for_a_second(Path::new(&path), &catalogue, name),
         Some(("back", target)) => back_up(Path::new(&path), Path::new(target)),
         Some(("crash", name)) => count_until_killed(Path::new(&path), &catalogue, name),
         _ => try_to_write(Path::new(&path), &catalogue),
     };
-    println!("said: {said}");
+    println!("result: {output}");
 }
 
 fn count_for_a_second(path: &Path, catalogue: &Catalogue, name: &str) -> String {
@@ -185,13 +188,13 @@ fn try_to_write(path: &Path, catalogue: &Catalogue) -> String {
 }
 
 /// Checks that every counted unit was written completely: its own record, its part of the shared one, its mark.
-fn assert_counted(path: &Path, catalogue: &Catalogue, least: i64, most: i64) -> i64 {
+fn assert_counted(path: &Path, catalogue: &Catalogue, min: i64, max: i64) -> i64 {
     let store = open(path, catalogue, SqliteOptions::default()).expect("the store opens");
     let all = QueryPlan::all(main_tenant(), CollectionId::from(0));
     let records = store.count(&all).expect("counting works") as i64;
     let shared = store.read(&main_tenant(), CollectionId::from(0), &[key("shared")], ReadDetail::Full).expect("reading works").remove(0);
     let counted = count_of(shared.as_ref());
-    assert!((least..=most).contains(&counted), "{counted} is not between {least} and {most}");
+    assert!((min..=max).contains(&counted), "{counted} is not between {min} and {max}");
     assert_eq!(records, counted + i64::from(shared.is_some()));
     assert_eq!(store.marks(&main_tenant(), usize::MAX >> 1).expect("reading works").len() as i64, counted);
     let words = plan::Condition { column: column(catalogue, CollectionId::from(0), "words"), test: equal(text("all")) };
@@ -206,16 +209,16 @@ fn two_processes_that_write_at_once_lose_nothing() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("store.db");
     let helpers = ["a", "b"].map(|name| process(&this_program(), &path, &format!("count {name}")).spawn().expect("the helper starts"));
-    let written: Vec<i64> = helpers.into_iter().map(|helper| said_by(helper).parse().expect("a number")).collect();
+    let written: Vec<i64> = helpers.into_iter().map(|helper| helper_output(helper).parse().expect("a number")).collect();
     assert!(written.iter().all(|written| *written > 0), "both had their turn: {written:?}");
     let sum = written.iter().sum();
     assert_counted(&path, &definition(COUNTED), sum, sum);
 }
 
 #[test]
-fn a_process_that_is_killed_leaves_whole_units_only() {
+fn a_killed_process_leaves_only_complete_units() {
     use std::io::{BufRead, BufReader};
-    let (_directory, path, catalogue) = counted_place();
+    let (_directory, path, catalogue) = counted_store_path();
     let mut before = 0;
     for round in 0..4 {
         let mut helper = process(&this_program(), &path, &format!("crash {round}")).spawn().expect("the helper starts");
@@ -229,12 +232,12 @@ fn a_process_that_is_killed_leaves_whole_units_only() {
 }
 
 #[test]
-fn who_waits_too_long_for_another_process_is_told_so_and_may_try_again() {
-    let (_directory, path, catalogue) = counted_place();
+fn a_unit_that_waits_too_long_for_another_process_fails_as_busy_and_may_be_repeated() {
+    let (_directory, path, catalogue) = counted_store_path();
     let store = open(&path, &catalogue, SqliteOptions { wait: 1, ..SqliteOptions::default() }).expect("the store opens");
     add_one(&*store, &catalogue, "before").expect("the unit is written");
-    let other = Connection::open(&path).expect("the file opens");
-    other.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
+    let other_process = Connection::open(&path).expect("the file opens");
+    other_process.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
     let started = Instant::now();
     let error = add_one(&*store, &catalogue, "blocked").expect_err("the other holds the lock");
     assert!(matches!(error, StoreError::Busy(1)), "{error}");
@@ -246,29 +249,29 @@ fn who_waits_too_long_for_another_process_is_told_so_and_may_try_again() {
     // small writes get the same error, and so does an attempt to open the store with additions to apply
     let job = store.create_job(conformance::queue::new_job(&main_tenant(), 1));
     assert!(matches!(job, Err(StoreError::Busy(1))), "{job:?}");
-    let more = definition(&format!("{COUNTED}      more: text\n"));
-    match open(&path, &more, SqliteOptions { wait: 1, ..SqliteOptions::default() }) {
+    let extended = definition(&format!("{COUNTED}      more: text\n"));
+    match open(&path, &extended, SqliteOptions { wait: 1, ..SqliteOptions::default() }) {
         Err(StoreError::Busy(1)) => {}
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("it cannot have been applied"),
     }
-    other.execute_batch("COMMIT").expect("the lock is given back");
+    other_process.execute_batch("COMMIT").expect("the lock is given back");
     add_one(&*store, &catalogue, "after").expect("the unit is written");
     drop(store);
     assert_counted(&path, &catalogue, 2, 2);
 }
 
 #[test]
-fn who_waits_long_enough_for_another_process_writes_after_it() {
-    let (_directory, path, catalogue) = counted_place();
+fn a_unit_that_waits_long_enough_for_another_process_is_written_after_it() {
+    let (_directory, path, catalogue) = counted_store_path();
     let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
-    let other = Connection::open(&path).expect("the file opens");
-    other.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
+    let other_process = Connection::open(&path).expect("the file opens");
+    other_process.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| add_one(&*store, &catalogue, "patient"));
         std::thread::sleep(Duration::from_millis(300));
         assert!(!waiting.is_finished());
-        other.execute_batch("COMMIT").expect("the lock is given back");
+        other_process.execute_batch("COMMIT").expect("the lock is given back");
         waiting.join().expect("no panic").expect("the unit is written");
     });
     drop(store);
@@ -276,8 +279,8 @@ fn who_waits_long_enough_for_another_process_writes_after_it() {
 }
 
 #[test]
-fn a_machine_whose_clock_was_set_back_does_not_take_the_stores_clock_with_it() {
-    let (_directory, path, catalogue) = counted_place();
+fn the_stores_clock_does_not_go_back_with_the_machines_clock() {
+    let (_directory, path, catalogue) = counted_store_path();
     drop(open(&path, &catalogue, SqliteOptions::default()).expect("the store opens"));
     let future: i64 = 4_000_000_000_000_000;
     Connection::open(&path).expect("the file opens").execute("INSERT OR REPLACE INTO meta VALUES ('clock', ?)", [future]).expect("it is there");
@@ -286,9 +289,9 @@ fn a_machine_whose_clock_was_set_back_does_not_take_the_stores_clock_with_it() {
         assert!(store.clock() > future, "read-only {read_only}");
     }
     let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
-    let stamps: Vec<i64> =
+    let commit_times: Vec<i64> =
         (0..5).map(|number| add_one(&*store, &catalogue, &number.to_string()).expect("the unit is written").committed_at).collect();
-    assert!(stamps[0] > future && stamps.is_sorted_by(|one, next| one < next));
+    assert!(commit_times[0] > future && commit_times.is_sorted_by(|time, next| time < next));
     // commit times are only a microsecond apart now: leases of one chunk still differ
     let job = store.create_job(conformance::queue::new_job(&main_tenant(), 1)).expect("the job is written");
     conformance::queue::add_chunks(&*store, job, 5);
@@ -304,7 +307,7 @@ fn a_machine_whose_clock_was_set_back_does_not_take_the_stores_clock_with_it() {
 
 #[test]
 fn a_store_opened_for_reading_reads_and_refuses_to_write() {
-    let (_directory, path, catalogue) = counted_place();
+    let (_directory, path, catalogue) = counted_store_path();
     let reading = || open(&path, &catalogue, SqliteOptions { read_only: true, ..SqliteOptions::default() });
     let missing = reading().err().expect("there is no store yet");
     assert!(missing.to_string().contains("there is no store at"), "{missing}");
@@ -321,25 +324,25 @@ fn a_store_opened_for_reading_reads_and_refuses_to_write() {
         let refused = reader.create_job(conformance::queue::new_job(&main_tenant(), 1));
         assert!(matches!(refused, Err(StoreError::ReadOnly(_))), "{refused:?}");
         let times: Vec<i64> = (0..1_000).map(|_| reader.clock()).collect();
-        assert!(times.is_sorted_by(|one, next| one < next));
+        assert!(times.is_sorted_by(|time, next| time < next));
         drop(store);
     }
-    let other = definition(&format!("{COUNTED}      more: text\n"));
-    assert!(open(&path, &other, SqliteOptions { read_only: true, ..SqliteOptions::default() }).is_err(), "reading applies no additions");
+    let extended = definition(&format!("{COUNTED}      more: text\n"));
+    assert!(open(&path, &extended, SqliteOptions { read_only: true, ..SqliteOptions::default() }).is_err(), "reading applies no additions");
     assert_counted(&path, &catalogue, 1, 1);
 }
 
 #[test]
-fn a_file_that_may_not_be_written_is_said_to_be_read_only() {
+fn a_file_without_write_permission_is_reported_as_read_only() {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
-    let (directory, path, catalogue) = counted_place();
+    let (directory, path, catalogue) = counted_store_path();
     let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     add_one(&*store, &catalogue, "first").expect("the unit is written");
     drop(store);
     let allow = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
     // for a process of the superuser no file is read-only: then another user has to try, with a program that it may run
-    let privileged = std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
+    let privileged = std::fs::metadata("/proc/self").is_ok_and(|metadata| std::os::unix::fs::MetadataExt::uid(&metadata) == 0);
     let program = if privileged { directory.path().join("program") } else { this_program() };
     if privileged {
         // by another process: a file that this one is writing cannot be executed while one of its threads starts a program
@@ -354,9 +357,9 @@ fn a_file_that_may_not_be_written_is_said_to_be_read_only() {
         if privileged {
             command.uid(65_534).gid(65_534);
         }
-        let said = said_by(command.spawn().expect("the helper starts"));
-        assert!(said.starts_with("read-only ("), "directory {directory_mode:o}: {said}");
-        assert!(directory_mode != 0o777 || said.ends_with("reading gives Ok(1)"), "{said}");
+        let result = helper_output(command.spawn().expect("the helper starts"));
+        assert!(result.starts_with("read-only ("), "directory {directory_mode:o}: {result}");
+        assert!(directory_mode != 0o777 || result.ends_with("reading gives Ok(1)"), "{result}");
     }
     allow(directory.path(), 0o755);
     allow(&path, 0o644);
@@ -384,7 +387,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_fails_units_whole_and_the_store_works_again_when_there_is_space() {
+fn a_full_disk_fails_complete_units_and_the_store_works_again_when_there_is_space() {
     let directory = tempfile::tempdir().expect("a directory");
     let Some(disk) = SmallDisk::new(directory.path().join("disk"), "6m") else {
         stook_testkit::skip::left_out("a small file system can be mounted by root only");
@@ -406,16 +409,16 @@ fn a_full_disk_fails_units_whole_and_the_store_works_again_when_there_is_space()
     assert!(matches!(full, StoreError::Full), "{full}");
     assert!(full.to_string().contains("disk is full"), "{full}");
     // another program takes the rest
-    let rest = disk.0.join("rest");
-    let mut file = std::fs::File::create(&rest).expect("a file");
+    let filler = disk.0.join("rest");
+    let mut file = std::fs::File::create(&filler).expect("a file");
     while std::io::Write::write_all(&mut file, &[1; 4_096]).is_ok() {}
     drop(file);
     // a unit larger than the page cache fails in its middle, and others share its transaction
     let large = (0..4_000).map(|number| put(CollectionId::from(0), &format!("large {number:06}"), None, counted_content(&catalogue, number)));
     let units: Vec<Box<dyn Unit>> = vec![
-        Box::new(Work::of(&main_tenant()).write(put(CollectionId::from(0), "small", None, counted_content(&catalogue, 1)))),
-        Box::new(Work::of(&main_tenant()).writes(large)),
-        Box::new(Work::of(&main_tenant()).write(put(CollectionId::from(0), "small", None, counted_content(&catalogue, 1)))),
+        Box::new(TestUnit::new(&main_tenant()).write(put(CollectionId::from(0), "small", None, counted_content(&catalogue, 1)))),
+        Box::new(TestUnit::new(&main_tenant()).writes(large)),
+        Box::new(TestUnit::new(&main_tenant()).write(put(CollectionId::from(0), "small", None, counted_content(&catalogue, 1)))),
     ];
     let pending: Vec<PendingCommit> = units.into_iter().map(|unit| store.submit(unit, Priority::Bulk)).collect();
     for pending in pending {
@@ -430,19 +433,19 @@ fn a_full_disk_fails_units_whole_and_the_store_works_again_when_there_is_space()
     assert_eq!(found[1..], [None, None]);
 
     std::fs::remove_file(&ballast).expect("it is there");
-    std::fs::remove_file(&rest).expect("it is there");
+    std::fs::remove_file(&filler).expect("it is there");
     add_one(&*store, &catalogue, "after").expect("there is space again");
     drop(store);
     assert_counted(&path, &catalogue, written + 1, written + 1);
 }
 
 #[test]
-fn a_log_that_is_written_to_all_the_time_begins_anew_while_others_read_and_write() {
-    let (directory, path, catalogue) = counted_place();
+fn a_wal_that_is_written_to_all_the_time_restarts_while_others_read_and_write() {
+    let (directory, path, catalogue) = counted_store_path();
     let store = open(&path, &catalogue, SqliteOptions { writer_cache: 48 << 20, ..SqliteOptions::default() }).expect("the store opens");
-    let log = directory.path().join("store.db-wal");
-    let over = std::sync::atomic::AtomicBool::new(false);
-    let (longest, written) = std::thread::scope(|scope| {
+    let wal = directory.path().join("store.db-wal");
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    let (max_wal_size, written) = std::thread::scope(|scope| {
         let bulk = scope.spawn(|| {
             let mut waiting = std::collections::VecDeque::new();
             for unit in 0..300 {
@@ -453,7 +456,7 @@ fn a_log_that_is_written_to_all_the_time_begins_anew_while_others_read_and_write
                 };
                 let mut writes: Vec<RecordWrite> = (0..500).map(record).collect();
                 writes.sort_by(|a, b| a.key.cmp(&b.key));
-                waiting.push_back(store.submit(Box::new(Work::of(&main_tenant()).writes(writes)), Priority::Bulk));
+                waiting.push_back(store.submit(Box::new(TestUnit::new(&main_tenant()).writes(writes)), Priority::Bulk));
                 if waiting.len() > 4 {
                     waiting.pop_front().expect("some wait").wait().expect("it is written");
                 }
@@ -461,19 +464,19 @@ fn a_log_that_is_written_to_all_the_time_begins_anew_while_others_read_and_write
             for unit in waiting {
                 unit.wait().expect("it is written");
             }
-            over.store(true, std::sync::atomic::Ordering::SeqCst);
+            is_done.store(true, std::sync::atomic::Ordering::SeqCst);
         });
         let reader = scope.spawn(|| {
-            let mut longest = 0;
-            while !over.load(std::sync::atomic::Ordering::SeqCst) {
+            let mut max_wal_size = 0;
+            while !is_done.load(std::sync::atomic::Ordering::SeqCst) {
                 store.read(&main_tenant(), CollectionId::from(0), &[key("bulk 0 0"), key("shared")], ReadDetail::Full).expect("reading works");
-                longest = longest.max(std::fs::metadata(&log).map_or(0, |log| log.len()));
+                max_wal_size = max_wal_size.max(std::fs::metadata(&wal).map_or(0, |wal| wal.len()));
                 std::thread::sleep(Duration::from_millis(2));
             }
-            longest
+            max_wal_size
         });
         let mut written = 0;
-        while !over.load(std::sync::atomic::Ordering::SeqCst) {
+        while !is_done.load(std::sync::atomic::Ordering::SeqCst) {
             add_one(&*store, &catalogue, &format!("own {written}")).expect("it is written");
             written += 1;
             std::thread::sleep(Duration::from_millis(5));
@@ -483,7 +486,7 @@ fn a_log_that_is_written_to_all_the_time_begins_anew_while_others_read_and_write
     });
     let size = std::fs::metadata(&path).map_or(0, |file| file.len());
     assert!(size > 220 << 20, "{size} bytes: written once; the log would have twice as much");
-    assert!(longest < 160 << 20, "the log has grown to {longest} bytes");
+    assert!(max_wal_size < 160 << 20, "the log has grown to {max_wal_size} bytes");
     assert_eq!(
         count_of(store.read(&main_tenant(), CollectionId::from(0), &[key("shared")], ReadDetail::Full).expect("reading works")[0].as_ref()),
         written
@@ -493,30 +496,30 @@ fn a_log_that_is_written_to_all_the_time_begins_anew_while_others_read_and_write
 }
 
 #[test]
-fn units_of_chunks_share_a_transaction_until_somebody_waits_for_one() {
-    let (_directory, path, catalogue) = counted_place();
+fn bulk_units_share_a_transaction_until_a_caller_waits_for_one() {
+    let (_directory, path, catalogue) = counted_store_path();
     let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
-    let heard = Arc::new(Heard::default());
-    store.watch(heard.clone());
-    let counted = || heard.0.lock().expect("not poisoned").len();
+    let recorder = Arc::new(CommitRecorder::default());
+    store.watch(recorder.clone());
+    let commit_count = || recorder.0.lock().expect("not poisoned").len();
     let submit = |number: i64| {
         let write = put(CollectionId::from(0), &format!("{number:02}"), None, counted_content(&catalogue, number));
-        let mut pending = store.submit(Box::new(Work::of(&main_tenant()).write(write).made_again()), Priority::Bulk);
+        let mut pending = store.submit(Box::new(TestUnit::new(&main_tenant()).write(write).rebuilt_if_undone()), Priority::Bulk);
         pending.wait_until_written();
         // the next one takes its time
         std::thread::sleep(Duration::from_millis(5));
         pending
     };
-    let together: Vec<PendingCommit> = (0..40).map(submit).collect();
-    together.into_iter().for_each(|pending| assert_eq!(pending.wait().map(|receipt| receipt.rows).expect("it is written"), 1));
+    let grouped: Vec<PendingCommit> = (0..40).map(submit).collect();
+    grouped.into_iter().for_each(|pending| assert_eq!(pending.wait().map(|receipt| receipt.rows).expect("it is written"), 1));
     // more than one if the test itself was delayed for a second
-    assert!((1..10).contains(&counted()), "{} commits", counted());
+    assert!((1..10).contains(&commit_count()), "{} commits", commit_count());
     // callers that wait are not delayed by others
-    let before = (Instant::now(), counted());
+    let before = (Instant::now(), commit_count());
     for number in 40..60 {
         submit(number).wait().expect("it is written");
     }
-    assert_eq!(counted() - before.1, 20);
+    assert_eq!(commit_count() - before.1, 20);
     assert!(before.0.elapsed() < Duration::from_secs(20), "each has waited until the group was old");
     drop(store);
     assert_sound(&path);
@@ -545,15 +548,15 @@ collections:
 ";
 
 /// A store as the version before would have created it: indexes contain results of that version's function.
-fn made_older(path: &Path) {
-    let other = Connection::open(path).expect("the file opens");
+fn downgrade_to_format_10(path: &Path) {
+    let connection = Connection::open(path).expect("the file opens");
     let flags = rusqlite::functions::FunctionFlags::SQLITE_DETERMINISTIC | rusqlite::functions::FunctionFlags::SQLITE_INNOCUOUS;
     for name in ["packed", "digest"] {
-        let of = |context: &rusqlite::functions::Context<'_>| Ok(context.get_raw(0).as_str().map(|text| format!("<{text}>")).ok());
-        other.create_scalar_function(name, 1, flags, of).expect("a function");
+        let old_function = |context: &rusqlite::functions::Context<'_>| Ok(context.get_raw(0).as_str().map(|text| format!("<{text}>")).ok());
+        connection.create_scalar_function(name, 1, flags, old_function).expect("a function");
     }
     let columns = |table: &str| -> Vec<String> {
-        let mut statement = other.prepare("SELECT name FROM pragma_table_info(?)").expect("SQL");
+        let mut statement = connection.prepare("SELECT name FROM pragma_table_info(?)").expect("SQL");
         statement.query_map([table], |row| row.get(0)).expect("SQL").map(|name| name.expect("a name")).collect()
     };
     for table in ["r_place", "r_item"] {
@@ -567,9 +570,9 @@ fn made_older(path: &Path) {
             sql += &format!("ALTER TABLE {table} DROP COLUMN {column};");
         }
         sql += &format!("CREATE UNIQUE INDEX k_{name} ON {table}(tenant, packed(key));");
-        other.execute_batch(&sql).expect("SQL");
+        connection.execute_batch(&sql).expect("SQL");
     }
-    other
+    connection
         .execute_batch(
             "CREATE INDEX c_item ON r_item(tenant, packed(key)) WHERE conflict IS NOT NULL;
              UPDATE meta SET value = '10' WHERE name = 'format'; UPDATE meta SET value = substr(value, 4) WHERE name = 'definition';",
@@ -578,14 +581,14 @@ fn made_older(path: &Path) {
 }
 
 #[test]
-fn a_store_of_the_format_before_is_brought_up_to_date_where_it_is() {
+fn a_store_of_the_previous_format_is_upgraded_in_place() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("store.db");
     let catalogue = definition(LINKED);
     let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     let item = |number: i64| {
-        let place = || text(&format!("place {}", number % 7));
-        let values = [("place", place()), ("at", place()), ("kind", text("a")), ("words", texts(&["all", &number.to_string()]))];
+        let place_key = || text(&format!("place {}", number % 7));
+        let values = [("place", place_key()), ("at", place_key()), ("kind", text("a")), ("words", texts(&["all", &number.to_string()]))];
         let mut content = content(&catalogue, CollectionId::from(1), &values);
         content.conflicts =
             if number % 3 == 0 { vec![catalogue.collections[CollectionId::from(1)].field("kind").expect("a field").0] } else { Vec::new() };
@@ -593,30 +596,30 @@ fn a_store_of_the_format_before_is_brought_up_to_date_where_it_is() {
     };
     // more rows than are rewritten in one transaction
     for part in 0..12 {
-        Work::of(&main_tenant()).writes((part * 1_000..(part + 1) * 1_000).map(item)).done(&*store);
+        TestUnit::new(&main_tenant()).writes((part * 1_000..(part + 1) * 1_000).map(item)).commit_ok(&*store);
     }
-    let whole = |store: &dyn Store| {
+    let contents = |store: &dyn Store| {
         let keys = store.keys_after(&main_tenant(), CollectionId::from(1), "", 100_000).expect("reading works");
         let records = store.read(&main_tenant(), CollectionId::from(1), &keys, ReadDetail::Full).expect("reading works");
         let conflict = plan::Condition { column: plan::PlanColumn::Conflict, test: plan::Comparison::Exists(true) };
-        let at = store.edges(&main_tenant(), catalogue.links[LinkId::from(0)].id, "place 3").expect("reading works");
+        let edges = store.edges(&main_tenant(), catalogue.links[LinkId::from(0)].id, "place 3").expect("reading works");
         (
             keys,
             records,
             store.count(&QueryPlan { conditions: vec![conflict], ..QueryPlan::all(main_tenant(), CollectionId::from(1)) }).expect("counting works"),
-            at,
+            edges,
         )
     };
-    let before = whole(&*store);
+    let before = contents(&*store);
     assert!(before.0.len() == 12_000 && before.2 == 4_000 && !before.3.is_empty(), "{} {} {}", before.0.len(), before.2, before.3.len());
     drop(store);
-    made_older(&path);
+    downgrade_to_format_10(&path);
     let refused = open(&path, &catalogue, SqliteOptions { read_only: true, ..SqliteOptions::default() }).err().expect("reading changes nothing");
     assert!(refused.to_string().contains("format 10") && refused.to_string().contains("stook prepare"), "{refused}");
     let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     assert!(store.changes().iter().any(|change| change.contains("from format 10")), "{:?}", store.changes());
-    assert_eq!(whole(&*store), before);
-    Work::of(&main_tenant()).write(item(99_999)).done(&*store);
+    assert_eq!(contents(&*store), before);
+    TestUnit::new(&main_tenant()).write(item(99_999)).commit_ok(&*store);
     assert_eq!(store.damage().expect("the check runs"), Vec::<String>::new());
     drop(store);
     assert_sound(&path);
@@ -625,7 +628,7 @@ fn a_store_of_the_format_before_is_brought_up_to_date_where_it_is() {
 }
 
 #[test]
-fn every_program_that_knows_the_database_can_check_and_copy_the_file() {
+fn any_sqlite_program_can_check_and_copy_the_file() {
     let directory = tempfile::tempdir().expect("a directory");
     let (path, copy) = (directory.path().join("store.db"), directory.path().join("copy.db"));
     let catalogue = definition(LINKED);
@@ -638,32 +641,32 @@ fn every_program_that_knows_the_database_can_check_and_copy_the_file() {
             content(&catalogue, CollectionId::from(1), &[("place", text("here")), ("words", texts(&["all"]))]),
         )
     };
-    Work::of(&main_tenant()).writes([1, 2, 3].map(item)).done(&*store);
+    TestUnit::new(&main_tenant()).writes([1, 2, 3].map(item)).commit_ok(&*store);
     assert_sound(&path);
-    let other = Connection::open(&path).expect("the file opens");
-    other.execute("VACUUM INTO ?", [copy.to_str().expect("a path")]).expect("it is copied");
-    drop(other);
+    let connection = Connection::open(&path).expect("the file opens");
+    connection.execute("VACUUM INTO ?", [copy.to_str().expect("a path")]).expect("it is copied");
+    drop(connection);
     drop(store);
-    Connection::open(&path).and_then(|other| other.execute_batch("VACUUM; REINDEX; ANALYZE")).expect("it is rebuilt");
+    Connection::open(&path).and_then(|connection| connection.execute_batch("VACUUM; REINDEX; ANALYZE")).expect("it is rebuilt");
     for path in [path, copy] {
         assert_sound(&path);
         let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
         assert_eq!(store.keys_after(&main_tenant(), CollectionId::from(1), "1", 10).expect("reading works"), [key("2"), key("3")]);
-        Work::of(&main_tenant()).write(item(4)).done(&*store);
+        TestUnit::new(&main_tenant()).write(item(4)).commit_ok(&*store);
     }
 }
 
 #[test]
 fn all_records_are_visited_a_page_at_a_time() {
-    let (_directory, path, catalogue) = counted_place();
+    let (_directory, path, catalogue) = counted_store_path();
     let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     let item = |number: i64| {
         put(CollectionId::from(0), &format!("{number:05}"), None, content(&catalogue, CollectionId::from(0), &[("count", Value::Int(number % 2))]))
     };
-    Work::of(&main_tenant()).writes((0..3_500).map(item)).done(&*store);
+    TestUnit::new(&main_tenant()).writes((0..3_500).map(item)).commit_ok(&*store);
     let odd = plan::Condition { column: column(&catalogue, CollectionId::from(0), "count"), test: equal(Value::Int(1)) };
     let all = QueryPlan::all(main_tenant(), CollectionId::from(0));
-    for (conditions, step, all_of_it) in [(Vec::new(), 1, 3_500), (vec![odd], 2, 1_750)] {
+    for (conditions, step, total) in [(Vec::new(), 1, 3_500), (vec![odd], 2, 1_750)] {
         for limit in [None, Some(999), Some(1_000), Some(1_001), Some(1_700), Some(5_000)] {
             let plan = QueryPlan { conditions: conditions.clone(), limit, ..all.clone() };
             let mut found = Vec::new();
@@ -674,8 +677,8 @@ fn all_records_are_visited_a_page_at_a_time() {
                     Ok(())
                 })
                 .expect("visiting works");
-            let wanted: Vec<u64> = (0..limit.unwrap_or(u64::MAX).min(all_of_it)).map(|place| place * step + step - 1).collect();
-            assert_eq!(found, wanted);
+            let expected: Vec<u64> = (0..limit.unwrap_or(u64::MAX).min(total)).map(|index| index * step + step - 1).collect();
+            assert_eq!(found, expected);
         }
     }
 }
@@ -700,19 +703,19 @@ fn counted_unit(store: &dyn Store, catalogue: &Catalogue, name: &str, rows: i64)
     };
     let mut writes: Vec<RecordWrite> = (0..rows).map(record).chain([count]).collect();
     writes.sort_by(|a, b| a.key.cmp(&b.key));
-    Work::of(&main_tenant()).writes(writes).commit(store).0
+    TestUnit::new(&main_tenant()).writes(writes).commit(store).0
 }
 
 /// Copies a store while another process writes it, so slowly that much is written meanwhile.
 fn back_up(path: &Path, target: &Path) -> String {
-    let looking = Connection::open(path).expect("the file opens");
-    let rows = || looking.query_row("SELECT count(*) FROM r_item", [], |row| row.get::<_, i64>(0)).expect("SQL");
+    let connection = Connection::open(path).expect("the file opens");
+    let rows = || connection.query_row("SELECT count(*) FROM r_item", [], |row| row.get::<_, i64>(0)).expect("SQL");
     let mut blocks = 0;
     let copied = backup(path, target, &mut |_, _| {
         blocks += 1;
         if blocks % 8 == 0 && blocks <= 24 {
-            let (before, began) = (rows(), Instant::now());
-            while rows() < before + 15_000 && began.elapsed() < Duration::from_secs(60) {
+            let (before, started) = (rows(), Instant::now());
+            while rows() < before + 15_000 && started.elapsed() < Duration::from_secs(60) {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
@@ -721,23 +724,23 @@ fn back_up(path: &Path, target: &Path) -> String {
 }
 
 #[test]
-fn a_backup_beside_writers_is_what_the_store_was_at_one_moment() {
-    let (directory, path, catalogue) = counted_place();
+fn a_backup_taken_during_writes_is_one_snapshot_of_the_store() {
+    let (directory, path, catalogue) = counted_store_path();
     let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     for unit in 0..30 {
         counted_unit(&*store, &catalogue, &format!("before {unit}"), 500).expect("it is written");
     }
     let target = directory.path().join("copy.db");
     let mut helper = process(&this_program(), &path, &format!("back {}", target.display())).spawn().expect("the helper starts");
-    let (log, mut longest, mut unit) = (directory.path().join("store.db-wal"), 0, 0);
+    let (wal, mut max_wal_size, mut unit) = (directory.path().join("store.db-wal"), 0, 0);
     while helper.try_wait().expect("it is ours").is_none() {
         counted_unit(&*store, &catalogue, &format!("beside {unit}"), 500).expect("it is written");
-        longest = longest.max(std::fs::metadata(&log).map_or(0, |log| log.len()));
+        max_wal_size = max_wal_size.max(std::fs::metadata(&wal).map_or(0, |wal| wal.len()));
         unit += 1;
     }
-    let again: u64 = said_by(helper).parse().expect("a number");
-    assert!(again > 0, "nothing had changed that was copied");
-    assert!(longest < 256 << 20, "the log has grown to {longest} bytes");
+    let recopied_blocks: u64 = helper_output(helper).parse().expect("a number");
+    assert!(recopied_blocks > 0, "nothing had changed that was copied");
+    assert!(max_wal_size < 256 << 20, "the log has grown to {max_wal_size} bytes");
     assert_sound(&target);
     let copy = open(&target, &catalogue, SqliteOptions::default()).expect("the copy opens");
     assert_eq!(copy.damage().expect("the check runs"), Vec::<String>::new());
@@ -753,8 +756,8 @@ fn a_backup_beside_writers_is_what_the_store_was_at_one_moment() {
 }
 
 /// Reads all the time, each time for a while: there is always a reader that began before.
-fn read_until(store: &dyn Store, over: &std::sync::atomic::AtomicBool) {
-    while !over.load(std::sync::atomic::Ordering::SeqCst) {
+fn read_until(store: &dyn Store, is_done: &std::sync::atomic::AtomicBool) {
+    while !is_done.load(std::sync::atomic::Ordering::SeqCst) {
         let mut seen = 0;
         let sorted = QueryPlan {
             sort: vec![plan::SortKey { column: plan::PlanColumn::Revision, descending: false }],
@@ -771,67 +774,67 @@ fn read_until(store: &dyn Store, over: &std::sync::atomic::AtomicBool) {
 }
 
 #[test]
-fn readers_that_come_and_go_do_not_keep_the_log_from_beginning_anew_and_at_rest_it_is_given_back() {
-    let (directory, path, catalogue) = counted_place();
+fn changing_readers_do_not_keep_the_wal_from_restarting_and_an_idle_store_truncates_it() {
+    let (directory, path, catalogue) = counted_store_path();
     let store = open(&path, &catalogue, SqliteOptions { writer_cache: 16 << 20, ..SqliteOptions::default() }).expect("the store opens");
-    let log = directory.path().join("store.db-wal");
-    let size = || std::fs::metadata(&log).map_or(0, |log| log.len());
-    let over = std::sync::atomic::AtomicBool::new(false);
-    let mut longest = 0;
+    let wal = directory.path().join("store.db-wal");
+    let wal_size = || std::fs::metadata(&wal).map_or(0, |wal| wal.len());
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    let mut max_wal_size = 0;
     std::thread::scope(|scope| {
         for _ in 0..3 {
-            scope.spawn(|| read_until(&*store, &over));
+            scope.spawn(|| read_until(&*store, &is_done));
         }
         let mut waiting = std::collections::VecDeque::new();
-        for unit in 0..500 {
+        for round in 0..500 {
             let record = |number: i64| {
-                let note = format!("{unit} {number} {}", "y".repeat(6_000));
+                let note = format!("{round} {number} {}", "y".repeat(6_000));
                 put(
                     CollectionId::from(0),
-                    &format!("{:04} {}", number * 7_919 % 1_000, unit % 50),
+                    &format!("{:04} {}", number * 7_919 % 1_000, round % 50),
                     None,
                     content(&catalogue, CollectionId::from(0), &[("note", text(&note))]),
                 )
             };
             let mut writes: Vec<RecordWrite> = (0..150).map(record).collect();
             writes.sort_by(|a, b| a.key.cmp(&b.key));
-            let again = catalogue.clone();
-            let work = Work::of(&main_tenant()).writes(writes).resolve(move |conflicts| {
+            let merge_catalogue = catalogue.clone();
+            let unit = TestUnit::new(&main_tenant()).writes(writes).resolve(move |conflicts| {
                 let put = |conflict: &WriteConflict| {
                     let version = conflict.record.as_ref().map(|record| record.version);
                     put(
                         CollectionId::from(0),
                         conflict.key.as_str(),
                         version,
-                        content(&again, CollectionId::from(0), &[("note", text(&"n".repeat(6_000)))]),
+                        content(&merge_catalogue, CollectionId::from(0), &[("note", text(&"n".repeat(6_000)))]),
                     )
                 };
                 Ok(conflicts.iter().map(put).collect())
             });
-            waiting.push_back(store.submit(Box::new(work), Priority::Bulk));
+            waiting.push_back(store.submit(Box::new(unit), Priority::Bulk));
             if waiting.len() > 4 {
                 waiting.pop_front().expect("some wait").wait().expect("it is written");
             }
-            longest = longest.max(size());
+            max_wal_size = max_wal_size.max(wal_size());
         }
         for unit in waiting {
             unit.wait().expect("it is written");
         }
-        over.store(true, std::sync::atomic::Ordering::SeqCst);
+        is_done.store(true, std::sync::atomic::Ordering::SeqCst);
     });
-    assert!(longest < 256 << 20, "the log has grown to {longest} bytes");
-    let rested = (0..200).any(|_| {
+    assert!(max_wal_size < 256 << 20, "the log has grown to {max_wal_size} bytes");
+    let is_truncated = (0..200).any(|_| {
         std::thread::sleep(Duration::from_millis(100));
-        size() <= 4 << 20
+        wal_size() <= 4 << 20
     });
-    assert!(rested, "the log still has {} bytes", size());
+    assert!(is_truncated, "the log still has {} bytes", wal_size());
     counted_unit(&*store, &catalogue, "behind", 10).expect("it is written");
     drop(store);
     assert_sound(&path);
 }
 
 /// A refused write makes the store checkpoint and truncate the WAL: after a while there is space again.
-fn assert_has_room(store: &dyn Store, catalogue: &Catalogue, name: &str) {
+fn assert_has_space(store: &dyn Store, catalogue: &Catalogue, name: &str) {
     let tries = (0..20).find(|_| {
         let written = counted_unit(store, catalogue, name, 5);
         written.as_ref().inspect_err(|_| std::thread::sleep(Duration::from_millis(200))).is_ok()
@@ -840,7 +843,7 @@ fn assert_has_room(store: &dyn Store, catalogue: &Catalogue, name: &str) {
 }
 
 #[test]
-fn a_disk_that_the_log_has_filled_has_room_again() {
+fn a_disk_filled_by_the_wal_has_space_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let Some(disk) = SmallDisk::new(directory.path().join("disk"), "100m") else {
         stook_testkit::skip::left_out("a small file system can be mounted by root only");
@@ -853,7 +856,7 @@ fn a_disk_that_the_log_has_filled_has_room_again() {
     // the same records again and again: the WAL grows, the file does not
     let rewrite = |number: usize| {
         let keys: Vec<stook_catalogue::key::Key> =
-            (0..20).map(|place| key(&format!("{:04} first", (number * 20 + place) % 200 * 7_919 % 1_000))).collect();
+            (0..20).map(|offset| key(&format!("{:04} first", (number * 20 + offset) % 200 * 7_919 % 1_000))).collect();
         let found = store.read(&main_tenant(), CollectionId::from(0), &keys, ReadDetail::Full).expect("reading works");
         let mut writes: Vec<RecordWrite> = found
             .into_iter()
@@ -864,16 +867,16 @@ fn a_disk_that_the_log_has_filled_has_room_again() {
             })
             .collect();
         writes.sort_by(|a, b| a.key.cmp(&b.key));
-        Work::of(&main_tenant()).writes(writes).commit(&*store).0
+        TestUnit::new(&main_tenant()).writes(writes).commit(&*store).0
     };
     for number in 0..200 {
         rewrite(number).expect("there is space");
     }
     // the file has its final size once the WAL is truncated
-    let log = disk.0.join("store.db-wal");
-    let is_given_back = || log.metadata().is_ok_and(|log| log.len() < 8 << 20);
+    let wal = disk.0.join("store.db-wal");
+    let is_truncated = || wal.metadata().is_ok_and(|wal| wal.len() < 8 << 20);
     assert!(
-        (0..200).any(|_| is_given_back() || {
+        (0..200).any(|_| is_truncated() || {
             std::thread::sleep(Duration::from_millis(100));
             false
         }),
@@ -896,14 +899,14 @@ fn a_disk_that_the_log_has_filled_has_room_again() {
     assert!(full > 0, "the log has not filled the disk: the test is too small");
     drop(reader);
     for name in ["a", "b", "c"] {
-        assert_has_room(&*store, &catalogue, name);
+        assert_has_space(&*store, &catalogue, name);
     }
     drop(store);
     assert_sound(&path);
 }
 
 #[test]
-fn a_disk_that_new_records_have_filled_beside_a_reader_has_room_again() {
+fn a_disk_filled_by_new_records_during_a_read_has_space_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let Some(disk) = SmallDisk::new(directory.path().join("disk"), "40m") else {
         stook_testkit::skip::left_out("a small file system can be mounted by root only");
@@ -927,7 +930,7 @@ fn a_disk_that_new_records_have_filled_beside_a_reader_has_room_again() {
     assert!(matches!(refused, Some(StoreError::Full)), "{refused:?}");
     assert!(written > 3, "the disk was full after {written} units");
     drop(reader);
-    assert_has_room(&*store, &catalogue, "again");
+    assert_has_space(&*store, &catalogue, "again");
     drop(store);
     assert_sound(&path);
     let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens again");

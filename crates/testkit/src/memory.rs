@@ -6,15 +6,15 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 /// Folders that this process has made.
-static MADE: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+static CLEANED_NAMES: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Free bytes that the place must have to be used.
-const ENOUGH: u64 = 4 << 30;
+const MIN_FREE_BYTES: u64 = 4 << 30;
 
 /// A folder in memory with some gigabytes left, or the folder for temporary files.
 pub fn folder() -> PathBuf {
     let memory = Path::new("/dev/shm");
-    if free(memory).is_some_and(|free| free >= ENOUGH) { memory.to_owned() } else { std::env::temp_dir() }
+    if free(memory).is_some_and(|free| free >= MIN_FREE_BYTES) { memory.to_owned() } else { std::env::temp_dir() }
 }
 
 /// A folder of this process in that place. Nothing is dropped at the end of a process: the next one clears away what those that are gone
@@ -33,7 +33,7 @@ pub fn folder_of_process(name: &str) -> std::io::Result<PathBuf> {
         }
     }
     let folder = folders.join(format!("{prefix}{}", std::process::id()));
-    let is_new = MADE.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+    let is_new = CLEANED_NAMES.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
     if is_new && folder.exists() {
         // of an earlier process that had the same number
         std::fs::remove_dir_all(&folder)?;
@@ -43,6 +43,6 @@ pub fn folder_of_process(name: &str) -> std::io::Result<PathBuf> {
 }
 
 fn free(folder: &Path) -> Option<u64> {
-    let told = Command::new("df").args(["--output=avail", "-B1"]).arg(folder).output().ok()?;
-    String::from_utf8(told.stdout).ok()?.lines().nth(1)?.trim().parse().ok()
+    let output = Command::new("df").args(["--output=avail", "-B1"]).arg(folder).output().ok()?;
+    String::from_utf8(output.stdout).ok()?.lines().nth(1)?.trim().parse().ok()
 }

@@ -24,12 +24,12 @@ pub fn binaries() -> Option<PathBuf> {
     let mut versions: Vec<PathBuf> = debian.collect();
     versions.sort_by_key(|path| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok()));
     let installed = versions.into_iter().rev().map(|path| path.join("bin"));
-    let mut places = named.into_iter().chain(installed).chain(["/usr/local/pgsql/bin".into(), "/usr/bin".into()]);
-    places.find(|place| place.join("postgres").exists() && place.join("initdb").exists())
+    let mut folders = named.into_iter().chain(installed).chain(["/usr/local/pgsql/bin".into(), "/usr/bin".into()]);
+    folders.find(|folder| folder.join("postgres").exists() && folder.join("initdb").exists())
 }
 
 fn is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+    std::fs::metadata("/proc/self").is_ok_and(|metadata| std::os::unix::fs::MetadataExt::uid(&metadata) == 0)
 }
 
 /// The command such that a server accepts it: the server refuses to run as root.
@@ -85,15 +85,15 @@ impl TestServer {
             "--no-instructions",
         ]))?;
         let mut server = Self { folder, port: free_port()?, binaries, guard: None };
-        let wanted = [
+        let required = [
             format!("port={}", server.port),
             "listen_addresses=127.0.0.1".into(),
             format!("unix_socket_directories={}", server.folder.display()),
             "max_connections=200".into(),
             "logging_collector=off".into(),
         ];
-        let mut text: String = wanted.iter().map(|setting| line(setting)).collect();
-        text.extend(settings.iter().map(|setting| line(setting)));
+        let mut text: String = required.iter().map(|setting| settings_line(setting)).collect();
+        text.extend(settings.iter().map(|setting| settings_line(setting)));
         std::fs::write(data.join("postgresql.auto.conf"), text).map_err(|error| error.to_string())?;
         if is_root() {
             run(Command::new("chown").arg("postgres").arg(data.join("postgresql.auto.conf")))?;
@@ -162,10 +162,10 @@ impl TestServer {
         let mut ticks = sum(&fields(&pid)?, 11..15);
         for entry in std::fs::read_dir("/proc").ok()?.flatten() {
             let id = entry.file_name();
-            if let Some(own) = id.to_str().filter(|id| id.bytes().all(|byte| byte.is_ascii_digit())).and_then(fields)
-                && own[1] == pid
+            if let Some(process_fields) = id.to_str().filter(|id| id.bytes().all(|byte| byte.is_ascii_digit())).and_then(fields)
+                && process_fields[1] == pid
             {
-                ticks += sum(&own, 11..13);
+                ticks += sum(&process_fields, 11..13);
             }
         }
         // the kernel counts in hundredths
@@ -174,8 +174,8 @@ impl TestServer {
 
     /// One of the server's programs, or of those that belong to it.
     pub fn program(&self, name: &str) -> PathBuf {
-        let own = self.binaries.join(name);
-        if own.exists() { own } else { PathBuf::from(name) }
+        let program = self.binaries.join(name);
+        if program.exists() { program } else { PathBuf::from(name) }
     }
 
     /// Runs SQL as the server's owner; returns what it answers, unadorned.
@@ -216,7 +216,7 @@ impl Drop for TestServer {
 }
 
 /// A line of the server's settings.
-fn line(setting: &str) -> String {
+fn settings_line(setting: &str) -> String {
     let (name, value) = setting.split_once('=').unwrap_or((setting, "on"));
     format!("{name} = '{}'\n", value.replace('\'', "''"))
 }

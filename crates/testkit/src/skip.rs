@@ -24,23 +24,23 @@ pub fn left_out(reason: &str) {
     // cargo adds a hash
     let program = program.rsplit_once('-').map_or(program.as_str(), |(name, _)| name).to_owned();
     let thread = std::thread::current();
-    let line = line(&program, thread.name().unwrap_or("main"), reason);
+    let line = report_line(&program, thread.name().unwrap_or("main"), reason);
     // one write for each line: other tests write to the same file
     let written = std::fs::File::options().create(true).append(true).open(&file).and_then(|mut file| file.write_all(line.as_bytes()));
     assert!(written.is_ok(), "{} cannot be written: {written:?}", file.display());
 }
 
 /// A test by the program and its own name, and why it was left out.
-fn line(program: &str, test: &str, reason: &str) -> String {
+fn report_line(program: &str, test: &str, reason: &str) -> String {
     format!("{program} {test}\t{}\n", reason.replace(['\n', '\t'], " "))
 }
 
 fn is_required() -> bool {
-    required(std::env::var("STOOK_TEST_REQUIRE").ok().as_deref())
+    is_required_by(std::env::var("STOOK_TEST_REQUIRE").ok().as_deref())
 }
 
-fn required(said: Option<&str>) -> bool {
-    said.is_some_and(|said| !matches!(said, "" | "0"))
+fn is_required_by(value: Option<&str>) -> bool {
+    value.is_some_and(|value| !matches!(value, "" | "0"))
 }
 
 #[cfg(test)]
@@ -48,12 +48,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_required_unless_it_is_said() {
-        assert_eq!([None, Some(""), Some("0"), Some("1"), Some("yes")].map(required), [false, false, false, true, true]);
+    fn nothing_is_required_unless_the_variable_is_set() {
+        assert_eq!([None, Some(""), Some("0"), Some("1"), Some("yes")].map(is_required_by), [false, false, false, true, true]);
     }
 
     #[test]
-    fn a_test_that_is_left_out_is_one_line() {
-        assert_eq!(line("pages", "signs_in", "no\nbrowser\there"), "pages signs_in\tno browser here\n");
+    fn a_skipped_test_is_reported_in_one_line() {
+        assert_eq!(report_line("pages", "signs_in", "no\nbrowser\there"), "pages signs_in\tno browser here\n");
     }
 }

@@ -9,18 +9,18 @@ pub type Lint = String;
 /// Returns advice on an expression that decides whether a document is of a kind: parts that can never be true, that are always true, or that read
 /// less than they seem to.
 pub fn advise(xpath: &XPath) -> Vec<Lint> {
-    let mut adviser = Linter { names: &xpath.names, advice: Vec::new() };
+    let mut linter = Linter { names: &xpath.names, advice: Vec::new() };
     if reads_nothing(&xpath.expression) {
-        adviser.say("it does not depend on the document, so it is the same for all records".to_owned());
+        linter.warn("it does not depend on the document, so it is the same for all records".to_owned());
     }
     if let Expr::Path(path) = &xpath.expression
-        && let Some(name) = adviser.word(path)
+        && let Some(name) = linter.word(path)
         && matches!(name, "true" | "false")
     {
-        adviser.say(format!("`{name}` means elements of this name; the value is written {name}()"));
+        linter.warn(format!("`{name}` means elements of this name; the value is written {name}()"));
     }
-    adviser.expression(&xpath.expression);
-    adviser.advice
+    linter.expression(&xpath.expression);
+    linter.advice
 }
 
 struct Linter<'x> {
@@ -29,7 +29,7 @@ struct Linter<'x> {
 }
 
 impl<'x> Linter<'x> {
-    fn say(&mut self, advice: Lint) {
+    fn warn(&mut self, advice: Lint) {
         if !self.advice.contains(&advice) {
             self.advice.push(advice);
         }
@@ -45,7 +45,7 @@ impl<'x> Linter<'x> {
                     && finds_many(path)
                 {
                     let name = function.name();
-                    self.say(format!("`{name}` looks at the first node of many; `…[{name}(., …)]` looks at each"));
+                    self.warn(format!("`{name}` looks at the first node of many; `…[{name}(., …)]` looks at each"));
                 }
                 arguments.iter().for_each(|argument| self.expression(argument));
             }
@@ -57,7 +57,7 @@ impl<'x> Linter<'x> {
                 if let (XPathOperator::NotEqual, Expr::Path(path), true) = (operator, &sides.0, sides.1.kind() != ResultType::Nodes)
                     && finds_many(path)
                 {
-                    self.say("`!=` holds if any node differs; `not(… = …)` holds if none is equal".to_owned());
+                    self.warn("`!=` holds if any node differs; `not(… = …)` holds if none is equal".to_owned());
                 }
                 self.expression(&sides.0);
                 self.expression(&sides.1);
@@ -75,7 +75,7 @@ impl<'x> Linter<'x> {
             _ => false,
         };
         if other_is_data {
-            self.say(format!("`{name}` without quotes means a child element of this name; did you mean '{name}'?"));
+            self.warn(format!("`{name}` without quotes means a child element of this name; did you mean '{name}'?"));
         }
     }
 
@@ -84,23 +84,23 @@ impl<'x> Linter<'x> {
             self.expression(nodes);
             conditions.iter().for_each(|condition| self.expression(&condition.expression));
         }
-        let mut before: Option<&Step> = None;
+        let mut previous: Option<&Step> = None;
         for step in &path.steps {
             if let Some(name) = self.name_of(step)
                 && name == "not"
                 && path.steps.len() > 1
                 && path.start == PathStart::ContextNode
             {
-                self.say("`not` means elements of this name here; the function is written not(…)".to_owned());
+                self.warn("`not` means elements of this name here; the function is written not(…)".to_owned());
             }
-            if let Some(before) = before {
-                let is_leaf = before.axis == Axis::Attribute || matches!(before.test, NodeTest::Text | NodeTest::Comment);
+            if let Some(previous) = previous {
+                let is_leaf = previous.axis == Axis::Attribute || matches!(previous.test, NodeTest::Text | NodeTest::Comment);
                 if is_leaf && matches!(step.axis, Axis::Child | Axis::Descendant | Axis::Attribute) {
-                    self.say("attributes and text have nothing below them: it never holds".to_owned());
+                    self.warn("attributes and text have nothing below them: it never holds".to_owned());
                 }
             }
             step.conditions.iter().for_each(|condition| self.expression(&condition.expression));
-            before = Some(step);
+            previous = Some(step);
         }
     }
 
@@ -132,8 +132,8 @@ fn reads_nothing(expression: &Expr) -> bool {
         Expr::Binary(_, sides) => reads_nothing(&sides.0) && reads_nothing(&sides.1),
         Expr::Call(function, arguments) => {
             use CoreFunction::{Id, Lang, LocalName, Name, NamespaceUri, NormalizeSpace, Number, String, StringLength};
-            let reads_here = matches!(function, LocalName | Name | NamespaceUri | NormalizeSpace | Number | String | StringLength);
-            let reads = matches!(function, Id | Lang) || (reads_here && arguments.is_empty());
+            let reads_context_node = matches!(function, LocalName | Name | NamespaceUri | NormalizeSpace | Number | String | StringLength);
+            let reads = matches!(function, Id | Lang) || (reads_context_node && arguments.is_empty());
             !reads && arguments.iter().all(reads_nothing)
         }
     }
@@ -149,8 +149,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_probably_not_meant_is_said() {
-        for (text, says) in [
+    fn expressions_that_are_probably_mistakes_are_reported() {
+        for (text, expected) in [
             ("//node[@id=network]", "did you mean 'network'?"),
             ("contains(//node[@id=network]/vendor, 'Intel')", "did you mean 'network'?"),
             ("true", "written true()"),
@@ -161,12 +161,12 @@ mod tests {
             ("//vendor != 'NVIDIA'", "if any node differs"),
         ] {
             let advice = advice(text);
-            assert!(advice.iter().any(|advice| advice.contains(says)), "{text}: {advice:?}");
+            assert!(advice.iter().any(|advice| advice.contains(expected)), "{text}: {advice:?}");
         }
     }
 
     #[test]
-    fn what_is_plain_is_left_alone() {
+    fn usual_expressions_give_no_advice() {
         for text in ["//node[@id='network']", "not(//a = 'b')", "count(//node) > 4", "//vendor[contains(., 'x')]", "//a[b = c]", "true()", "//a[2]"] {
             let expected: &[&str] = if text == "true()" { &["it does not depend on the document, so it is the same for all records"] } else { &[] };
             assert_eq!(advice(text), expected, "{text}");

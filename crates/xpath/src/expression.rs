@@ -94,7 +94,7 @@ pub struct Predicate {
     /// The expression. A number is compared with the position.
     pub expression: Expr,
     /// Whether its value depends on the position, or the number, of the nodes.
-    pub positional: bool,
+    pub is_positional: bool,
 }
 
 /// The axes of the standard.
@@ -212,13 +212,19 @@ pub(crate) struct CoreSignature {
     /// The number of arguments.
     pub(crate) arguments: RangeInclusive<usize>,
     /// The type of its value.
-    pub(crate) gives: ResultType,
+    pub(crate) result: ResultType,
     /// Whether its arguments must be sets of nodes.
     pub(crate) of_nodes: bool,
 }
 
-const fn signature(function: CoreFunction, name: &'static str, arguments: RangeInclusive<usize>, gives: ResultType, of_nodes: bool) -> CoreSignature {
-    CoreSignature { function, name, arguments, gives, of_nodes }
+const fn signature(
+    function: CoreFunction,
+    name: &'static str,
+    arguments: RangeInclusive<usize>,
+    result: ResultType,
+    of_nodes: bool,
+) -> CoreSignature {
+    CoreSignature { function, name, arguments, result, of_nodes }
 }
 
 const MANY: usize = usize::MAX;
@@ -257,7 +263,7 @@ pub(crate) const FUNCTIONS: [CoreSignature; 27] = [
 impl CoreFunction {
     /// The function's name.
     pub fn name(self) -> &'static str {
-        FUNCTIONS.iter().find(|own| own.function == self).map_or("?", |own| own.name)
+        FUNCTIONS.iter().find(|signature| signature.function == self).map_or("?", |signature| signature.name)
     }
 }
 
@@ -270,7 +276,9 @@ impl Expr {
             Expr::Binary(operator, _) if operator.compares() => ResultType::Boolean,
             Expr::Binary(..) | Expr::Negate(_) | Expr::Number(_) => ResultType::Number,
             Expr::Literal(_) => ResultType::Text,
-            Expr::Call(function, _) => FUNCTIONS.iter().find(|own| own.function == *function).map_or(ResultType::Text, |own| own.gives),
+            Expr::Call(function, _) => {
+                FUNCTIONS.iter().find(|signature| signature.function == *function).map_or(ResultType::Text, |signature| signature.result)
+            }
         }
     }
 

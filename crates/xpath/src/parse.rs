@@ -6,9 +6,9 @@ use crate::expression::{
 use crate::name::ExpandedName;
 
 /// Maximum length of an expression, in bytes.
-pub const MOST_BYTES: usize = 1 << 16;
+pub const MAX_BYTES: usize = 1 << 16;
 /// Maximum nesting of parentheses and brackets.
-const MOST_DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// The reason why a text is not an expression, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -32,8 +32,8 @@ impl XPath {
 
 fn parse(text: &str, namespaces: &[(String, String)]) -> Result<XPath, XPathError> {
     let mut parser = XPathParser { text, at: 0, depth: 0, brackets: 0, names: Vec::new(), namespaces };
-    if text.len() > MOST_BYTES {
-        return Err(parser.error(format!("an expression has at most {MOST_BYTES} bytes")));
+    if text.len() > MAX_BYTES {
+        return Err(parser.error(format!("an expression has at most {MAX_BYTES} bytes")));
     }
     let expression = parser.expression()?;
     parser.blanks();
@@ -104,8 +104,8 @@ impl<'a> XPathParser<'a> {
 
     fn expression(&mut self) -> Parsed<Expr> {
         self.depth += 1;
-        if self.depth > MOST_DEPTH {
-            return Err(self.error(format!("parentheses and brackets are nested deeper than {MOST_DEPTH} levels")));
+        if self.depth > MAX_DEPTH {
+            return Err(self.error(format!("parentheses and brackets are nested deeper than {MAX_DEPTH} levels")));
         }
         let expression = self.binary(0)?;
         self.depth -= 1;
@@ -144,15 +144,15 @@ impl<'a> XPathParser<'a> {
 
     fn union(&mut self) -> Parsed<Expr> {
         self.blanks();
-        let mut at = self.at;
+        let mut operand_at = self.at;
         let mut left = self.path()?;
         let mut length = 0;
         while self.eat("|") {
-            nodes(&left, at, "`|`")?;
+            nodes(&left, operand_at, "`|`")?;
             self.blanks();
-            at = self.at;
+            operand_at = self.at;
             let right = self.path()?;
-            nodes(&right, at, "`|`")?;
+            nodes(&right, operand_at, "`|`")?;
             left = Expr::Binary(XPathOperator::Union, Box::new((left, right)));
             length += 1;
             if length > 1_000 {
@@ -210,10 +210,10 @@ impl<'a> XPathParser<'a> {
     }
 
     fn call(&mut self, name: &str, at: usize) -> Parsed<Expr> {
-        let Some(CoreSignature { function, arguments: allowed, of_nodes, .. }) = FUNCTIONS.iter().find(|own| own.name == name) else {
-            let known = FUNCTIONS.iter().map(|own| own.name);
-            let near = known.max_by(|a, b| strsim::jaro_winkler(name, a).total_cmp(&strsim::jaro_winkler(name, b)));
-            let hint = near.filter(|near| strsim::jaro_winkler(name, near) > 0.85).map(|near| format!("; did you mean `{near}`?"));
+        let Some(CoreSignature { function, arguments: allowed, of_nodes, .. }) = FUNCTIONS.iter().find(|signature| signature.name == name) else {
+            let known = FUNCTIONS.iter().map(|signature| signature.name);
+            let nearest = known.max_by(|a, b| strsim::jaro_winkler(name, a).total_cmp(&strsim::jaro_winkler(name, b)));
+            let hint = nearest.filter(|nearest| strsim::jaro_winkler(name, nearest) > 0.85).map(|nearest| format!("; did you mean `{nearest}`?"));
             return Err(error_at(at, format!("XPath 1.0 has no function `{name}`{}", hint.unwrap_or_default())));
         };
         if self.brackets == 0 && matches!(function, CoreFunction::Position | CoreFunction::Last) {
@@ -224,10 +224,10 @@ impl<'a> XPathParser<'a> {
         if !self.eat(")") {
             loop {
                 self.blanks();
-                let place = self.at;
+                let argument_at = self.at;
                 let argument = self.expression()?;
                 if *of_nodes {
-                    nodes(&argument, place, &format!("`{name}`"))?;
+                    nodes(&argument, argument_at, &format!("`{name}`"))?;
                 }
                 arguments.push(argument);
                 if !self.eat(",") {
@@ -238,9 +238,9 @@ impl<'a> XPathParser<'a> {
         }
         if !allowed.contains(&arguments.len()) {
             let wanted = match (*allowed.start(), *allowed.end()) {
-                (fewest, most) if fewest == most => format!("{fewest}"),
-                (fewest, usize::MAX) => format!("{fewest} or more"),
-                (fewest, most) => format!("{fewest} to {most}"),
+                (min, max) if min == max => format!("{min}"),
+                (min, usize::MAX) => format!("{min} or more"),
+                (min, max) => format!("{min} to {max}"),
             };
             return Err(error_at(at, format!("`{name}` takes {wanted} arguments, not {}", arguments.len())));
         }
@@ -258,8 +258,8 @@ impl<'a> XPathParser<'a> {
             let expression = self.expression()?;
             self.brackets -= 1;
             self.close("]")?;
-            let positional = expression.kind() == ResultType::Number || expression.reads_position();
-            conditions.push(Predicate { expression, positional });
+            let is_positional = expression.kind() == ResultType::Number || expression.reads_position();
+            conditions.push(Predicate { expression, is_positional });
         }
         Ok(conditions)
     }
@@ -269,8 +269,8 @@ impl<'a> XPathParser<'a> {
             (PathStart::Root, self.steps(vec![descend()])?)
         } else if self.eat("/") {
             self.blanks();
-            let goes_on = self.rest().starts_with(['.', '@', '*']) || name_length(self.rest()) > 0;
-            (PathStart::Root, if goes_on { self.steps(Vec::new())? } else { Vec::new() })
+            let has_steps = self.rest().starts_with(['.', '@', '*']) || name_length(self.rest()) > 0;
+            (PathStart::Root, if has_steps { self.steps(Vec::new())? } else { Vec::new() })
         } else {
             (PathStart::ContextNode, self.steps(Vec::new())?)
         };
@@ -302,15 +302,15 @@ impl<'a> XPathParser<'a> {
 
     fn axis(&mut self) -> Parsed<Axis> {
         let length = name_length(self.rest());
-        let (name, behind) = self.rest().split_at(length);
-        let behind = behind.trim_start_matches([' ', '\t', '\n', '\r']);
-        if length == 0 || !behind.starts_with("::") {
+        let (name, tail) = self.rest().split_at(length);
+        let tail = tail.trim_start_matches([' ', '\t', '\n', '\r']);
+        if length == 0 || !tail.starts_with("::") {
             return Ok(Axis::Child);
         }
         let Some((_, axis)) = AXES.iter().find(|(known, _)| *known == name) else {
             return Err(self.error(format!("there is no axis `{name}`")));
         };
-        self.at = self.text.len() - behind.len() + 2;
+        self.at = self.text.len() - tail.len() + 2;
         Ok(*axis)
     }
 
@@ -424,10 +424,10 @@ fn nodes(expression: &Expr, at: usize, what: &str) -> Parsed<()> {
 /// Length in bytes of the name (without prefix) at the beginning of a text.
 fn name_length(text: &str) -> usize {
     let is_first = |c: char| c.is_alphabetic() || c == '_';
-    let goes_on = |c: char| is_first(c) || c.is_numeric() || matches!(c, '-' | '.' | '\u{b7}') || ('\u{300}'..='\u{36f}').contains(&c);
+    let is_name_character = |c: char| is_first(c) || c.is_numeric() || matches!(c, '-' | '.' | '\u{b7}') || ('\u{300}'..='\u{36f}').contains(&c);
     let mut length = 0;
     for (at, c) in text.char_indices() {
-        if !(if at == 0 { is_first(c) } else { goes_on(c) }) {
+        if !(if at == 0 { is_first(c) } else { is_name_character(c) }) {
             break;
         }
         length = at + c.len_utf8();
@@ -453,7 +453,7 @@ fn descend() -> Step {
 fn shorten(steps: Vec<Step>) -> Vec<Step> {
     let mut short: Vec<Step> = Vec::with_capacity(steps.len());
     for step in steps {
-        let is_plain = !step.conditions.iter().any(|condition| condition.positional);
+        let is_plain = !step.conditions.iter().any(|condition| condition.is_positional);
         match short.last_mut() {
             Some(last) if *last == descend() && step.axis == Axis::Child && is_plain => *last = Step { axis: Axis::Descendant, ..step },
             _ => short.push(step),

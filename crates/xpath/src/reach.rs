@@ -17,7 +17,7 @@ impl XPath {
     /// Returns local names of elements in no namespace that lead to everything the expression reads: it reads only such elements, what is inside
     /// them, and other elements with these names. `None` if it may read more. So adding content to a document, outside of elements with these names
     /// and in other namespaces, does not change the expression's value.
-    pub fn sees_only(&self) -> Option<Vec<&str>> {
+    pub fn visible_elements(&self) -> Option<Vec<&str>> {
         let mut seen = Vec::new();
         self.value(&self.expression, ContextScope::Root, &mut seen)?;
         Some(seen.into_iter().map(|name| &*self.names[name].local).collect())

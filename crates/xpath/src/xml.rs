@@ -46,9 +46,9 @@ pub fn without_document_type(text: &str) -> Cow<'_, str> {
         at += found;
         // it comes before the first element
         let Some((length, XmlTag::Other)) = tag_at(&text.as_bytes()[at..], true) else { break };
-        if let (true, Some(rest)) = (text[at..].starts_with("<!DOCTYPE"), text.get(at + length..)) {
+        if let (true, Some(tail)) = (text[at..].starts_with("<!DOCTYPE"), text.get(at + length..)) {
             let blank = text[at..at + length].chars().map(|character| if character == '\n' { '\n' } else { ' ' });
-            return Cow::Owned(text[..at].chars().chain(blank).chain(rest.chars()).collect());
+            return Cow::Owned(text[..at].chars().chain(blank).chain(tail.chars()).collect());
         }
         at += length;
     }
@@ -78,19 +78,19 @@ fn check_cost(bytes: &[u8]) -> Result<(), String> {
         let Some((length, tag)) = tag_at(&bytes[at..], true) else { break };
         at += length;
         match tag {
-            XmlTag::Open { empty, attributes: own, .. } => {
+            XmlTag::Open { empty, attributes: attribute_text, .. } => {
                 depth += usize::from(!empty);
                 if depth > MAX_DEPTH {
                     return Err(format!("elements are nested deeper than {MAX_DEPTH} levels"));
                 }
-                if own.len() > MAX_ATTRIBUTES && attributes(own).count() > MAX_ATTRIBUTES {
+                if attribute_text.len() > MAX_ATTRIBUTES && attributes(attribute_text).count() > MAX_ATTRIBUTES {
                     return Err(format!("an element has more than {MAX_ATTRIBUTES} attributes"));
                 }
                 if !may_declare {
                     continue;
                 }
                 let mut declares = false;
-                for (name, _) in namespace_declarations(own) {
+                for (name, _) in namespace_declarations(attribute_text) {
                     prefixes.insert(name);
                     declares = true;
                 }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_type_goes_and_places_stay() {
+    fn a_document_type_becomes_blanks_so_that_positions_stay() {
         for (text, expected) in [
             ("<!DOCTYPE x><x/>", "            <x/>"),
             (

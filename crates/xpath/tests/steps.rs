@@ -9,18 +9,18 @@ fn tree(xml: &str) -> XmlTree<'static> {
 }
 
 /// The smallest number of steps with which an expression is evaluated.
-fn needed(expression: &str, tree: &XmlTree<'_>) -> u64 {
+fn smallest_step_limit(expression: &str, tree: &XmlTree<'_>) -> u64 {
     let xpath = XPath::parse(expression, &[]).unwrap_or_else(|error| panic!("{expression}: {error}"));
-    let (mut too_few, mut enough) = (0, 1 << 40);
-    assert!(evaluate(&xpath, tree, enough).is_ok(), "{expression}");
-    while enough - too_few > 1 {
-        let between = too_few + (enough - too_few) / 2;
-        match evaluate(&xpath, tree, between) {
-            Ok(_) => enough = between,
-            Err(_) => too_few = between,
+    let (mut known_too_few, mut known_enough) = (0, 1 << 40);
+    assert!(evaluate(&xpath, tree, known_enough).is_ok(), "{expression}");
+    while known_enough - known_too_few > 1 {
+        let middle = known_too_few + (known_enough - known_too_few) / 2;
+        match evaluate(&xpath, tree, middle) {
+            Ok(_) => known_enough = middle,
+            Err(_) => known_too_few = middle,
         }
     }
-    enough
+    known_enough
 }
 
 const NODES: u64 = 100;
@@ -28,14 +28,14 @@ const NODES: u64 = 100;
 const LENGTH: u64 = 32_000;
 
 /// Many nodes next to a long text that is one node: reading the text as a value copies nothing.
-fn long() -> XmlTree<'static> {
+fn tree_with_long_text() -> XmlTree<'static> {
     let (text, nodes) = ("7".repeat(LENGTH as usize), "<n/>".repeat(NODES as usize));
     tree(&format!("<r xml:lang='{text}'><t a='{text}'>{text}</t>{nodes}</r>"))
 }
 
 #[test]
-fn whoever_reads_a_long_text_for_every_node_pays_for_its_length_each_time() {
-    let tree = long();
+fn reading_a_long_text_for_every_node_costs_steps_for_its_length_each_time() {
+    let tree = tree_with_long_text();
     // each is true for no node: every node is visited
     let conditions = [
         "contains(/r/t, 'x')",
@@ -69,17 +69,17 @@ fn whoever_reads_a_long_text_for_every_node_pays_for_its_length_each_time() {
 }
 
 #[test]
-fn every_part_of_an_expression_costs_something_each_time() {
+fn every_evaluation_of_a_part_of_an_expression_costs_steps() {
     let tree = tree(&format!("<r>{}</r>", "<n/>".repeat(1_000)));
     for (part, between) in [("1", " + "), ("'a'", " = "), ("true()", " and "), ("position()", " - "), ("contains('ab', 'b')", " and ")] {
-        let of = |parts: usize| needed(&format!("count(//n[{}])", vec![part; parts].join(between)), &tree);
-        let (few, many) = (of(10), of(50));
-        assert!(many >= few + 40 * 1_000, "{part}: {few} and {many} steps");
+        let of = |parts: usize| smallest_step_limit(&format!("count(//n[{}])", vec![part; parts].join(between)), &tree);
+        let (few_parts, many_parts) = (of(10), of(50));
+        assert!(many_parts >= few_parts + 40 * 1_000, "{part}: {few_parts} and {many_parts} steps");
     }
 }
 
 #[test]
-fn many_ids_are_looked_for_at_once() {
+fn id_finds_many_ids_in_one_pass() {
     const IDS: usize = 4_000;
     let mut xml = String::from("<r>");
     for id in 0..IDS {
@@ -95,16 +95,16 @@ fn many_ids_are_looked_for_at_once() {
 }
 
 #[test]
-fn namespaces_of_nodes_far_inside_cost_what_finding_them_does() {
+fn namespaces_of_deep_nodes_cost_steps_for_all_their_ancestors() {
     let declared: String = (0..50).map(|number| format!(" xmlns:p{number}='u{number}'")).collect();
     let tree = tree(&format!("<r{declared}>{}{}</r>", "<n>".repeat(20), "</n>".repeat(20)));
-    let steps = needed("count(//n/namespace::*[name() = 'x'])", &tree);
+    let steps = smallest_step_limit("count(//n/namespace::*[name() = 'x'])", &tree);
     assert!(steps >= 20 * 50 * 50, "{steps} steps");
 }
 
 /// The replacement of characters, by either way of finding it.
 #[test]
-fn translate_takes_what_is_said_first_of_a_character() {
+fn translate_uses_the_first_replacement_of_a_character() {
     let tree = tree("<r/>");
     for (text, from, to, expected) in [
         ("bar", "abc", "ABC", "BAr"),

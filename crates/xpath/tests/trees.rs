@@ -1,7 +1,7 @@
 //! A tree that is not XML: the evaluator only needs the trait.
 
 use stook_xpath::tree::{NodeKind, QualifiedName, Tree, TreeNode, XmlTree};
-use stook_xpath::{ExpandedName, XPath, XPathValue, evaluate, places};
+use stook_xpath::{ExpandedName, XPath, XPathValue, evaluate, find_nodes};
 
 /// Folders with files, whose sizes are attributes.
 struct Folders {
@@ -80,7 +80,7 @@ fn folders() -> Folders {
 }
 
 #[test]
-fn a_tree_of_ones_own_gives_what_xml_of_the_same_shape_gives() {
+fn a_custom_tree_gives_the_same_results_as_xml_of_the_same_structure() {
     let (folders, xml) = (folders(), XmlTree::parse(XML.as_bytes()).expect("XML"));
     for expression in [
         "sum(//@size)",
@@ -103,9 +103,9 @@ fn a_tree_of_ones_own_gives_what_xml_of_the_same_shape_gives() {
 }
 
 #[test]
-fn places_are_numbers_of_nodes() {
+fn found_nodes_are_numbers_of_the_tree() {
     let all: &dyn Tree = &folders();
-    let found = places(&XPath::parse("notes/*", &[]).expect("path"), all, 1_000).expect("few steps");
-    assert_eq!(found.iter().map(|node| all.name(node.place()).local).collect::<Vec<_>>(), ["todo", "done"]);
+    let found = find_nodes(&XPath::parse("notes/*", &[]).expect("path"), all, 1_000).expect("few steps");
+    assert_eq!(found.iter().map(|node| all.name(node.index()).local).collect::<Vec<_>>(), ["todo", "done"]);
     assert_eq!(evaluate(&XPath::parse("count(//*)", &[]).expect("path"), all, 1_000), Ok(XPathValue::Number(6.0)));
 }

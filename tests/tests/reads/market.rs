@@ -100,7 +100,7 @@ pub const KINDS: [&str; 7] = ["common", "usual", "some", "few", "com", "Common",
 pub const WORDS: [&str; 8] = ["Alpha", "alpha", "ALPHA beta", "alphabet", "Beta", "beta gamma", "gamma*", "delta"];
 pub const LABELS: [&str; 6] = ["most", "many", "mo", "red", "blue", "lone"];
 pub const TOWNS: [&str; 4] = ["metropolis", "village", "town", "ghost town"];
-pub const PLACES: [&str; 4] = ["yard", "hall", "yacht", "shed"];
+pub const STORAGES: [&str; 4] = ["yard", "hall", "yacht", "shed"];
 pub const NOTES: [&str; 5] = ["plain note", "a note*", "noted", "something else", "x"];
 
 const ITEMS: usize = 13_500;
@@ -125,20 +125,20 @@ pub struct Item {
 /// What there is of an item in a place; something is said of each.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lot {
-    pub place: Option<String>,
+    pub storage: Option<String>,
     pub amount: Option<i64>,
 }
 
 impl Lot {
-    fn shown(&self) -> Json {
-        let mut all = json!({ "place": self.place, "amount": self.amount });
-        all.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-        all
+    fn to_json(&self) -> Json {
+        let mut members = json!({ "place": self.storage, "amount": self.amount });
+        members.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        members
     }
 
     pub fn value(&self, name: &str) -> Json {
         match name {
-            "lots.place" => json!(self.place),
+            "lots.place" => json!(self.storage),
             "lots.amount" => json!(self.amount),
             other => panic!("{other}"),
         }
@@ -176,7 +176,7 @@ impl Item {
             "note" => json!(self.note),
             "status" => json!(if self.flag == Some(true) { "open" } else { "shut" }),
             "lots" if self.lots.is_empty() => Json::Null,
-            "lots" => self.lots.iter().map(Lot::shown).collect(),
+            "lots" => self.lots.iter().map(Lot::to_json).collect(),
             "lots.place" | "lots.amount" => self.lots.iter().map(|lot| lot.value(name)).filter(|value| !value.is_null()).collect(),
             other => panic!("{other}"),
         }
@@ -206,9 +206,9 @@ pub fn shop_id(dice: &mut Dice) -> String {
 }
 
 fn lot(dice: &mut Dice) -> Lot {
-    let place = skewed(dice, &PLACES, 70, 8);
-    let amount = (place.is_none() || dice.below(6) > 0).then(|| if dice.below(2) == 0 { 1 } else { dice.below(50) as i64 });
-    Lot { place, amount }
+    let storage = skewed(dice, &STORAGES, 70, 8);
+    let amount = (storage.is_none() || dice.below(6) > 0).then(|| if dice.below(2) == 0 { 1 } else { dice.below(50) as i64 });
+    Lot { storage, amount }
 }
 
 /// A record whose values are about as those of others.
@@ -250,9 +250,9 @@ pub fn records(seed: u64) -> (Vec<Item>, Vec<Shop>) {
     let mut dice = Dice::new(seed);
     let mut items: Vec<Item> = (0..ITEMS).map(|number| item(&mut dice, format!("i{number:05}"))).collect();
     for _ in 0..5 {
-        let place = dice.below(ITEMS as u64) as usize;
-        items[place].kind = Some("rare".into());
-        items[place].labels.push("lone".into());
+        let index = dice.below(ITEMS as u64) as usize;
+        items[index].kind = Some("rare".into());
+        items[index].labels.push("lone".into());
     }
     for item in &mut items {
         item.labels.dedup();

@@ -32,14 +32,14 @@ pub enum Test {
 }
 
 /// The order of two values of one field: nothing first, then by number, by bytes, or false first.
-pub fn compare(one: &Json, other: &Json) -> Ordering {
-    match (one, other) {
+pub fn compare(left: &Json, right: &Json) -> Ordering {
+    match (left, right) {
         (Json::Null, Json::Null) => Ordering::Equal,
         (Json::Null, _) => Ordering::Less,
         (_, Json::Null) => Ordering::Greater,
-        (Json::Bool(one), Json::Bool(other)) => one.cmp(other),
-        (Json::String(one), Json::String(other)) => one.as_bytes().cmp(other.as_bytes()),
-        _ => one.as_f64().unwrap().total_cmp(&other.as_f64().unwrap()),
+        (Json::Bool(left), Json::Bool(right)) => left.cmp(right),
+        (Json::String(left), Json::String(right)) => left.as_bytes().cmp(right.as_bytes()),
+        _ => left.as_f64().unwrap().total_cmp(&right.as_f64().unwrap()),
     }
 }
 
@@ -47,7 +47,7 @@ pub fn compare(one: &Json, other: &Json) -> Ordering {
 fn form(field: &str, value: &Json) -> Json {
     match value {
         Json::String(text) if field == "word" => json!(text.to_ascii_lowercase()),
-        other => other.clone(),
+        right => right.clone(),
     }
 }
 
@@ -59,8 +59,8 @@ fn is_like(text: &str, pieces: &[String]) -> bool {
             let Some(mut text) = text.strip_prefix(first.as_str()) else { return false };
             let (last, between) = rest.split_last().unwrap();
             for piece in between {
-                let Some(at) = text.find(piece.as_str()) else { return false };
-                text = &text[at + piece.len()..];
+                let Some(offset) = text.find(piece.as_str()) else { return false };
+                text = &text[offset + piece.len()..];
             }
             text.ends_with(last.as_str())
         }
@@ -69,36 +69,36 @@ fn is_like(text: &str, pieces: &[String]) -> bool {
 }
 
 impl Condition {
-    fn holds_of(&self, own: &Json) -> bool {
-        let same = |wanted: &Json| compare(own, &form(self.field, wanted)).is_eq();
-        let order = |wanted: &Json| compare(own, &form(self.field, wanted));
-        let like = |pieces: &[String]| {
+    fn is_satisfied_by_text(&self, value: &Json) -> bool {
+        let is_equal = |expected: &Json| compare(value, &form(self.field, expected)).is_eq();
+        let order = |expected: &Json| compare(value, &form(self.field, expected));
+        let matches_pieces = |pieces: &[String]| {
             let pieces: Vec<String> =
                 pieces.iter().map(|piece| if self.field == "word" { piece.to_ascii_lowercase() } else { piece.clone() }).collect();
-            is_like(own.as_str().unwrap(), &pieces)
+            is_like(value.as_str().unwrap(), &pieces)
         };
         match &self.test {
-            Test::Equal(wanted) | Test::NotEqual(wanted) => same(wanted),
-            Test::In(wanted) => wanted.iter().any(same),
-            Test::Less(wanted) => order(wanted).is_lt(),
-            Test::AtMost(wanted) => order(wanted).is_le(),
-            Test::Greater(wanted) => order(wanted).is_gt(),
-            Test::AtLeast(wanted) => order(wanted).is_ge(),
-            Test::Like(pieces) | Test::NotLike(pieces) => like(pieces),
+            Test::Equal(expected) | Test::NotEqual(expected) => is_equal(expected),
+            Test::In(expected) => expected.iter().any(is_equal),
+            Test::Less(expected) => order(expected).is_lt(),
+            Test::AtMost(expected) => order(expected).is_le(),
+            Test::Greater(expected) => order(expected).is_gt(),
+            Test::AtLeast(expected) => order(expected).is_ge(),
+            Test::Like(pieces) | Test::NotLike(pieces) => matches_pieces(pieces),
         }
     }
 
-    pub fn holds(&self, item: &Item) -> bool {
-        self.holds_for(&item.value(self.field))
+    pub fn is_satisfied_by(&self, item: &Item) -> bool {
+        self.is_satisfied_by_value(&item.value(self.field))
     }
 
-    fn holds_for(&self, own: &Json) -> bool {
-        let any = match own {
+    fn is_satisfied_by_value(&self, value: &Json) -> bool {
+        let is_any_satisfied = match value {
             Json::Null => false,
-            Json::Array(elements) => elements.iter().any(|element| self.holds_of(&form(self.field, element))),
-            value => self.holds_of(&form(self.field, value)),
+            Json::Array(elements) => elements.iter().any(|element| self.is_satisfied_by_text(&form(self.field, element))),
+            value => self.is_satisfied_by_text(&form(self.field, value)),
         };
-        any != matches!(self.test, Test::NotEqual(_) | Test::NotLike(_))
+        is_any_satisfied != matches!(self.test, Test::NotEqual(_) | Test::NotLike(_))
     }
 }
 
@@ -112,65 +112,69 @@ pub struct Query {
     pub after: Option<String>,
 }
 
-fn in_order(sort: &[(&'static str, bool)], folds: bool, one: &Item, other: &Item) -> Ordering {
+fn compare_items(sort: &[(&'static str, bool)], folds: bool, left: &Item, right: &Item) -> Ordering {
     for (field, descending) in sort {
         let value = |item: &Item| if folds { form(field, &item.value(field)) } else { item.value(field) };
-        let order = compare(&value(one), &value(other));
+        let order = compare(&value(left), &value(right));
         let order = if *descending { order.reverse() } else { order };
         if order.is_ne() {
             return order;
         }
     }
-    one.id.as_bytes().cmp(other.id.as_bytes())
+    left.id.as_bytes().cmp(right.id.as_bytes())
 }
 
 impl Query {
-    pub fn found<'w>(&self, world: &World<'w>) -> Vec<&'w Item> {
-        let fits = |item: &&&Item| self.after.as_ref().is_none_or(|after| item.id > *after) && self.conditions.iter().all(|own| own.holds(item));
+    pub fn matching_items<'w>(&self, world: &World<'w>) -> Vec<&'w Item> {
+        let fits = |item: &&&Item| {
+            self.after.as_ref().is_none_or(|after| item.id > *after) && self.conditions.iter().all(|condition| condition.is_satisfied_by(item))
+        };
         world.items.iter().filter(fits).copied().collect()
     }
 
     /// All rows.
     pub fn rows(&self, world: &World<'_>) -> Vec<Json> {
-        let mut found = self.found(world);
-        found.sort_by(|one, other| in_order(&self.sort, true, one, other));
+        let mut matching_items = self.matching_items(world);
+        matching_items.sort_by(|left, right| compare_items(&self.sort, true, left, right));
         let row = |item: &&Item| -> Json { self.columns.iter().map(|name| ((*name).to_owned(), item.value(name))).collect() };
         if !self.unique {
-            return found.iter().map(row).collect();
+            return matching_items.iter().map(row).collect();
         }
         // by what is sorted by, then by all columns
-        let by_columns = |one: &&Item, other: &&Item| {
+        let by_columns = |left: &&Item, right: &&Item| {
             let sorted = self.sort.iter().map(|(field, descending)| {
-                let order = compare(&form(field, &one.value(field)), &form(field, &other.value(field)));
+                let order = compare(&form(field, &left.value(field)), &form(field, &right.value(field)));
                 if *descending { order.reverse() } else { order }
             });
-            let columns = self.columns.iter().map(|field| compare(&one.value(field), &other.value(field)));
+            let columns = self.columns.iter().map(|field| compare(&left.value(field), &right.value(field)));
             sorted.chain(columns).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
         };
-        found.sort_by(by_columns);
-        let mut rows: Vec<Json> = found.iter().map(row).collect();
+        matching_items.sort_by(by_columns);
+        let mut rows: Vec<Json> = matching_items.iter().map(row).collect();
         rows.dedup();
         rows
     }
 
     /// A row for each lot of each item that is found, and of which conditions on lots hold.
-    pub fn lots(&self, world: &World<'_>, of_lots: &[Condition], sort: Option<(&str, bool)>) -> Vec<Json> {
+    pub fn lots(&self, world: &World<'_>, lot_conditions: &[Condition], sort: Option<(&str, bool)>) -> Vec<Json> {
         let mut rows: Vec<(Json, Json)> = Vec::new();
-        for item in self.found(world) {
-            for lot in item.lots.iter().filter(|lot| of_lots.iter().all(|own| own.holds_for(&lot.value(own.field)))) {
+        for item in self.matching_items(world) {
+            for lot in
+                item.lots.iter().filter(|lot| lot_conditions.iter().all(|condition| condition.is_satisfied_by_value(&lot.value(condition.field))))
+            {
                 let sorted = sort.map_or(Json::Null, |(field, _)| if field.starts_with("lots.") { lot.value(field) } else { item.value(field) });
-                rows.push((sorted, json!({ "id": item.id, "lots.place": lot.place, "lots.amount": lot.amount })));
+                rows.push((sorted, json!({ "id": item.id, "lots.place": lot.storage, "lots.amount": lot.amount })));
             }
         }
         let descends = sort.is_some_and(|(_, descends)| descends);
-        rows.sort_by(|(one, _), (other, _)| if descends { compare(other, one) } else { compare(one, other) });
+        rows.sort_by(|(left, _), (right, _)| if descends { compare(right, left) } else { compare(left, right) });
         rows.into_iter().map(|(_, row)| row).collect()
     }
 
     /// Values of a column, elements one by one.
     fn values(&self, world: &World<'_>, field: &str) -> Vec<Json> {
         let mut values = Vec::new();
-        for item in self.found(world) {
+        for item in self.matching_items(world) {
             match item.value(field) {
                 Json::Null => {}
                 Json::Array(elements) => values.extend(elements),
@@ -199,7 +203,7 @@ impl Query {
                 let (low, high) = (values[(values.len() - 1) / 2].as_f64().unwrap(), values[values.len() / 2].as_f64().unwrap());
                 json!((low + high) / 2.0)
             }
-            other => panic!("{other}"),
+            right => panic!("{right}"),
         }
     }
 }
@@ -212,40 +216,40 @@ pub struct Params {
     pub shop: Option<String>,
     pub page: usize,
     pub size: usize,
-    pub most: usize,
+    pub max_total: usize,
 }
 
 impl Params {
-    fn found<'w>(&self, world: &World<'w>, sort: &[(&'static str, bool)]) -> Vec<&'w Item> {
+    fn matching_items<'w>(&self, world: &World<'w>, sort: &[(&'static str, bool)]) -> Vec<&'w Item> {
         let fits = |item: &&&Item| {
             let kind = self.kinds.is_empty() || item.kind.as_ref().is_some_and(|kind| self.kinds.contains(kind));
             let label = self.labels.is_empty() || item.labels.iter().any(|label| self.labels.contains(label));
             kind && label && self.shop.as_ref().is_none_or(|shop| item.shop.as_ref() == Some(shop))
         };
-        let mut found: Vec<&Item> = world.items.iter().filter(fits).copied().collect();
-        found.sort_by(|one, other| in_order(sort, false, one, other));
-        found
+        let mut matching_items: Vec<&Item> = world.items.iter().filter(fits).copied().collect();
+        matching_items.sort_by(|left, right| compare_items(sort, false, left, right));
+        matching_items
     }
 
     fn page(&self, rows: Vec<Json>) -> Json {
         let total = rows.len();
-        let shown = if total > self.most { Vec::new() } else { rows };
+        let shown = if total > self.max_total { Vec::new() } else { rows };
         let shown: Vec<Json> = shown.into_iter().skip((self.page - 1) * self.size).take(self.size).collect();
         json!({ "rows": shown, "total": total })
     }
 
     pub fn items(&self, world: &World<'_>) -> Json {
-        let rows = self.found(world, &[("rank", true)]);
+        let rows = self.matching_items(world, &[("rank", true)]);
         self.page(rows.iter().map(|item| json!({ "id": item.id, "kind": item.kind, "rank": item.rank })).collect())
     }
 
     pub fn labelled(&self, world: &World<'_>) -> Json {
-        let rows = self.found(world, &[("size", true), ("kind", false)]);
+        let rows = self.matching_items(world, &[("size", true), ("kind", false)]);
         rows.iter().map(|item| json!({ "id": item.id, "labels": item.value("labels") })).collect()
     }
 
-    pub fn placed(&self, world: &World<'_>) -> Json {
-        let rows = self.found(world, &[("size", false), ("kind", true)]);
+    pub fn with_towns(&self, world: &World<'_>) -> Json {
+        let rows = self.matching_items(world, &[("size", false), ("kind", true)]);
         let row = |item: &&Item| {
             let shop = world.shops.iter().find(|shop| Some(&shop.id) == item.shop.as_ref())?;
             Some(json!({ "id": item.id, "town": shop.town }))
@@ -255,7 +259,7 @@ impl Params {
 
     pub fn distinct(&self, world: &World<'_>) -> Json {
         let mut seen = std::collections::HashSet::new();
-        let rows = self.found(world, &[("rank", false)]);
+        let rows = self.matching_items(world, &[("rank", false)]);
         let rows = rows.iter().map(|item| json!({ "shop": item.shop, "flag": item.flag }));
         self.page(rows.filter(|row| seen.insert(row.to_string())).collect())
     }
@@ -277,7 +281,7 @@ pub fn shop(shop: &Shop, best: &World<'_>, items: &World<'_>) -> Option<Json> {
         world.items.iter().filter(|item| item.shop.as_ref() == Some(&shop.id)).map(|item| item.id.clone()).collect()
     };
     let mut all: Vec<&&Item> = best.items.iter().filter(|item| item.shop.as_ref() == Some(&shop.id)).collect();
-    all.sort_by(|one, other| in_order(&[("rank", true), ("size", false)], false, one, other));
+    all.sort_by(|left, right| compare_items(&[("rank", true), ("size", false)], false, left, right));
     let items: Vec<Json> = of_shop(items).into_iter().map(|id| json!({ "id": id })).collect();
     (!items.is_empty()).then(|| json!({ "id": shop.id, "best": all.first().map(|item| &item.id), "items": items }))
 }

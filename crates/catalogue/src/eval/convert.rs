@@ -28,9 +28,9 @@ pub fn to_cel(value: &Value, ty: &FieldType) -> Cel {
         Value::Uuid(_) => text_to_cel(&value.show(ty)),
         Value::Json(json) => match ty.element() {
             FieldType::Struct(members) => {
-                let said = members.iter().map(|member| (member, member_of(json, member))).filter(|(_, value)| !value.is_null());
+                let present = members.iter().map(|member| (member, member_of(json, member))).filter(|(_, value)| !value.is_null());
                 let map: HashMap<CelKey, Cel> =
-                    said.map(|(member, value)| (CelKey::String(Arc::new(member.name.clone())), to_cel(&value, &member.ty))).collect();
+                    present.map(|(member, value)| (CelKey::String(Arc::new(member.name.clone())), to_cel(&value, &member.ty))).collect();
                 Cel::Map(CelMap { map: Arc::new(map) })
             }
             _ => json_to_cel(json),
@@ -58,7 +58,7 @@ pub fn geometry_to_cel(geometry: Arc<Geometry>) -> Cel {
 /// Returns the geometry of a CEL value, if it is one.
 pub fn cel_to_geometry(value: &Cel) -> Option<&Arc<Geometry>> {
     match value {
-        Cel::Opaque(opaque) => opaque.downcast_ref::<CelGeometry>().map(|own| &own.0),
+        Cel::Opaque(opaque) => opaque.downcast_ref::<CelGeometry>().map(|wrapper| &wrapper.0),
         _ => None,
     }
 }
@@ -121,7 +121,7 @@ pub(super) fn cel_to_json(value: &Cel) -> Json {
 /// # Errors
 /// When it does not fit the field's type.
 pub fn from_cel(cel: &Cel, ty: &FieldType) -> Result<Value, ConvertError> {
-    kept_from_cel(cel, ty).unwrap_or_else(|| from_json(&cel_to_json(cel), ty, None))
+    convert_directly(cel, ty).unwrap_or_else(|| from_json(&cel_to_json(cel), ty, None))
 }
 
 /// Converts a CEL result to a value of a type, and adds the repairs that were needed to `repairs`.
@@ -129,11 +129,11 @@ pub fn from_cel(cel: &Cel, ty: &FieldType) -> Result<Value, ConvertError> {
 /// # Errors
 /// When it does not fit the field's type.
 pub fn repaired_from_cel(cel: &Cel, ty: &FieldType, repairs: &mut Vec<String>) -> Result<Value, ConvertError> {
-    kept_from_cel(cel, ty).unwrap_or_else(|| repaired_from_json(&cel_to_json(cel), ty, None, repairs))
+    convert_directly(cel, ty).unwrap_or_else(|| repaired_from_json(&cel_to_json(cel), ty, None, repairs))
 }
 
 /// Takes a CEL result that needs no conversion; `None` if it needs one.
-fn kept_from_cel(cel: &Cel, ty: &FieldType) -> Option<Result<Value, ConvertError>> {
+fn convert_directly(cel: &Cel, ty: &FieldType) -> Option<Result<Value, ConvertError>> {
     Some(match (cel, ty.element()) {
         (Cel::Null, _) => Ok(Value::Null),
         (Cel::Timestamp(time), FieldType::Timestamp) if !ty.is_list() => {

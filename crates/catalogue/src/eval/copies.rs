@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_copied_is_a_copy() {
+    fn only_expressions_that_copy_have_copied_paths() {
         for (source, expected) in [
             ("a", Some("a")),
             ("[a]", Some("a")),

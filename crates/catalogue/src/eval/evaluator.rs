@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Max failures kept until they are collected.
-const MOST_FAILURES: usize = 1_000;
+const MAX_FAILURES: usize = 1_000;
 
 /// Evaluates expressions. One per thread.
 pub struct Evaluator {
@@ -28,14 +28,14 @@ impl Evaluator {
     }
 
     /// Notes that an expression has failed and its value is missing.
-    pub fn note(&self, what: &str, expression: &Expression, error: &str) {
-        self.note_message(|| format!("{what}: `{}`: {error}; the value is missing", expression.source().trim()));
+    pub fn note(&self, subject: &str, expression: &Expression, error: &str) {
+        self.note_message(|| format!("{subject}: `{}`: {error}; the value is missing", expression.source().trim()));
     }
 
     /// Notes another reason why a value is missing.
     pub fn note_message(&self, message: impl FnOnce() -> String) {
         let mut failures = self.failures.borrow_mut();
-        if failures.len() < MOST_FAILURES {
+        if failures.len() < MAX_FAILURES {
             let message = message();
             if !failures.contains(&message) {
                 failures.push(message);
@@ -92,9 +92,9 @@ impl Evaluator {
     }
 
     /// Whether a condition holds. One that fails does not hold, and is noted.
-    pub fn holds_or_note(&self, what: &dyn Fn() -> String, condition: &Expression, scope: &dyn Scope) -> bool {
+    pub fn holds_or_note(&self, subject: &dyn Fn() -> String, condition: &Expression, scope: &dyn Scope) -> bool {
         self.holds(condition, scope).unwrap_or_else(|error| {
-            self.note(&what(), condition, &error);
+            self.note(&subject(), condition, &error);
             false
         })
     }
@@ -109,7 +109,7 @@ impl Evaluator {
     /// # Errors
     /// Why it has no value.
     pub fn cel(&self, expression: &Expression, scope: &dyn Scope) -> Result<Cel, EvalError> {
-        let variables = expression.variables().iter().map(|name| (name.as_str(), scope.cel(name, expression.members_alone(name)))).collect();
+        let variables = expression.variables().iter().map(|name| (name.as_str(), scope.cel(name, expression.members_unless_whole(name)))).collect();
         EvalContext { tables: &self.tables, variables, elements: Vec::new(), steps: 0 }.value(expression.root())
     }
 }
@@ -118,7 +118,7 @@ impl Evaluator {
 mod tests {
     use super::*;
     use crate::eval::convert::{cel_to_json, text_to_cel, to_cel};
-    use crate::eval::expression::MOST_BYTES;
+    use crate::eval::expression::MAX_BYTES;
     use crate::eval::functions::FUNCTIONS;
     use crate::eval::scope::MemberReference;
     use crate::eval::tables::{ConstantTable, TableValue};
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn every_function_answers() {
+    fn functions_return_what_their_names_say() {
         let a = [("a", Cel::Null), ("b", text_to_cel(" x  y "))];
         assert_eq!(evaluate("coalesce(a, b)", &a), Ok(Value::text(" x  y ")));
         assert_eq!(evaluate("squash([a, b, 'z'])", &a), Ok(Value::text("x y z")));
@@ -180,7 +180,7 @@ mod tests {
                 .unwrap_or_else(|error| panic!("{}: {error:?}", function.example));
             let found = evaluator.cel(&expression, &|_: &str| Cel::Null).unwrap_or_else(|error| panic!("{}: {error:?}", function.example));
             assert_eq!(cel_to_json(&found).to_string(), function.value, "{}", function.example);
-            assert!(crate::eval::types::is_of(&found, &ty), "{} is {found:?}, not {ty}", function.example);
+            assert!(crate::eval::types::value_has_type(&found, &ty), "{} is {found:?}, not {ty}", function.example);
             assert!(function.example.contains(&format!("{}(", function.name)), "{} shows {}", function.example, function.name);
         }
     }
@@ -190,7 +190,7 @@ mod tests {
 
     impl Scope for Given<'_> {
         fn plain(&self, name: &str, _: Option<&str>) -> Option<PlainValue<'_>> {
-            self.0.iter().find(|(known, ..)| *known == name).map(|(_, value, ty)| PlainValue::of(value, ty))
+            self.0.iter().find(|(known, ..)| *known == name).map(|(_, value, ty)| PlainValue::from_value(value, ty))
         }
 
         fn cel(&self, name: &str, _: &[MemberReference]) -> Cel {
@@ -200,7 +200,7 @@ mod tests {
 
     /// Every plain expression gives the same result as CEL, for every combination of values.
     #[test]
-    fn plain_expressions_are_what_cel_says() {
+    fn plain_evaluation_agrees_with_cel() {
         let expressions = [
             "a == 'x'",
             "a != 'x'",
@@ -299,29 +299,29 @@ mod tests {
         ];
         let text = |text: &str| TableValue::Text(text.to_owned());
         let table = ConstantTable { rows: [("x".to_owned(), text("found"))].into(), ..ConstantTable::default() };
-        let some = TableValue::List(vec!["x".to_owned(), "12".to_owned()]);
-        let lists = ConstantTable { rows: [("some".to_owned(), some)].into(), ..ConstantTable::default() };
+        let listed = TableValue::List(vec!["x".to_owned(), "12".to_owned()]);
+        let lists = ConstantTable { rows: [("some".to_owned(), listed)].into(), ..ConstantTable::default() };
         let evaluator = Evaluator::new(Arc::new([("systems".to_owned(), table), ("lists".to_owned(), lists)].into()));
         for source in expressions {
             let expression = Expression::compile(source, &names).unwrap_or_else(|error| panic!("{source}: {error:?}"));
             assert!(expression.plain().is_some() || source.contains("duration("), "{source} is plain");
-            let mut places = [0; 7];
+            let mut choices = [0; 7];
             loop {
                 let given =
-                    Given(names.iter().zip(values).zip(&types).zip(places).map(|(((name, values), ty), at)| (*name, &values[at], ty)).collect());
-                let lean = evaluator.plain(&expression, &given);
-                let full = evaluator.cel(&expression, &given);
-                if let Some(lean) = lean {
-                    let full = full.unwrap_or_else(|error| panic!("{source} at {places:?} is {lean:?}, CEL says {error:?}"));
+                    Given(names.iter().zip(values).zip(&types).zip(choices).map(|(((name, values), ty), at)| (*name, &values[at], ty)).collect());
+                let plain_value = evaluator.plain(&expression, &given);
+                let cel_value = evaluator.cel(&expression, &given);
+                if let Some(plain_value) = plain_value {
+                    let cel_value = cel_value.unwrap_or_else(|error| panic!("{source} at {choices:?} is {plain_value:?}, CEL says {error:?}"));
                     for ty in types.iter().chain([&FieldType::Boolean, &FieldType::Uuid]) {
-                        if let Some(own) = lean.clone().into_value(ty) {
-                            assert_eq!(Ok(own), from_cel(&full, ty).map_err(|error| error.to_string()), "{source} at {places:?} as {ty}");
+                        if let Some(converted) = plain_value.clone().into_value(ty) {
+                            assert_eq!(Ok(converted), from_cel(&cel_value, ty).map_err(|error| error.to_string()), "{source} at {choices:?} as {ty}");
                         }
                     }
                 }
-                let Some(next) = (0..7).find(|index| places[*index] + 1 < values[*index].len()) else { break };
-                places[next] += 1;
-                places[..next].fill(0);
+                let Some(next) = (0..7).find(|index| choices[*index] + 1 < values[*index].len()) else { break };
+                choices[next] += 1;
+                choices[..next].fill(0);
             }
         }
     }
@@ -333,9 +333,9 @@ mod tests {
     }
 
     #[test]
-    fn expressions_of_any_depth_are_refused_and_loops_have_an_end() {
+    fn expressions_that_are_too_deep_and_loops_that_are_too_long_are_refused() {
         for level in ["(", "[", "!", "-", "1 + ", "a ? b : ", "{1: "] {
-            for length in [500, 511, 513, 5_000, MOST_BYTES] {
+            for length in [500, 511, 513, 5_000, MAX_BYTES] {
                 let source = level.repeat(length / level.len());
                 assert!(Expression::compile(&source, &["a", "b"]).is_err(), "{length} of {level}");
             }

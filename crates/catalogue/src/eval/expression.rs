@@ -29,24 +29,24 @@ impl Expression {
     /// # Errors
     /// The byte position of the error, and what is wrong.
     pub fn compile(source: &str, names: &[&str]) -> Result<Self, (usize, String)> {
-        let program = parsed(source)?;
-        let place = |id: u64| program.source_info().offset_for(id).map_or(0, |(start, _)| (start as usize).min(source.len()));
+        let program = parse_program(source)?;
+        let offset_of = |id: u64| program.source_info().offset_for(id).map_or(0, |(start, _)| (start as usize).min(source.len()));
         let mut found = References::default();
         found.collect(program.expression(), &mut Vec::new());
         for (name, id) in &found.variables {
             if !names.contains(&name.as_str()) {
-                let hint = did_you_mean(name, names.iter().copied()).map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+                let hint = did_you_mean(name, names.iter().copied()).map_or_else(String::new, |suggestion| format!("; did you mean `{suggestion}`?"));
                 let message = match name.as_str() {
                     "now" | "caller" => format!("`{name}` is only known in transitions: a value that reads the clock would change by itself"),
                     _ => format!("unknown name `{name}`{hint}"),
                 };
-                return Err((place(*id), message));
+                return Err((offset_of(*id), message));
             }
         }
         for name in &found.functions {
             if name.starts_with(|c: char| c.is_ascii_alphabetic()) && functions::function(name).is_none() {
                 let known = FUNCTIONS.iter().map(|function| function.name);
-                let hint = did_you_mean(name, known).map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+                let hint = did_you_mean(name, known).map_or_else(String::new, |suggestion| format!("; did you mean `{suggestion}`?"));
                 return Err((source.find(name.as_str()).unwrap_or(0), format!("there is no function `{name}`{hint}")));
             }
         }
@@ -67,7 +67,7 @@ impl Expression {
     }
 
     /// Returns the position of a node in the text, in bytes.
-    pub(crate) fn place(&self, id: u64) -> Option<Range<usize>> {
+    pub(crate) fn span_of(&self, id: u64) -> Option<Range<usize>> {
         let (start, stop) = self.program.source_info().offset_for(id)?;
         let end = self.source.len();
         let start = (start as usize).min(end);
@@ -96,19 +96,19 @@ impl Expression {
 
     /// Returns the members it reads, if it reads only members of the variable; an empty list if it also reads the variable as a whole, as in `m ==
     /// null ? 'none' : m.name`.
-    pub fn members_alone(&self, variable: &str) -> &[MemberReference] {
-        if self.whole.iter().any(|own| own == variable) { &[] } else { &self.members }
+    pub fn members_unless_whole(&self, variable: &str) -> &[MemberReference] {
+        if self.whole.iter().any(|name| name == variable) { &[] } else { &self.members }
     }
 }
 
 /// Max levels of an expression.
-const MOST_DEPTH: usize = 200;
+const MAX_DEPTH: usize = 200;
 /// Max bytes of an expression.
-pub(super) const MOST_BYTES: usize = 16 << 10;
+pub(super) const MAX_BYTES: usize = 16 << 10;
 /// Shorter texts cannot overflow a thread's stack in the recursive parser.
-const SHORT: usize = 512;
-/// Stack size for a text of [`MOST_BYTES`] that opens a level with each byte; only the used part takes memory.
-const MOST_STACK: usize = 1 << 30;
+const MAX_BYTES_FOR_THIS_STACK: usize = 512;
+/// Stack size for a text of [`MAX_BYTES`] that opens a level with each byte; only the used part takes memory.
+const MAX_STACK_BYTES: usize = 1 << 30;
 
 fn parts(expression: &Expr) -> Vec<&IdedExpr> {
     match expression {
@@ -130,9 +130,9 @@ fn parts(expression: &Expr) -> Vec<&IdedExpr> {
 
 /// Parses an expression. The parser is recursive and has no limit of levels, so longer texts are parsed on a thread whose stack is large enough for
 /// any text.
-fn parsed(source: &str) -> Result<Program, (usize, String)> {
-    if source.len() > MOST_BYTES {
-        return Err((0, format!("an expression has at most {MOST_BYTES} bytes; put long lists into a table (`lookups`)")));
+fn parse_program(source: &str) -> Result<Program, (usize, String)> {
+    if source.len() > MAX_BYTES {
+        return Err((0, format!("an expression has at most {MAX_BYTES} bytes; put long lists into a table (`lookups`)")));
     }
     let parse = || {
         let program = Program::compile(source).map_err(|errors| match errors.errors.first() {
@@ -140,13 +140,13 @@ fn parsed(source: &str) -> Result<Program, (usize, String)> {
             None => (0, errors.to_string()),
         })?;
         // an expression that is too deep is dropped here, on the large stack
-        if depth(program.expression()) > MOST_DEPTH { Err((0, format!("an expression has at most {MOST_DEPTH} levels"))) } else { Ok(program) }
+        if depth(program.expression()) > MAX_DEPTH { Err((0, format!("an expression has at most {MAX_DEPTH} levels"))) } else { Ok(program) }
     };
-    if source.len() < SHORT {
+    if source.len() < MAX_BYTES_FOR_THIS_STACK {
         return parse();
     }
     std::thread::scope(|scope| {
-        let parsing = std::thread::Builder::new().stack_size(MOST_STACK).spawn_scoped(scope, parse);
+        let parsing = std::thread::Builder::new().stack_size(MAX_STACK_BYTES).spawn_scoped(scope, parse);
         let parsing = parsing.map_err(|error| (0, format!("not enough memory to parse an expression of {} bytes: {error}", source.len())))?;
         parsing.join().unwrap_or_else(|_| Err((0, "it cannot be parsed".into())))
     })

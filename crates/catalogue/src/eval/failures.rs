@@ -13,7 +13,7 @@ pub struct ExpressionFailures {
 
 impl ExpressionFailures {
     /// Max messages.
-    const MOST: usize = 20;
+    const MAX: usize = 20;
 
     /// Adds the failures on a record, if there are any.
     pub fn add(&mut self, collection: &str, key: &str, failures: Vec<String>) {
@@ -31,7 +31,7 @@ impl ExpressionFailures {
             if self.first.contains(&failure) {
                 continue;
             }
-            match self.first.len() < Self::MOST {
+            match self.first.len() < Self::MAX {
                 true => self.first.push(failure),
                 false => self.truncated = true,
             }

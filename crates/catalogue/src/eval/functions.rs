@@ -11,7 +11,7 @@ mod text;
 
 pub use cleaners::{ABBREVIATIONS, CLEANERS, Cleaner};
 pub(crate) use patterns::regex;
-pub(crate) use text::MOST_TEXT;
+pub(crate) use text::MAX_TEXT_BYTES;
 
 use crate::eval::convert::{CelValue as Cel, text_to_cel};
 use crate::eval::tables::{ConstantTables, TableValue};
@@ -268,7 +268,7 @@ pub(crate) fn kind_of(value: &Cel) -> &'static str {
 }
 
 /// Refuses durations that do not fit 64 bits of microseconds.
-pub(crate) fn kept(value: Cel) -> EvalResult {
+pub(crate) fn require_storable(value: Cel) -> EvalResult {
     match &value {
         Cel::Duration(length) if length.num_microseconds().is_none() => Err(too_large()),
         _ => Ok(value),
@@ -311,9 +311,9 @@ pub(crate) fn call(name: &str, args: &[Cel], tables: &ConstantTables) -> EvalRes
         }
         ("without", [Cel::Map(map), Cel::List(names)]) => {
             let dropped = |key: &CelKey| names.iter().any(|name| matches!((key, name), (CelKey::String(key), Cel::String(name)) if key == name));
-            let kept: HashMap<CelKey, Cel> =
+            let remaining: HashMap<CelKey, Cel> =
                 map.map.iter().filter(|(key, _)| !dropped(key)).map(|(key, value)| (key.clone(), value.clone())).collect();
-            Cel::Map(CelMap { map: Arc::new(kept) })
+            Cel::Map(CelMap { map: Arc::new(remaining) })
         }
         ("uuid5", [Cel::String(name), Cel::String(text)]) => text_to_cel(&uuid5(name, text)),
         ("md5", [Cel::String(text)]) => text_to_cel(&md5(text)),
@@ -332,13 +332,13 @@ pub(crate) fn call(name: &str, args: &[Cel], tables: &ConstantTables) -> EvalRes
             let micros = time.timestamp_micros();
             let time = jiff::Timestamp::from_microsecond(micros).map_err(|_| too_large())?.to_zoned(jiff::tz::TimeZone::UTC);
             let formatted = jiff::fmt::strtime::format(format.as_str(), &time);
-            text::made(formatted.map_err(|_| failed(format!("{} is not a format of times", shown(format))))?)?
+            text::text_value(formatted.map_err(|_| failed(format!("{} is not a format of times", shown(format))))?)?
         }
-        ("areas_met" | "named_area", [Cel::String(areas), of]) => return geometries::in_areas(name, areas, of, tables),
+        ("areas_met" | "named_area", [Cel::String(areas), of]) => return geometries::call_with_areas(name, areas, of, tables),
         ("geometry" | "area" | "intersects" | "within" | "fraction", _) | ("string" | "type", [Cel::Opaque(_)]) => {
             return geometries::call(name, args).unwrap_or_else(|| Err(unfit(name, args)));
         }
-        ("string" | "int" | "double" | "uint" | "bool" | "bytes" | "duration" | "timestamp" | "type", [value]) => return standard(name, value),
+        ("string" | "int" | "double" | "uint" | "bool" | "bytes" | "duration" | "timestamp" | "type", [value]) => return call_standard(name, value),
         (part, [of @ (Cel::Timestamp(_) | Cel::Duration(_)), zone @ ..]) if part.starts_with("get") => return time_part(part, of, zone),
         _ => return text::call(name, args).unwrap_or_else(|| Err(unfit(name, args))),
     })
@@ -425,8 +425,8 @@ pub(crate) fn compare(first: &Cel, second: &Cel) -> Option<Ordering> {
 pub(crate) fn add(first: &Cel, second: &Cel) -> EvalResult {
     match (first, second) {
         (Cel::Int(first), Cel::Int(second)) => first.checked_add(*second).map(Cel::Int).ok_or_else(too_large),
-        (Cel::String(first), Cel::String(second)) => text::joined([first.as_str(), second.as_str()], ""),
-        (Cel::List(first), Cel::List(second)) if first.len() + second.len() > text::MOST_ELEMENTS => Err(text::too_many()),
+        (Cel::String(first), Cel::String(second)) => text::join_limited([first.as_str(), second.as_str()], ""),
+        (Cel::List(first), Cel::List(second)) if first.len() + second.len() > text::MAX_LIST_ELEMENTS => Err(text::too_many()),
         (Cel::Duration(_), Cel::Timestamp(_)) => operate(second.clone() + first.clone(), "+", first, second),
         _ => match floats(first, second) {
             Some((first, second)) => finite(first + second),
@@ -526,13 +526,13 @@ fn operate(found: cel::ResolveResult, operator: &str, first: &Cel, second: &Cel)
 /// CEL's own functions.
 static STANDARD: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
-fn standard(name: &str, value: &Cel) -> EvalResult {
+fn call_standard(name: &str, value: &Cel) -> EvalResult {
     if matches!(value, Cel::Null) && name == "type" {
         return Ok(text_to_cel("null_type"));
     }
     let fits = |error: cel::ExecutionError| EvalError::TypeMismatch(error.to_string());
-    let given: Box<dyn Val> = value.clone().try_into().map_err(fits)?;
-    let args = vec![CowVal::Owned(given)];
+    let argument: Box<dyn Val> = value.clone().try_into().map_err(fits)?;
+    let args = vec![CowVal::Owned(argument)];
     let Some(function) = STANDARD.find_overload(name, &args) else { return Err(unfit(name, std::slice::from_ref(value))) };
     let found = match function(args) {
         Ok(found) => Cel::try_from(found.as_ref()).map_err(fits)?,

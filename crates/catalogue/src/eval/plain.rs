@@ -109,8 +109,8 @@ fn compile_call(call: &CallExpr) -> Option<PlainExpression> {
         let list = match &list.expr {
             Expr::List(list) => list,
             Expr::Call(call) if call.func_name == "lookup" && call.target.is_none() => {
-                let place = <[PlainExpression; 2]>::try_from(all(&call.args)?).ok()?;
-                return Some(PlainExpression::InTable(Box::new(compile(&item.expr)?), Box::new(place)));
+                let table_and_key = <[PlainExpression; 2]>::try_from(all(&call.args)?).ok()?;
+                return Some(PlainExpression::InTable(Box::new(compile(&item.expr)?), Box::new(table_and_key)));
             }
             _ => return None,
         };
@@ -130,18 +130,18 @@ fn compile_call(call: &CallExpr) -> Option<PlainExpression> {
         }
         (_, parts) => all(parts)?,
     };
-    let two = |parts: Vec<PlainExpression>| <[PlainExpression; 2]>::try_from(parts).ok().map(Box::new);
+    let pair = |parts: Vec<PlainExpression>| <[PlainExpression; 2]>::try_from(parts).ok().map(Box::new);
     Some(match call.func_name.as_str() {
-        "_==_" => PlainExpression::Equal(two(parts)?),
-        "_!=_" => PlainExpression::Different(two(parts)?),
-        "_&&_" => PlainExpression::And(two(parts)?),
-        "_||_" => PlainExpression::Or(two(parts)?),
-        "_+_" => PlainExpression::Sum(two(parts)?),
-        "_-_" => PlainExpression::Difference(two(parts)?),
-        "_<_" => PlainExpression::Compare(PlainComparison::Less, two(parts)?),
-        "_<=_" => PlainExpression::Compare(PlainComparison::LessOrEqual, two(parts)?),
-        "_>_" => PlainExpression::Compare(PlainComparison::Greater, two(parts)?),
-        "_>=_" => PlainExpression::Compare(PlainComparison::GreaterOrEqual, two(parts)?),
+        "_==_" => PlainExpression::Equal(pair(parts)?),
+        "_!=_" => PlainExpression::Different(pair(parts)?),
+        "_&&_" => PlainExpression::And(pair(parts)?),
+        "_||_" => PlainExpression::Or(pair(parts)?),
+        "_+_" => PlainExpression::Sum(pair(parts)?),
+        "_-_" => PlainExpression::Difference(pair(parts)?),
+        "_<_" => PlainExpression::Compare(PlainComparison::Less, pair(parts)?),
+        "_<=_" => PlainExpression::Compare(PlainComparison::LessOrEqual, pair(parts)?),
+        "_>_" => PlainExpression::Compare(PlainComparison::Greater, pair(parts)?),
+        "_>=_" => PlainExpression::Compare(PlainComparison::GreaterOrEqual, pair(parts)?),
         "!_" => PlainExpression::Not(Box::new(parts.into_iter().next()?)),
         "_?_:_" => PlainExpression::If(Box::new(<[PlainExpression; 3]>::try_from(parts).ok()?)),
         name => {
@@ -196,18 +196,20 @@ impl PlainExpression {
                 }
                 PlainValue::Bool(found)
             }
-            PlainExpression::InTable(item, place) => {
-                let (PlainValue::Text(table), PlainValue::Text(key)) = (place[0].evaluate(tables, scope)?, place[1].evaluate(tables, scope)?) else {
+            PlainExpression::InTable(item, table_and_key) => {
+                let (PlainValue::Text(table), PlainValue::Text(key)) =
+                    (table_and_key[0].evaluate(tables, scope)?, table_and_key[1].evaluate(tables, scope)?)
+                else {
                     return None;
                 };
                 let (PlainValue::Text(item), Some(TableValue::List(list))) = (item.evaluate(tables, scope)?, tables.get(&table)?.entry(&key)) else {
                     return None;
                 };
-                PlainValue::Bool(list.iter().any(|own| **own == *item))
+                PlainValue::Bool(list.iter().any(|listed| **listed == *item))
             }
             PlainExpression::Unknown => return None,
             PlainExpression::Sum(sides) => match (sides[0].evaluate(tables, scope)?, sides[1].evaluate(tables, scope)?) {
-                (PlainValue::Text(first), PlainValue::Text(second)) if first.len() + second.len() <= functions::MOST_TEXT => {
+                (PlainValue::Text(first), PlainValue::Text(second)) if first.len() + second.len() <= functions::MAX_TEXT_BYTES => {
                     PlainValue::Text(PlainText::Made([&*first, &*second].concat()))
                 }
                 (PlainValue::Length(first), PlainValue::Length(second)) => PlainValue::Length(first.checked_add(second)?),
@@ -255,17 +257,17 @@ impl PlainExpression {
                 PlainValue::Null
             }
             PlainExpression::Call(function, parts) => {
-                let mut given: [PlainValue<'v>; 3] = [PlainValue::Null, PlainValue::Null, PlainValue::Null];
-                if parts.len() > given.len() {
+                let mut arguments: [PlainValue<'v>; 3] = [PlainValue::Null, PlainValue::Null, PlainValue::Null];
+                if parts.len() > arguments.len() {
                     return None;
                 }
-                for (place, part) in given.iter_mut().zip(parts) {
-                    *place = part.evaluate(tables, scope)?;
+                for (argument, part) in arguments.iter_mut().zip(parts) {
+                    *argument = part.evaluate(tables, scope)?;
                 }
-                if *function != PlainFunction::Lookup && given[..parts.len()].contains(&PlainValue::Null) {
+                if *function != PlainFunction::Lookup && arguments[..parts.len()].contains(&PlainValue::Null) {
                     return Some(PlainValue::Null);
                 }
-                call(*function, given, parts.len(), tables)?
+                call(*function, arguments, parts.len(), tables)?
             }
         })
     }
@@ -297,18 +299,18 @@ fn equal(first: &PlainValue<'_>, second: &PlainValue<'_>) -> Option<bool> {
 
 /// Returns an object without some of its members, in the order of CEL's objects; `None` if CEL would round a number.
 fn without(members: &Map<String, Json>, names: &[Box<str>]) -> Option<Json> {
-    fn keeps(json: &Json) -> bool {
+    fn is_exact(json: &Json) -> bool {
         match json {
             Json::Number(number) => number.is_i64() || number.is_f64(),
-            Json::Array(items) => items.iter().all(keeps),
-            Json::Object(members) => members.values().all(keeps),
+            Json::Array(items) => items.iter().all(is_exact),
+            Json::Object(members) => members.values().all(is_exact),
             Json::Null | Json::Bool(_) | Json::String(_) => true,
         }
     }
-    let kept = members.iter().filter(|(name, _)| !names.iter().any(|own| **own == **name));
+    let kept = members.iter().filter(|(name, _)| !names.iter().any(|dropped| **dropped == **name));
     let mut made = Json::Object(kept.map(|(name, value)| (name.clone(), value.clone())).collect());
     made.sort_all_objects();
-    keeps(&made).then_some(made)
+    is_exact(&made).then_some(made)
 }
 
 fn call<'v>(

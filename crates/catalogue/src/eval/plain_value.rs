@@ -71,7 +71,7 @@ impl From<PlainText<'_>> for SmolStr {
 
 impl<'v> PlainValue<'v> {
     /// Converts a field's value.
-    pub fn of(value: &'v Value, ty: &'v FieldType) -> Self {
+    pub fn from_value(value: &'v Value, ty: &'v FieldType) -> Self {
         match (value, ty) {
             (Value::Null | Value::Cleared, _) => PlainValue::Null,
             (Value::Bool(value), _) => PlainValue::Bool(*value),
@@ -85,7 +85,7 @@ impl<'v> PlainValue<'v> {
     }
 
     /// Converts a JSON value; `None` if it is not plain.
-    pub fn of_json(json: &'v Json) -> Option<Self> {
+    pub fn from_json(json: &'v Json) -> Option<Self> {
         Some(match json {
             Json::Null => PlainValue::Null,
             Json::Bool(value) => PlainValue::Bool(*value),
@@ -105,7 +105,7 @@ impl<'v> PlainValue<'v> {
             (PlainValue::Text(text), FieldType::Text) => Value::text(text),
             (PlainValue::Time(micros), FieldType::Timestamp) => Value::Int(in_range(micros)?),
             (PlainValue::Length(micros), FieldType::Duration) => Value::Int(micros),
-            (PlainValue::Whole(value, own), ty) if own == ty => value.clone(),
+            (PlainValue::Whole(value, value_type), ty) if value_type == ty => value.clone(),
             (PlainValue::Text(text), FieldType::Uuid) => from_json(&(*text).into(), ty, None).ok()?,
             (PlainValue::Made(json), FieldType::Json) => from_json(&json, ty, None).ok()?,
             _ => return None,

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Max loop steps of one evaluation, over all lists together, because nested lists multiply.
-const MOST_STEPS: u64 = 1_000_000;
+const MAX_STEPS: u64 = 1_000_000;
 
 /// A macro of CEL, which the parser has expanded to a loop.
 pub(crate) struct Macro<'e> {
@@ -100,7 +100,7 @@ impl<'e> EvalContext<'e> {
                 Ok(Cel::Map(CelMap { map: Arc::new(made) }))
             }
             Expr::Comprehension(made) => match macro_of(made) {
-                Some(own) => self.each(&own),
+                Some(macro_call) => self.macro_call(&macro_call),
                 None => Err(EvalError::TypeMismatch("this macro is not known".into())),
             },
             Expr::Struct(_) | Expr::Unspecified => Err(EvalError::TypeMismatch("this is not evaluated".into())),
@@ -151,7 +151,7 @@ impl<'e> EvalContext<'e> {
         if !null_counts && args.iter().any(|argument| matches!(argument, Cel::Null)) {
             return Ok(Cel::Null);
         }
-        functions::kept(self.operate(name, &args)?)
+        functions::require_storable(self.operate(name, &args)?)
     }
 
     /// Applies an operator or function to values that are not null, unless null counts.
@@ -165,7 +165,7 @@ impl<'e> EvalContext<'e> {
             ("-_", [Cel::Int(number)]) => number.checked_neg().map(Cel::Int).ok_or_else(functions::too_large),
             ("-_", [Cel::Float(number)]) => Ok(Cel::Float(-number)),
             ("-_", [Cel::Duration(length)]) => Ok(Cel::Duration(-*length)),
-            ("_[_]", [of, place]) => element(of, place),
+            ("_[_]", [of, index]) => element(of, index),
             ("_<_" | "_<=_" | "_>_" | "_>=_", [first, second]) => {
                 let order = functions::compare(first, second).ok_or_else(|| {
                     EvalError::TypeMismatch(format!("{} is not compared with {}", functions::kind_of(first), functions::kind_of(second)))
@@ -197,8 +197,8 @@ impl<'e> EvalContext<'e> {
     }
 
     /// Evaluates a macro over the elements of a list, or the keys of a struct.
-    fn each(&mut self, own: &Macro<'e>) -> EvalResult {
-        let items: Vec<Cel> = match self.value(own.range)? {
+    fn macro_call(&mut self, macro_call: &Macro<'e>) -> EvalResult {
+        let items: Vec<Cel> = match self.value(macro_call.range)? {
             Cel::Null => return Ok(Cel::Null),
             Cel::List(items) => Arc::unwrap_or_clone(items),
             Cel::Map(map) => {
@@ -208,14 +208,14 @@ impl<'e> EvalContext<'e> {
             }
             other => return Err(EvalError::TypeMismatch(format!("{} has no elements", functions::kind_of(&other)))),
         };
-        let (mut made, mut unknown, mut fault, mut held) = (Vec::new(), false, None, 0);
+        let (mut made, mut unknown, mut fault, mut true_count) = (Vec::new(), false, None, 0);
         for item in items {
             self.steps += 1;
-            if self.steps > MOST_STEPS {
-                return Err(functions::failed(format!("its loops take more than {MOST_STEPS} steps")));
+            if self.steps > MAX_STEPS {
+                return Err(functions::failed(format!("its loops take more than {MAX_STEPS} steps")));
             }
-            self.elements.push((own.name, item));
-            let ended = match own.kind {
+            self.elements.push((macro_call.name, item));
+            let ended = match macro_call.kind {
                 MacroKind::Map(condition, element) => {
                     let holds = condition.map_or(Ok(Some(true)), |condition| self.truth(condition));
                     match holds.and_then(|holds| if holds == Some(true) { self.value(element).map(Some) } else { Ok(None) }) {
@@ -227,7 +227,7 @@ impl<'e> EvalContext<'e> {
                     }
                 }
                 MacroKind::All(condition) | MacroKind::Exists(condition) => {
-                    let decides = matches!(own.kind, MacroKind::Exists(_));
+                    let decides = matches!(macro_call.kind, MacroKind::Exists(_));
                     match self.truth(condition) {
                         Ok(Some(value)) if value == decides => Some(Ok(Cel::Bool(decides))),
                         Ok(Some(_)) => None,
@@ -243,7 +243,7 @@ impl<'e> EvalContext<'e> {
                 }
                 MacroKind::ExistsOne(condition) => match self.truth(condition) {
                     Ok(holds) => {
-                        held += usize::from(holds == Some(true));
+                        true_count += usize::from(holds == Some(true));
                         None
                     }
                     Err(fault) => Some(Err(fault)),
@@ -254,10 +254,10 @@ impl<'e> EvalContext<'e> {
                 return ended;
             }
         }
-        match (fault, &own.kind) {
+        match (fault, &macro_call.kind) {
             (Some(fault), _) => Err(fault),
             (None, MacroKind::Map(..)) => Ok(Cel::List(Arc::new(made))),
-            (None, MacroKind::ExistsOne(_)) => Ok(Cel::Bool(held == 1)),
+            (None, MacroKind::ExistsOne(_)) => Ok(Cel::Bool(true_count == 1)),
             (None, _) if unknown => Ok(Cel::Null),
             (None, kind) => Ok(Cel::Bool(matches!(kind, MacroKind::All(_)))),
         }
@@ -286,11 +286,11 @@ fn member(of: &Cel, name: &str) -> EvalResult {
 }
 
 /// Returns the element of a list at a position, counted from 0, or the value of a key; null if there is none.
-fn element(of: &Cel, place: &Cel) -> EvalResult {
-    match (of, place) {
-        (Cel::List(items), Cel::Int(place)) => Ok(usize::try_from(*place).ok().and_then(|place| items.get(place)).cloned().unwrap_or(Cel::Null)),
+fn element(of: &Cel, index: &Cel) -> EvalResult {
+    match (of, index) {
+        (Cel::List(items), Cel::Int(index)) => Ok(usize::try_from(*index).ok().and_then(|index| items.get(index)).cloned().unwrap_or(Cel::Null)),
         (Cel::Map(map), key) => Ok(map.map.get(&key_of(key)?).cloned().unwrap_or(Cel::Null)),
-        (of, place) => Err(EvalError::TypeMismatch(format!("{} has no place that is {}", functions::kind_of(of), functions::kind_of(place)))),
+        (of, index) => Err(EvalError::TypeMismatch(format!("{} has no place that is {}", functions::kind_of(of), functions::kind_of(index)))),
     }
 }
 

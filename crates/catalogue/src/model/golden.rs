@@ -28,9 +28,9 @@ impl Scope for GoldenValues<'_> {
     fn plain(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>> {
         let (value, ty) = self.field(name)?;
         match (member, value) {
-            (None, value) => Some(PlainValue::of(value, ty)),
+            (None, value) => Some(PlainValue::from_value(value, ty)),
             (Some(_), Value::Null | Value::Cleared) => Some(PlainValue::Null),
-            (Some(member), Value::Json(json)) if json.is_object() => json.get(member).map_or(Some(PlainValue::Null), PlainValue::of_json),
+            (Some(member), Value::Json(json)) if json.is_object() => json.get(member).map_or(Some(PlainValue::Null), PlainValue::from_json),
             _ => None,
         }
     }

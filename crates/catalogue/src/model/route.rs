@@ -57,7 +57,7 @@ pub struct Param {
     /// Its type; a list takes the parameter repeated.
     pub ty: FieldType,
     /// Where it is sent.
-    pub place: ParamLocation,
+    pub location: ParamLocation,
     /// The message if it is missing; `None` if it is optional.
     pub required: Option<String>,
     /// Its default value.
@@ -150,7 +150,7 @@ pub enum QueryPart {
 }
 
 /// All parts with their keywords.
-pub const ASK_PARTS: [(&str, QueryPart); 11] = [
+pub const QUERY_PARTS: [(&str, QueryPart); 11] = [
     ("rows", QueryPart::Rows),
     ("total", QueryPart::Total),
     ("status", QueryPart::Status),
@@ -221,20 +221,20 @@ impl Lookup {
     pub(crate) fn trim(&mut self) {
         for (name, include) in &mut self.includes {
             if !self.projection.is_empty() && include.projection.is_empty() {
-                let mut whole = false;
+                let mut is_whole_needed = false;
                 let mut members: Vec<String> = Vec::new();
-                for (_, leaf) in &self.projection {
-                    match leaf {
+                for (_, projection) in &self.projection {
+                    match projection {
                         Projection::Path(path) if path[0] == *name => match path.get(1) {
                             Some(member) if !members.contains(member) => members.push(member.clone()),
                             Some(_) => {}
-                            None => whole = true,
+                            None => is_whole_needed = true,
                         },
-                        Projection::Expression(expression) => whole |= expression.variables().contains(name),
+                        Projection::Expression(expression) => is_whole_needed |= expression.variables().contains(name),
                         Projection::Path(_) | Projection::Text(_) => {}
                     }
                 }
-                if !whole {
+                if !is_whole_needed {
                     // one member must show that a record was found
                     members = if members.is_empty() { vec!["key".into()] } else { members };
                     include.projection = members.into_iter().map(|member| (member.clone(), Projection::Path(vec![member]))).collect();

@@ -7,7 +7,7 @@ use crate::eval::{Evaluator, Expression};
 use crate::model::definition::{API_NAME, Catalogue, Collection, ExistenceRule, Field, SourceRef, Survivorship};
 use crate::model::golden::GoldenValues;
 use crate::model::ids::{FieldId, IdVec};
-use crate::model::links::{Derivation, KeyedLink, keyed};
+use crate::model::links::{Derivation, KeyedLink, target_by_template};
 use crate::model::parts;
 use crate::model::record::{Contribution, ContributionAge, ContributionContent, Retirement};
 use crate::model::union::{union, union_by};
@@ -46,8 +46,8 @@ impl<'c> Consolidator<'c> {
     pub fn new(catalogue: &'c Catalogue, collection: &'c Collection, evaluator: &'c Evaluator) -> Self {
         let mut derived: Vec<FieldId> = Vec::new();
         // members without an index are only read in their structs
-        let is_asked = |field: &Field| !field.is_member() || field.index.ordered;
-        let own = |field: &Field| field.derive.as_ref().is_some_and(|derive| !derive.is_settled()) && is_asked(field);
+        let is_stored = |field: &Field| !field.is_member() || field.index.ordered;
+        let is_derived_here = |field: &Field| field.derive.as_ref().is_some_and(|derive| !derive.is_settled()) && is_stored(field);
         let reads = |field: &'c Field| -> Vec<&'c str> {
             match &field.derive {
                 Some(Derivation::SameRecord(expression)) => expression.variables().iter().map(String::as_str).collect(),
@@ -58,14 +58,14 @@ impl<'c> Consolidator<'c> {
                 _ => Vec::new(),
             }
         };
-        let mut waiting: Vec<FieldId> = collection.fields.ids().filter(|index| own(&collection.fields[*index])).collect();
+        let mut waiting: Vec<FieldId> = collection.fields.ids().filter(|index| is_derived_here(&collection.fields[*index])).collect();
         // parsing refuses cycles, so every round places at least one
         while !waiting.is_empty() {
             let before = waiting.len();
             waiting.retain(|index| {
-                let reads_waiting = reads(&collection.fields[*index])
-                    .into_iter()
-                    .any(|name| collection.field(name).is_some_and(|(read, field)| own(field) && !derived.contains(&read) && read != *index));
+                let reads_waiting = reads(&collection.fields[*index]).into_iter().any(|name| {
+                    collection.field(name).is_some_and(|(read, field)| is_derived_here(field) && !derived.contains(&read) && read != *index)
+                });
                 if !reads_waiting {
                     derived.push(*index);
                 }
@@ -79,8 +79,8 @@ impl<'c> Consolidator<'c> {
         let mut rules = Vec::new();
         let rule_of = collection.fields.iter().map(|field| {
             let rule = (field.from.as_deref(), &field.survivorship);
-            let known = rules.iter().position(|known| *known == rule);
-            known.unwrap_or_else(|| {
+            let same_rule = rules.iter().position(|same_rule| *same_rule == rule);
+            same_rule.unwrap_or_else(|| {
                 rules.push(rule);
                 rules.len() - 1
             })
@@ -96,19 +96,19 @@ impl<'c> Consolidator<'c> {
         if let [Contribution { content: ContributionContent::Values(values), retired: Retirement::Live, unreadable: unread, .. }] = contributions
             && unread.is_empty()
         {
-            let values = self.survive_alone(&contributions[0], values);
+            let values = self.golden_of_single(&contributions[0], values);
             return GoldenRecord { values, alive, conflicts: Vec::new() };
         }
         let live = self.live(contributions);
         let fields = || self.collection.fields.enumerate();
         // contributions with an unreadable value of a field are ordered by the age of the value that counts instead, which is rare
-        let is_unread = |field: FieldId| contributions.iter().any(|own| own.unreadable.iter().any(|unread| unread.field == field));
-        let orders: Vec<Vec<&LiveContribution<'_>>> = self.rules.iter().map(|(from, rule)| self.by_rule(*from, rule, &live, None)).collect();
+        let is_unread = |field: FieldId| contributions.iter().any(|contribution| contribution.unreadable.iter().any(|unread| unread.field == field));
+        let orders: Vec<Vec<&LiveContribution<'_>>> = self.rules.iter().map(|(from, rule)| self.ordered_by_rule(*from, rule, &live, None)).collect();
         let choose = |(index, field): (FieldId, &Field)| {
             let rule = self.rule_of[index];
             if is_unread(index) {
                 let (from, rule) = self.rules[rule];
-                return choose_value(index, field, &self.by_rule(from, rule, &live, Some(index)));
+                return choose_value(index, field, &self.ordered_by_rule(from, rule, &live, Some(index)));
             }
             choose_value(index, field, &orders[rule])
         };
@@ -119,13 +119,13 @@ impl<'c> Consolidator<'c> {
     }
 
     /// The common case of a single contribution: nothing to compare, and mostly nothing to change.
-    fn survive_alone(&self, only: &Contribution, values: &Arc<[Value]>) -> Arc<[Value]> {
-        let as_said = self.plain && !values.contains(&Value::Cleared);
-        if as_said {
+    fn golden_of_single(&self, only: &Contribution, values: &Arc<[Value]>) -> Arc<[Value]> {
+        let is_unchanged = self.plain && !values.contains(&Value::Cleared);
+        if is_unchanged {
             return values.clone();
         }
         let source = self.source_of(only);
-        let pick = |(field, value): (&Field, &Value)| {
+        let golden_value = |(field, value): (&Field, &Value)| {
             let counted = field.from.as_ref().is_none_or(|allowed| is_among(source, allowed));
             match value {
                 Value::Cleared | Value::Null => Value::Null,
@@ -138,7 +138,7 @@ impl<'c> Consolidator<'c> {
                 },
             }
         };
-        let mut golden: Arc<[Value]> = self.collection.fields.iter().zip(values.iter()).map(pick).collect();
+        let mut golden: Arc<[Value]> = self.collection.fields.iter().zip(values.iter()).map(golden_value).collect();
         self.derive_all(Arc::make_mut(&mut golden), std::slice::from_ref(only));
         golden
     }
@@ -154,8 +154,9 @@ impl<'c> Consolidator<'c> {
 
     /// Returns the names of the sources whose contributions count.
     fn sources(&self, contributions: &[Contribution]) -> Value {
-        let counted = contributions.iter().filter(|own| own.counts() && matches!(own.content, ContributionContent::Values(_)));
-        let mut names: Vec<&str> = counted.filter_map(|own| self.catalogue.shown_source_name(own.source())).collect();
+        let counted =
+            contributions.iter().filter(|contribution| contribution.counts() && matches!(contribution.content, ContributionContent::Values(_)));
+        let mut names: Vec<&str> = counted.filter_map(|contribution| self.catalogue.shown_source_name(contribution.source())).collect();
         names.sort_unstable();
         names.dedup();
         if names.is_empty() { Value::Null } else { Value::List(names.into_iter().map(Value::text).collect()) }
@@ -182,34 +183,40 @@ impl<'c> Consolidator<'c> {
     /// Returns the contributions that count and are not deletions.
     fn live<'a>(&self, contributions: &'a [Contribution]) -> Vec<LiveContribution<'a>> {
         let counted = contributions.iter().filter(|contribution| contribution.counts());
-        let own = |contribution: &'a Contribution| match &contribution.content {
+        let as_live = |contribution: &'a Contribution| match &contribution.content {
             ContributionContent::Values(_) => Some(LiveContribution { contribution, source: self.source_of(contribution) }),
             ContributionContent::Tombstone => None,
         };
-        counted.filter_map(own).collect()
+        counted.filter_map(as_live).collect()
     }
 
     /// Returns the contributions that have a value for a field and count for it, with their values.
-    fn said_of<'a>(&self, index: FieldId, field: &Field, live: &[LiveContribution<'a>]) -> impl Iterator<Item = (&'a Contribution, &'a Value)> {
-        live.iter().filter_map(move |own| {
-            let (value, _) = own.contribution.value(index)?;
-            let counted = field.from.as_ref().is_none_or(|allowed| is_among(own.source, allowed));
-            counted.then_some((own.contribution, value))
+    fn contributed_values<'a>(
+        &self,
+        index: FieldId,
+        field: &Field,
+        live: &[LiveContribution<'a>],
+    ) -> impl Iterator<Item = (&'a Contribution, &'a Value)> {
+        live.iter().filter_map(move |candidate| {
+            let (value, _) = candidate.contribution.value(index)?;
+            let counted = field.from.as_ref().is_none_or(|allowed| is_among(candidate.source, allowed));
+            counted.then_some((candidate.contribution, value))
         })
     }
 
     /// Returns the contributions that count for a rule, in the order of the rule: by the age of the contributions, or of their values of `field`.
-    fn by_rule<'a, 'v>(
+    fn ordered_by_rule<'a, 'v>(
         &self,
         from: Option<&[SourceRef]>,
         rule: &Survivorship,
         live: &'v [LiveContribution<'a>],
         field: Option<FieldId>,
     ) -> Vec<&'v LiveContribution<'a>> {
-        let mut counted: Vec<&LiveContribution<'_>> = live.iter().filter(|own| from.is_none_or(|allowed| is_among(own.source, allowed))).collect();
+        let mut counted: Vec<&LiveContribution<'_>> =
+            live.iter().filter(|candidate| from.is_none_or(|allowed| is_among(candidate.source, allowed))).collect();
         match field {
-            None => counted.sort_by_key(|own| own.contribution.order()),
-            Some(field) => counted.sort_by_key(|own| order_of(own.contribution, field)),
+            None => counted.sort_by_key(|candidate| candidate.contribution.order()),
+            Some(field) => counted.sort_by_key(|candidate| order_of(candidate.contribution, field)),
         }
         if matches!(rule, Survivorship::Latest | Survivorship::Prefer { then_earliest: false, .. }) {
             counted.reverse();
@@ -217,19 +224,19 @@ impl<'c> Consolidator<'c> {
         // stable sort: equal ones keep their order
         match rule {
             Survivorship::Prefer { sources, .. } => {
-                let rank = |source| sources.iter().position(|own| Some(*own) == source).unwrap_or(sources.len());
-                counted.sort_by_key(|own| rank(own.source));
+                let rank = |source| sources.iter().position(|candidate| Some(*candidate) == source).unwrap_or(sources.len());
+                counted.sort_by_key(|candidate| rank(candidate.source));
             }
-            Survivorship::ByContributor => counted.sort_by_key(|own| &own.contribution.contributor),
+            Survivorship::ByContributor => counted.sort_by_key(|candidate| &candidate.contribution.contributor),
             Survivorship::Latest | Survivorship::Earliest | Survivorship::Union | Survivorship::UnionBy(_) => {}
         }
         counted
     }
 
     fn disagree(&self, index: FieldId, field: &Field, live: &[LiveContribution<'_>]) -> bool {
-        let mut said = self.said_of(index, field, live).map(|(_, value)| value).filter(|value| !matches!(value, Value::Cleared));
-        let first = said.next();
-        said.any(|value| Some(value) != first)
+        let mut contributed = self.contributed_values(index, field, live).map(|(_, value)| value).filter(|value| !matches!(value, Value::Cleared));
+        let first = contributed.next();
+        contributed.any(|value| Some(value) != first)
     }
 
     fn derive(&self, index: FieldId, values: &[Value]) -> Value {
@@ -244,7 +251,7 @@ impl<'c> Consolidator<'c> {
             }
             Some(Derivation::Member(..)) => self.collection.member(index).map_or(Value::Null, |(list, member)| members_of(&values[list], member)),
             Some(Derivation::TargetKey(_, when, key)) => {
-                keyed(self.evaluator, self.collection, &KeyedLink { name: &field.name, when: when.as_ref(), key }, values)
+                target_by_template(self.evaluator, self.collection, &KeyedLink { name: &field.name, when: when.as_ref(), key }, values)
             }
             _ => Value::Null,
         }
@@ -254,11 +261,11 @@ impl<'c> Consolidator<'c> {
     pub fn explain<'a>(&'a self, contributions: &'a [Contribution], golden: &GoldenRecord) -> Vec<Explanation<'a>> {
         let live = self.live(contributions);
         let explain_field = |(index, field): (FieldId, &'a Field)| {
-            let said: Vec<(&Contribution, &Value)> = self.said_of(index, field, &live).collect();
+            let contributed: Vec<(&Contribution, &Value)> = self.contributed_values(index, field, &live).collect();
             let value = &golden.values[index];
             let combines = field.survivorship.combines();
-            let is_value = |said: &Value| said == value || value.is_null() && *said == Value::Cleared;
-            let (won, lost) = said.into_iter().partition(|(_, said)| combines || is_value(said));
+            let is_value = |contributed: &Value| contributed == value || value.is_null() && *contributed == Value::Cleared;
+            let (won, lost) = contributed.into_iter().partition(|(_, contributed)| combines || is_value(contributed));
             Explanation { field: index, won, lost }
         };
         self.collection.fields.enumerate().map(explain_field).collect()
@@ -288,12 +295,12 @@ pub struct Explanation<'a> {
 
 /// Chooses the golden value of a field from contributions in the order of its rule.
 fn choose_value(index: FieldId, field: &Field, counted: &[&LiveContribution<'_>]) -> Value {
-    let mut said = counted.iter().filter_map(|own| Some((own.contribution, own.contribution.value(index)?.0)));
+    let mut contributed = counted.iter().filter_map(|candidate| Some((candidate.contribution, candidate.contribution.value(index)?.0)));
     match field.survivorship {
-        Survivorship::Union => union(said.map(|(_, value)| value)),
-        Survivorship::UnionBy(member) => union_by(&field.ty.members()[member].name, said.map(|(_, value)| value)),
-        Survivorship::ByContributor => by_contributor(said, &field.ty),
-        Survivorship::Latest | Survivorship::Earliest | Survivorship::Prefer { .. } => match said.next() {
+        Survivorship::Union => union(contributed.map(|(_, value)| value)),
+        Survivorship::UnionBy(member) => union_by(&field.ty.members()[member].name, contributed.map(|(_, value)| value)),
+        Survivorship::ByContributor => by_contributor(contributed, &field.ty),
+        Survivorship::Latest | Survivorship::Earliest | Survivorship::Prefer { .. } => match contributed.next() {
             None | Some((_, Value::Cleared)) => Value::Null,
             Some((_, value)) => value.clone(),
         },
@@ -317,8 +324,8 @@ pub fn members_of(list: &Value, member: &StructMember) -> Value {
     if values.is_empty() { Value::Null } else { Value::List(values) }
 }
 
-fn by_contributor<'a>(said: impl IntoIterator<Item = (&'a Contribution, &'a Value)>, ty: &FieldType) -> Value {
-    let entries: serde_json::Map<String, serde_json::Value> = said
+fn by_contributor<'a>(contributed: impl IntoIterator<Item = (&'a Contribution, &'a Value)>, ty: &FieldType) -> Value {
+    let entries: serde_json::Map<String, serde_json::Value> = contributed
         .into_iter()
         .filter(|(_, value)| !matches!(value, Value::Cleared))
         .map(|(contribution, value)| {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 /// Returns the elements of all values, in their order, each once.
 pub(crate) fn union<'a>(values: impl IntoIterator<Item = &'a Value>) -> Value {
     let mut all: Vec<Value> = Vec::new();
-    let mut known = SeenElements::default();
+    let mut seen = SeenElements::default();
     for element in values.into_iter().flat_map(Value::elements) {
-        if known.is_new(element, &all) {
+        if seen.is_new(element, &all) {
             all.push(element.clone());
         }
     }
@@ -45,20 +45,20 @@ impl SeenElements {
 /// [`union`].
 pub(crate) fn union_by<'a>(name: &str, values: impl IntoIterator<Item = &'a Value>) -> Value {
     let mut all: Vec<Value> = Vec::new();
-    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut positions: HashMap<String, usize> = HashMap::new();
     for element in values.into_iter().flat_map(Value::elements) {
-        let Value::Json(said) = element else { continue };
-        let Some(key) = said.get(name) else {
+        let Value::Json(json) = element else { continue };
+        let Some(key) = json.get(name) else {
             if !all.contains(element) {
                 all.push(element.clone());
             }
             continue;
         };
         let end = all.len();
-        match all.get_mut(*places.entry(key.to_string()).or_insert(end)) {
-            Some(Value::Json(known)) => {
-                if let (Some(known), Some(said)) = (Arc::make_mut(known).as_object_mut(), said.as_object()) {
-                    known.extend(said.iter().map(|(name, value)| (name.clone(), value.clone())));
+        match all.get_mut(*positions.entry(key.to_string()).or_insert(end)) {
+            Some(Value::Json(merged)) => {
+                if let (Some(merged), Some(json)) = (Arc::make_mut(merged).as_object_mut(), json.as_object()) {
+                    merged.extend(json.iter().map(|(name, value)| (name.clone(), value.clone())));
                 }
             }
             _ => all.push(element.clone()),

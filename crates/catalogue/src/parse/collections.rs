@@ -20,7 +20,7 @@ impl DefinitionParser<'_> {
             Some(rule) => self.survivorship(rule, source_names).unwrap_or(Survivorship::Latest),
             None => Survivorship::Latest,
         };
-        let field_nodes = self.named(node.get("fields"), "fields");
+        let field_nodes = self.named_entries(node.get("fields"), "fields");
         if field_nodes.is_empty() {
             self.problem(node, format!("collection `{name}` has no fields"));
         }
@@ -40,7 +40,7 @@ impl DefinitionParser<'_> {
             fields.push(field.unwrap_or_else(|| placeholder(name)));
         }
         self.field_rules.insert(name.to_owned(), rules);
-        self.derivations_are_acyclic(&fields, &field_nodes);
+        self.check_derivation_cycles(&fields, &field_nodes);
         fields.extend(link_fields.iter().cloned());
         let members = self.member_fields(&fields, &field_nodes);
         fields.extend(members);
@@ -80,13 +80,13 @@ impl DefinitionParser<'_> {
                     for placeholder in template.names() {
                         if !contributed.contains(&placeholder) {
                             let at = text.find(placeholder).unwrap_or(0);
-                            self.problems.push(Diagnostic::new(self.inside(key, at), format!("there is no field `{placeholder}`")));
+                            self.problems.push(Diagnostic::new(self.span_at(key, at), format!("there is no field `{placeholder}`")));
                         }
                     }
                     return Some((KeyDefinition::Template(template), text));
                 }
                 Err((at, message)) => {
-                    self.problems.push(Diagnostic::new(self.inside(key, at), message));
+                    self.problems.push(Diagnostic::new(self.span_at(key, at), message));
                     return None;
                 }
             }
@@ -95,7 +95,7 @@ impl DefinitionParser<'_> {
     }
 
     /// Checks that every collection is fed, and that its key and every required field are given.
-    pub(super) fn collection_is_fed(
+    pub(super) fn check_collection_is_fed(
         &mut self,
         collection: &Collection,
         created: bool,
@@ -103,12 +103,12 @@ impl DefinitionParser<'_> {
         sources: &IdVec<SourceId, Source>,
         collections: &IdVec<CollectionId, Collection>,
     ) {
-        let own = |feed: &&Feed| collections[feed.collection].name == collection.name;
-        if !created && !sources.is_empty() && !sources.iter().flat_map(|source| &source.feeds).any(|feed| own(&feed)) {
+        let feeds_it = |feed: &&Feed| collections[feed.collection].name == collection.name;
+        if !created && !sources.is_empty() && !sources.iter().flat_map(|source| &source.feeds).any(|feed| feeds_it(&feed)) {
             self.problem_with_help(name_node, format!("no source feeds `{}`", collection.name), format!("add `into: {}` to one", collection.name));
         }
         for source in sources {
-            for feed in source.feeds.iter().filter(own) {
+            for feed in source.feeds.iter().filter(feeds_it) {
                 for (index, field) in collection.fields.enumerate() {
                     if field.required && feed.map.iter().all(|entry| entry.field != index) {
                         self.problem(name_node, format!("`{}` is required, but source `{}` gives it no value", field.name, source.name));

@@ -1,6 +1,6 @@
 //! Parses coverages, and makes the collections of their rows.
 
-use super::expressions::{Types, golden};
+use super::expressions::{Types, golden_types};
 use super::fields::placeholder;
 use super::keywords;
 use super::links::TEXT;
@@ -25,19 +25,19 @@ impl DefinitionParser<'_> {
         coverages: &mut Vec<Coverage>,
     ) -> Option<()> {
         self.section(node, "a coverage", &[keywords::COVERAGE, keywords::COVERAGE_CASE])?;
-        let own = golden(&collections[parent], true);
-        let when = node.get("when").and_then(|node| self.cel_of(node, &own, Expected::Condition));
+        let parent_types = golden_types(&collections[parent], true);
+        let when = node.get("when").and_then(|node| self.cel_of(node, &parent_types, Expected::Condition));
         let mut with = Vec::new();
         for item in self.items(node.get("with"), "with") {
             with.extend(self.field_of(item, &collections[parent]));
         }
         let of = |kind| Coverage { name: name.to_owned(), parent, rows: CollectionId::from(collections.len()), when: when.clone(), kind };
         let (coverage, rows) = if let Some(of_node) = node.get("of") {
-            let known: Vec<(usize, &str)> =
+            let earlier: Vec<(usize, &str)> =
                 coverages.iter().enumerate().filter(|(_, other)| other.parent == parent).map(|(i, o)| (i, o.name.as_str())).collect();
-            let names: Vec<&str> = known.iter().map(|(_, name)| *name).collect();
-            let place = self.reference::<usize>(of_node, "coverage above this one", &names)?;
-            let summed = known[place].0;
+            let names: Vec<&str> = earlier.iter().map(|(_, name)| *name).collect();
+            let position = self.reference::<usize>(of_node, "coverage above this one", &names)?;
+            let summed = earlier[position].0;
             if matches!(coverages[summed].kind, CoverageKind::Runs { .. }) {
                 self.problem(of_node, "`runs` have no values to sum");
             }
@@ -59,33 +59,33 @@ impl DefinitionParser<'_> {
             let condition = self.condition(node.get("where"), &mut links[link], collections)?;
             if let Some(runs) = node.get("runs") {
                 self.section(runs, "runs", &[keywords::RUNS])?;
-                let told = self.required(runs, "value").and_then(|value| self.edge_field(value, &mut links[link], collections))?;
-                let max_gap = runs.get("max_gap").map_or(Some(0), |node| self.length(node, "max_gap"))?;
+                let edge_field = self.required(runs, "value").and_then(|value| self.edge_field(value, &mut links[link], collections))?;
+                let max_gap = runs.get("max_gap").map_or(Some(0), |node| self.duration(node, "max_gap"))?;
                 if links[link].span.is_none() {
                     self.problem(runs, "runs need the link's `span`");
                 }
-                let value = &collections[links[link].child_collection].fields[links[link].edge_fields[told]];
+                let value = &collections[links[link].child_collection].fields[links[link].edge_fields[edge_field]];
                 let ty = value.golden_type().clone();
-                (of(CoverageKind::Runs { link, condition, told, max_gap }), RowKind::Run(ty))
+                (of(CoverageKind::Runs { link, condition, edge_field, max_gap }), RowKind::Run(ty))
             } else {
-                let mut known = own.clone();
-                known.insert("group".to_owned(), TypeKind::Text.into());
+                let mut types = parent_types.clone();
+                types.insert("group".to_owned(), TypeKind::Text.into());
                 let texts = FieldType::List(Box::new(FieldType::Text));
-                let groups = node.get("groups").and_then(|node| self.cel_of(node, &own, Expected::Field(&texts, TextConversion::Value)));
+                let groups = node.get("groups").and_then(|node| self.cel_of(node, &parent_types, Expected::Field(&texts, TextConversion::Value)));
                 let mut cases = Vec::new();
                 for item in self.items(node.get("cases"), "cases") {
                     self.section(item, "a case", &[keywords::COVERAGE_CASE, keywords::COVERAGE_MATCH])?;
-                    cases.push(self.case(item, &known, &mut links[link], collections)?);
+                    cases.push(self.case(item, &types, &mut links[link], collections)?);
                 }
                 if cases.is_empty() || node.get("measure").is_some() {
-                    cases.push(self.case(node, &known, &mut links[link], collections)?);
+                    cases.push(self.case(node, &types, &mut links[link], collections)?);
                 }
                 let all_times = cases.iter().all(|case| case.measure == Measure::Union);
                 let ty = if all_times { FieldType::Duration } else { FieldType::Integer };
                 (of(CoverageKind::Children(GroupedChildren { link, condition, groups, cases })), RowKind::Group(ty))
             }
         };
-        if own.contains_key("group") {
+        if parent_types.contains_key("group") {
             self.problem(name_node, "a collection with coverage has no field `group`: expressions use that name");
         }
         let rows = rows_collection(&collections[parent], name, coverages.len(), rows, &with);
@@ -94,21 +94,21 @@ impl DefinitionParser<'_> {
         Some(())
     }
 
-    fn case(&mut self, node: &Node, known: &Types, link: &mut Link, collections: &IdVec<CollectionId, Collection>) -> Option<MeasureCase> {
+    fn case(&mut self, node: &Node, types: &Types, link: &mut Link, collections: &IdVec<CollectionId, Collection>) -> Option<MeasureCase> {
         let pattern = node.get("match").and_then(|node| self.pattern(node));
         let measure_node = self.required(node, "measure")?;
         let measure = if matches!(measure_node.kind, NodeKind::Map(_)) {
             self.section(measure_node, "a measure", &[keywords::DISTINCT])?;
-            let mut told = Vec::new();
+            let mut edge_fields = Vec::new();
             let distinct = self.required(measure_node, "distinct")?;
             for item in self.items(Some(distinct), "distinct") {
-                told.push(self.edge_field(item, link, collections)?);
+                edge_fields.push(self.edge_field(item, link, collections)?);
             }
-            let near = match measure_node.get("near") {
-                Some(near) => Some(self.length(near, "near")?),
+            let tolerance = match measure_node.get("near") {
+                Some(tolerance) => Some(self.duration(tolerance, "near")?),
                 None => None,
             };
-            Measure::Distinct { edge_fields: told, tolerance: near }
+            Measure::Distinct { edge_fields, tolerance }
         } else {
             self.choice(Some(measure_node), "measure", &[("union", true), ("count", false)])
                 .map(|union| if union { Measure::Union } else { Measure::Count })?
@@ -117,10 +117,10 @@ impl DefinitionParser<'_> {
         if needs_span && link.span.is_none() {
             self.problem(measure_node, format!("this needs an interval: give link `{}` a `span`", link.name));
         }
-        let mut with_value = known.clone();
-        with_value.insert("value".to_owned(), Type::of(&measure.ty()));
+        let mut with_value = types.clone();
+        with_value.insert("value".to_owned(), Type::from_field_type(&measure.ty()));
         let value = node.get("value").and_then(|node| self.cel_of(node, &with_value, Expected::Number));
-        let expected = node.get("expected").and_then(|node| self.cel_of(node, known, Expected::Number));
+        let expected = node.get("expected").and_then(|node| self.cel_of(node, types, Expected::Number));
         let gaps = match node.get("gaps") {
             None => None,
             Some(gaps) => {
@@ -131,16 +131,16 @@ impl DefinitionParser<'_> {
                     return None;
                 };
                 let shift = match gaps.get("shift") {
-                    Some(shift) => Some(self.length(shift, "shift")?),
+                    Some(shift) => Some(self.duration(shift, "shift")?),
                     None => None,
                 };
                 let until = match gaps.get("until") {
-                    Some(until) => Some(self.cel_of(until, known, Expected::Number)?),
+                    Some(until) => Some(self.cel_of(until, types, Expected::Number)?),
                     None => None,
                 };
                 Some(GapRule {
                     until,
-                    within: (self.cel_of(from, known, Expected::Number)?, self.cel_of(to, known, Expected::Number)?),
+                    within: (self.cel_of(from, types, Expected::Number)?, self.cel_of(to, types, Expected::Number)?),
                     start_tolerance: shift,
                 })
             }

@@ -21,8 +21,8 @@ impl DefinitionParser<'_> {
     pub(super) fn cel(&mut self, node: &Node, names: &[&str]) -> Option<Expression> {
         let source = self.text_of(node, "a CEL expression")?.to_owned();
         let is_known = |name: &String| names.contains(&name.as_str());
-        if let Some(same) = self.compiled.get(&source).filter(|same| same.variables().iter().all(is_known)) {
-            return Some(same.clone());
+        if let Some(cached) = self.compiled.get(&source).filter(|cached| cached.variables().iter().all(is_known)) {
+            return Some(cached.clone());
         }
         match Expression::compile(&source, names) {
             Ok(expression) => {
@@ -30,7 +30,7 @@ impl DefinitionParser<'_> {
                 Some(expression)
             }
             Err((at, message)) => {
-                let mut problem = Diagnostic::new(self.inside(node, at), message);
+                let mut problem = Diagnostic::new(self.span_at(node, at), message);
                 if source.contains("??") {
                     problem = problem.help("CEL has no `??`: write coalesce(a, b)");
                 }
@@ -41,10 +41,10 @@ impl DefinitionParser<'_> {
     }
 
     /// Checks the types of an expression.
-    pub(super) fn typed(&mut self, node: &Node, expression: &Expression, names: &Types, wanted: Expected<'_>) {
-        let found = types::check(expression, &self.tables, &|name| names.get(name).cloned(), wanted);
+    pub(super) fn check_type(&mut self, node: &Node, expression: &Expression, names: &Types, expected: Expected<'_>) {
+        let found = types::check(expression, &self.tables, &|name| names.get(name).cloned(), expected);
         let Err(mistake) = found else { return };
-        let span = self.inside(node, mistake.span.start).start..self.inside(node, mistake.span.end.saturating_sub(1)).end;
+        let span = self.span_at(node, mistake.span.start).start..self.span_at(node, mistake.span.end.saturating_sub(1)).end;
         let problem = Diagnostic::new(span.start..span.end.max(span.start), mistake.message);
         self.mistyped.push(match mistake.help {
             Some(help) => problem.help(help),
@@ -53,15 +53,15 @@ impl DefinitionParser<'_> {
     }
 
     /// Compiles an expression and checks its types.
-    pub(super) fn cel_of(&mut self, node: &Node, names: &Types, wanted: Expected<'_>) -> Option<Expression> {
+    pub(super) fn cel_of(&mut self, node: &Node, names: &Types, expected: Expected<'_>) -> Option<Expression> {
         let known: Vec<&str> = names.keys().map(String::as_str).collect();
         let expression = self.cel(node, &known)?;
-        self.typed(node, &expression, names, wanted);
+        self.check_type(node, &expression, names, expected);
         Some(expression)
     }
 
     /// Checks the expressions of collections, once all collections and links are known.
-    pub(super) fn collections_are_typed(
+    pub(super) fn check_collection_types(
         &mut self,
         collections: &IdVec<CollectionId, Collection>,
         nodes: &IdVec<CollectionId, NamedNode<'_>>,
@@ -70,69 +70,69 @@ impl DefinitionParser<'_> {
         for (index, NamedNode { node, .. }) in nodes.enumerate() {
             let collection = &collections[index];
             let created = links.iter().any(|link| link.create && link.target_collection == index);
-            let own = golden(collection, created);
-            let mut derived = own.clone();
+            let types = golden_types(collection, created);
+            let mut derived = types.clone();
             for link in links.iter().filter(|link| link.child_collection == index) {
-                derived.insert(link.name.clone(), linked(link, &collections[link.target_collection]));
+                derived.insert(link.name.clone(), linked_type(link, &collections[link.target_collection]));
             }
-            for NamedNode { name, node: field_node, .. } in self.named(node.get("fields"), "fields") {
+            for NamedNode { name, node: field_node, .. } in self.named_entries(node.get("fields"), "fields") {
                 let Some((_, field)) = collection.field(name) else { continue };
                 let expression = field.derive.as_ref().and_then(Derivation::expression);
                 if let (Some(expression), Some(derive)) = (expression, field_node.get("derive")) {
-                    self.typed(derive, expression, &derived, Expected::Field(&field.ty, TextConversion::Value));
+                    self.check_type(derive, expression, &derived, Expected::Field(&field.ty, TextConversion::Value));
                 }
             }
             if let (KeyDefinition::Expression(expression), Some(key)) = (&collection.key, node.get("key")) {
                 let contributed = collection.fields.iter().filter(|field| field.derive.is_none());
-                let said = contributed.map(|field| {
-                    let ty = Type::of(&field.ty);
+                let contributed_types = contributed.map(|field| {
+                    let ty = Type::from_field_type(&field.ty);
                     (field.name.clone(), if field.required { ty } else { ty.or_null() })
                 });
-                self.typed(key, expression, &said.collect(), Expected::Key);
+                self.check_type(key, expression, &contributed_types.collect(), Expected::Key);
             }
-            for NamedNode { name, node: state_node, .. } in self.named(node.get("state"), "state fields") {
+            for NamedNode { name, node: state_node, .. } in self.named_entries(node.get("state"), "state fields") {
                 let Some((_, StateField { initial: Some(seed), ty, .. })) = collection.state(name) else { continue };
                 if let Some(written) = state_node.get("seed") {
-                    self.typed(written, seed, &own, Expected::Field(ty, TextConversion::Value));
+                    self.check_type(written, seed, &types, Expected::Field(ty, TextConversion::Value));
                 }
             }
-            self.transitions_are_typed(collection, node, &own);
+            self.check_transition_types(collection, node, &types);
         }
     }
 
-    fn transitions_are_typed(&mut self, collection: &Collection, node: &Node, own: &Types) {
-        for NamedNode { name, node: written, .. } in self.named(node.get("transitions"), "transitions") {
+    fn check_transition_types(&mut self, collection: &Collection, node: &Node, types: &Types) {
+        for NamedNode { name, node: written, .. } in self.named_entries(node.get("transitions"), "transitions") {
             let Some(transition) = collection.transitions.iter().find(|transition| transition.name == name) else { continue };
-            let mut names = own.clone();
-            names.extend(collection.states.iter().map(|state| (state.name.clone(), Type::of(&state.ty).or_null())));
-            names.extend(callers());
+            let mut names = types.clone();
+            names.extend(collection.states.iter().map(|state| (state.name.clone(), Type::from_field_type(&state.ty).or_null())));
+            names.extend(caller_types());
             names.insert("role".to_owned(), TypeKind::Text.into());
             names.insert("key".to_owned(), TypeKind::Text.into());
             let argument = |argument: &TransitionArgument| {
-                let ty = Type::of(&argument.ty);
+                let ty = Type::from_field_type(&argument.ty);
                 (argument.name.clone(), if argument.required { ty } else { ty.or_null() })
             };
             let arguments = transition.args.iter().map(argument).collect();
             names.insert("args".to_owned(), Type::structure(format!("args of `{name}`"), arguments));
             for (refusal, item) in transition.refuse.iter().zip(self.items(written.get("refuse"), "refuse")) {
                 if let (Some(when), Some(reason)) = (item.get("when"), item.get("reason")) {
-                    self.typed(when, &refusal.when, &names, Expected::Condition);
-                    self.typed(reason, &refusal.reason, &names, Expected::Field(&FieldType::Text, TextConversion::Value));
+                    self.check_type(when, &refusal.when, &names, Expected::Condition);
+                    self.check_type(reason, &refusal.reason, &names, Expected::Field(&FieldType::Text, TextConversion::Value));
                 }
             }
-            for NamedNode { name: state, node: value, .. } in self.named(written.get("set"), "values to set") {
-                let place = collection.state(state).map(|(index, _)| index);
-                let set = transition.set.iter().find(|(index, _)| Some(*index) == place);
+            for NamedNode { name: state, node: value, .. } in self.named_entries(written.get("set"), "values to set") {
+                let state_index = collection.state(state).map(|(index, _)| index);
+                let set = transition.set.iter().find(|(index, _)| Some(*index) == state_index);
                 if let Some((index, Some(expression))) = set {
-                    self.typed(value, expression, &names, Expected::Field(&collection.states[*index].ty, TextConversion::Value));
+                    self.check_type(value, expression, &names, Expected::Field(&collection.states[*index].ty, TextConversion::Value));
                 }
             }
-            for NamedNode { name: argument, node: argument_node, .. } in self.named(written.get("args"), "arguments") {
-                let of = transition.args.iter().find(|of| of.name == argument);
+            for NamedNode { name: argument, node: argument_node, .. } in self.named_entries(written.get("args"), "arguments") {
+                let definition = transition.args.iter().find(|definition| definition.name == argument);
                 if let (Some(TransitionArgument { default: Some(default), ty, .. }), NodeKind::Map(_), Some(node)) =
-                    (of, &argument_node.kind, argument_node.get("default"))
+                    (definition, &argument_node.kind, argument_node.get("default"))
                 {
-                    self.typed(node, default, &callers().into_iter().collect(), Expected::Field(ty, TextConversion::Value));
+                    self.check_type(node, default, &caller_types().into_iter().collect(), Expected::Field(ty, TextConversion::Value));
                 }
             }
         }
@@ -144,7 +144,7 @@ impl DefinitionParser<'_> {
             ValueOrigin::Match { pattern, .. } => {
                 let pattern = &patterns[*pattern];
                 let mut groups: Vec<(String, Type)> = Vec::new();
-                for name in pattern.expressions.iter().flat_map(|own| own.groups()) {
+                for name in pattern.expressions.iter().flat_map(|named_regex| named_regex.groups()) {
                     if groups.iter().all(|(known, _)| known != name) {
                         groups.push((name.to_owned(), Type::from(TypeKind::Text).or_null()));
                     }
@@ -155,12 +155,12 @@ impl DefinitionParser<'_> {
                 let found = types::type_of(expression, &self.tables, &|name| names.get(name).cloned());
                 let Ok(found) = found else { return Type::any() };
                 let changes = !rule.clean.is_empty() || rule.lookup.is_some() || rule.format.is_some();
-                let kept = if rule.ty == FieldType::Json { found.as_json() } else { Type::of(&rule.ty) };
+                let stored_type = if rule.ty == FieldType::Json { found.as_json() } else { Type::from_field_type(&rule.ty) };
                 // a value that must be converted to another type may become null
-                let is_same = !found.may_be_null() && (rule.ty == FieldType::Json || found == kept);
-                if is_same && !changes { kept } else { kept.or_null() }
+                let is_kept_as_it_is = !found.may_be_null() && (rule.ty == FieldType::Json || found == stored_type);
+                if is_kept_as_it_is && !changes { stored_type } else { stored_type.or_null() }
             }
-            _ => Type::of(&rule.ty).or_null(),
+            _ => Type::from_field_type(&rule.ty).or_null(),
         }
     }
 }
@@ -172,16 +172,16 @@ pub(super) fn meta() -> (String, Type) {
 }
 
 /// Returns the type of a link's name in expressions: the members of its target or, if it leads to several, lists with the members of all targets.
-fn linked(link: &Link, target: &Collection) -> Type {
-    let several = |ty: Type| if link.many { Type::list(ty) } else { ty };
-    let fields = golden(target, true).into_iter().filter(|(name, _)| !name.contains('.')).map(|(name, ty)| {
+fn linked_type(link: &Link, target: &Collection) -> Type {
+    let listed_if_many = |ty: Type| if link.many { Type::list(ty) } else { ty };
+    let fields = golden_types(target, true).into_iter().filter(|(name, _)| !name.contains('.')).map(|(name, ty)| {
         let ty = ty.present();
         let is_list = target.field(&name).is_some_and(|(_, field)| field.golden_type().is_list());
-        (name, if link.many && is_list { ty } else { several(ty) })
+        (name, if link.many && is_list { ty } else { listed_if_many(ty) })
     });
     let mut members: Vec<(String, Type)> = fields.collect();
-    let asked = [("key", several(TypeKind::Text.into())), ("exists", TypeKind::Boolean.into())];
-    for (name, ty) in asked.into_iter().filter(|(name, _)| target.field(name).is_none()) {
+    let builtin = [("key", listed_if_many(TypeKind::Text.into())), ("exists", TypeKind::Boolean.into())];
+    for (name, ty) in builtin.into_iter().filter(|(name, _)| target.field(name).is_none()) {
         members.push((name.to_owned(), ty));
     }
     members.iter_mut().for_each(|(_, ty)| *ty = std::mem::take(ty).or_null());
@@ -191,24 +191,26 @@ fn linked(link: &Link, target: &Collection) -> Type {
 }
 
 /// The types of `now` and `caller`.
-fn callers() -> [(String, Type); 2] {
+fn caller_types() -> [(String, Type); 2] {
     [("now".to_owned(), TypeKind::Timestamp.into()), ("caller".to_owned(), TypeKind::Text.into())]
 }
 
 /// Returns the types of a collection's golden values. All but the key are null in records that links create.
-pub(super) fn golden(collection: &Collection, created: bool) -> Types {
+pub(super) fn golden_types(collection: &Collection, created: bool) -> Types {
     let in_key = |index: FieldId, name: &str| match &collection.key {
         KeyDefinition::Field(field) => *field == index,
-        KeyDefinition::Template(template) => template.names().any(|own| own == name),
+        KeyDefinition::Template(template) => template.names().any(|placeholder| placeholder == name),
         KeyDefinition::Expression(_) => false,
     };
-    let of = |(index, field): (FieldId, &crate::model::definition::Field)| {
+    let field_type = |(index, field): (FieldId, &crate::model::definition::Field)| {
         let ty = match field.survivorship {
-            Survivorship::ByContributor if field.derive.is_none() => Type::mapping(format!("`{}`", field.name), Type::of(&field.ty).as_json()),
-            _ => Type::of(field.golden_type()),
+            Survivorship::ByContributor if field.derive.is_none() => {
+                Type::mapping(format!("`{}`", field.name), Type::from_field_type(&field.ty).as_json())
+            }
+            _ => Type::from_field_type(field.golden_type()),
         };
-        let is_there = field.derive.is_none() && field.from.is_none() && (in_key(index, &field.name) || field.required && !created);
-        (field.name.clone(), if is_there { ty } else { ty.or_null() })
+        let is_always_present = field.derive.is_none() && field.from.is_none() && (in_key(index, &field.name) || field.required && !created);
+        (field.name.clone(), if is_always_present { ty } else { ty.or_null() })
     };
-    collection.fields.enumerate().map(of).collect()
+    collection.fields.enumerate().map(field_type).collect()
 }

@@ -1,7 +1,7 @@
 //! Parses feeds: to which collections a source contributes, and where in its documents each field gets its value from.
 
 use super::expressions::Types;
-use super::fingerprint::{canonical, of_source};
+use super::fingerprint::{canonical, source_fingerprint};
 use super::keywords;
 use super::parser::{DefinitionParser, NamedNode};
 use super::rules::{PathSettings, RuleScope, SourceContext, plain_rule};
@@ -84,7 +84,7 @@ impl DefinitionParser<'_> {
                         Some(template)
                     }
                     Err((at, message)) => {
-                        self.problems.push(Diagnostic::new(self.inside(template_node, at), message));
+                        self.problems.push(Diagnostic::new(self.span_at(template_node, at), message));
                         None
                     }
                 }
@@ -92,14 +92,14 @@ impl DefinitionParser<'_> {
         };
         let map = self.map(collection, node, format, lets, context);
         let NamedNode { node: collection_node, .. } = context.collection_nodes[collection];
-        let not_mapping = ["index", "unique", "fold", "survivorship", "from", "compare", "derive", "rollup"];
-        let fields = collection_node.get("fields").map(|fields| canonical(fields, &not_mapping)).unwrap_or_default();
+        let unrelated_keys = ["index", "unique", "fold", "survivorship", "from", "compare", "derive", "rollup"];
+        let fields = collection_node.get("fields").map(|fields| canonical(fields, &unrelated_keys)).unwrap_or_default();
         let key = &context.collections[collection].key_text;
-        let mut text = format!("{}\n{fields}\n{key}", of_source(source));
+        let mut text = format!("{}\n{fields}\n{key}", source_fingerprint(source));
         // documents are mapped again after a table has changed that the mapping or a derived field names
         let all_fields = collection_node.get("fields").map(|fields| canonical(fields, &[])).unwrap_or_default();
-        let named = context.table_texts.iter().filter(|(name, _)| text.contains(name) || all_fields.contains(name));
-        let tables: String = named.map(|(name, table)| format!("\n{name} {table}")).collect();
+        let named_tables = context.table_texts.iter().filter(|(name, _)| text.contains(name) || all_fields.contains(name));
+        let tables: String = named_tables.map(|(name, table)| format!("\n{name} {table}")).collect();
         text.push_str(&tables);
         let mut generation = [0; 16];
         generation.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
@@ -120,21 +120,21 @@ impl DefinitionParser<'_> {
         let mut rules: Vec<(FieldId, Node)> = Vec::new();
         match node.get("map") {
             Some(map) => {
-                for NamedNode { name_node, node: rule, .. } in self.named(Some(map), "fields to map") {
+                for NamedNode { name_node, node: rule, .. } in self.named_entries(Some(map), "fields to map") {
                     let Some(index) = self.reference(name_node, "field", &field_names) else { continue };
                     if fields[index].derive.is_some() {
                         self.problem(name_node, format!("`{}` is derived, documents do not give it", fields[index].name));
                     }
-                    self.is_a_rule(rule);
+                    self.check_rule_keys(rule);
                     rules.push((index, rule.clone()));
                 }
             }
             None => {
-                let own = self.field_rules.get(&context.collections[collection].name).map_or(&[][..], Vec::as_slice);
-                rules.extend(own.iter().cloned());
+                let field_rules = self.field_rules.get(&context.collections[collection].name).map_or(&[][..], Vec::as_slice);
+                rules.extend(field_rules.iter().cloned());
             }
         }
-        let own_map = node.get("map").is_some();
+        let has_map = node.get("map").is_some();
         let has_path = |rule: &Node| !["expr", "match"].iter().any(|word| rule.get(word).is_some());
         rules.sort_by_key(|(_, rule)| usize::from(!has_path(rule)));
         let meta_lets: Vec<&str> = lets.iter().filter(|known| known.rule.reads_meta).map(|known| known.name.as_str()).collect();
@@ -148,15 +148,15 @@ impl DefinitionParser<'_> {
                 FormatFamily::Csv => Some(field.name.clone()),
                 FormatFamily::Marc | FormatFamily::Xml => None,
             };
-            let says_nothing = !own_map && !matches!(rule_node.kind, NodeKind::Map(_)) || {
+            let uses_default_path = !has_map && !matches!(rule_node.kind, NodeKind::Map(_)) || {
                 matches!(rule_node.kind, NodeKind::Map(_))
                     && !["path", "first", "cases", "expr", "match", "map"].iter().any(|word| rule_node.get(word).is_some())
             };
-            if says_nothing && default_path.is_none() {
+            if uses_default_path && default_path.is_none() {
                 continue;
             }
             let scope = RuleScope { format, names: &names, types: &types, reads_meta: &meta_lets, context };
-            let rule = if says_nothing && !matches!(rule_node.kind, NodeKind::Map(_)) {
+            let rule = if uses_default_path && !matches!(rule_node.kind, NodeKind::Map(_)) {
                 let path = default_path.and_then(|path| Path::compile(&path, format.family.language(), format.namespaces).ok());
                 path.map(|path| plain_rule(&field.ty, path))
             } else {
@@ -165,7 +165,7 @@ impl DefinitionParser<'_> {
             if let Some(rule) = rule {
                 map.push(FieldMapping { field: *index, rule });
                 names.push(&field.name);
-                types.insert(field.name.clone(), Type::of(&field.ty).or_null());
+                types.insert(field.name.clone(), Type::from_field_type(&field.ty).or_null());
             }
         }
         map

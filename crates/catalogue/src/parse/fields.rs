@@ -35,7 +35,7 @@ impl DefinitionParser<'_> {
                 return None;
             }
         }
-        let mut own_rule = None;
+        let mut union_rule = None;
         field.required = self.boolean(node.get("required"), "required");
         field.unique = self.boolean(node.get("unique"), "unique");
         field.fold = self.boolean(node.get("fold"), "fold");
@@ -51,7 +51,7 @@ impl DefinitionParser<'_> {
         if let Some(by) = node.get("by") {
             let names: Vec<&str> = field.ty.members().iter().map(|member| member.name.as_str()).collect();
             match self.reference::<usize>(by, "member", &names) {
-                Some(member) if field.ty.members()[member].ty.is_ordered() => own_rule = Some(Survivorship::UnionBy(member)),
+                Some(member) if field.ty.members()[member].ty.is_ordered() => union_rule = Some(Survivorship::UnionBy(member)),
                 Some(_) => self.problem(by, "ranges cannot identify structs"),
                 None => {}
             }
@@ -62,9 +62,9 @@ impl DefinitionParser<'_> {
         if field.unique && !field.ty.is_ordered() {
             self.problem(node, format!("a field of type {} cannot be unique", field.ty));
         }
-        if let Some(rule) = own_rule {
-            if let Some(other) = node.get("survivorship") {
-                self.problem(other, "use either `by` or `survivorship`, not both");
+        if let Some(rule) = union_rule {
+            if let Some(survivorship) = node.get("survivorship") {
+                self.problem(survivorship, "use either `by` or `survivorship`, not both");
             }
             field.survivorship = rule;
         } else if let Some(rule) = node.get("survivorship") {
@@ -78,9 +78,9 @@ impl DefinitionParser<'_> {
         if let Some(from) = node.get("from") {
             field.from = Some(self.source_list(from, source_names));
         }
-        self.has_one_value(&field, node);
+        self.check_single_valued(&field, node);
         if let Some(derive) = node.get("derive").or(node.get("rollup")) {
-            let others: Vec<&str> = field_names.iter().copied().filter(|other| *other != name).collect();
+            let other_fields: Vec<&str> = field_names.iter().copied().filter(|other| *other != name).collect();
             field.derive = match (node.get("rollup"), node.get("derive")) {
                 (Some(rollup), Some(_)) => {
                     self.problem(rollup, "a value is derived or rolled up, not both");
@@ -88,13 +88,13 @@ impl DefinitionParser<'_> {
                 }
                 // replaced when links are parsed
                 (Some(_), None) => Some(Derivation::Pending),
-                (None, _) if !others.contains(&"sources") && matches!(&derive.kind, NodeKind::Scalar { text, .. } if text == "sources") => {
+                (None, _) if !other_fields.contains(&"sources") && matches!(&derive.kind, NodeKind::Scalar { text, .. } if text == "sources") => {
                     if field.ty != FieldType::List(Box::new(FieldType::Text)) {
                         self.problem(derive, format!("`sources` are names, of type [text]; `{name}` is {}", field.ty));
                     }
                     Some(Derivation::Sources)
                 }
-                (None, _) => self.cel(derive, &others).map(Derivation::SameRecord),
+                (None, _) => self.cel(derive, &other_fields).map(Derivation::SameRecord),
             };
             for word in keywords::RULE.iter().filter(|word| !matches!(word.name, "type")) {
                 if let Some(value) = node.get(word.name) {
@@ -109,7 +109,7 @@ impl DefinitionParser<'_> {
     }
 
     /// Checks that a field that keeps the value of each contributor has no `index`, `fold` or `unique`, because it has no single value.
-    fn has_one_value(&mut self, field: &Field, node: &Node) {
+    fn check_single_valued(&mut self, field: &Field, node: &Node) {
         if field.survivorship != Survivorship::ByContributor || node.get("derive").or(node.get("rollup")).is_some() {
             return;
         }
@@ -147,7 +147,7 @@ impl DefinitionParser<'_> {
 
     fn source_list(&mut self, node: &Node, source_names: &[&str]) -> Vec<SourceRef> {
         let NodeKind::List(items) = &node.kind else {
-            self.problem(node, format!("expected a list of sources, this is {}", node.shape()));
+            self.problem(node, format!("expected a list of sources, this is {}", node.kind_name()));
             return Vec::new();
         };
         let names: Vec<&str> = source_names.iter().copied().chain([API_NAME]).collect();
@@ -156,7 +156,7 @@ impl DefinitionParser<'_> {
     }
 
     /// Checks that no derived field reads itself through other derived fields.
-    pub(super) fn derivations_are_acyclic(&mut self, fields: &IdVec<FieldId, Field>, nodes: &[NamedNode<'_>]) {
+    pub(super) fn check_derivation_cycles(&mut self, fields: &IdVec<FieldId, Field>, nodes: &[NamedNode<'_>]) {
         fn reaches(fields: &IdVec<FieldId, Field>, from: FieldId, target: FieldId, depth: usize) -> bool {
             let Some(derive) = fields[from].derive.as_ref().and_then(Derivation::expression) else { return false };
             derive.variables().iter().any(|name| {
@@ -215,7 +215,7 @@ impl DefinitionParser<'_> {
     /// Parses the members of a list's structs.
     fn struct_type(&mut self, node: &Node) -> Option<FieldType> {
         let mut members = Vec::new();
-        for NamedNode { name, name_node, node: ty } in self.named(Some(node), "members") {
+        for NamedNode { name, name_node, node: ty } in self.named_entries(Some(node), "members") {
             match self.field_type(ty)? {
                 FieldType::List(_) | FieldType::Json | FieldType::Geometry => {
                     self.problem(name_node, format!("`{name}` is inside a list: its type is a scalar one, or ranges"))
@@ -234,27 +234,27 @@ impl DefinitionParser<'_> {
     pub(super) fn member_fields(&mut self, fields: &IdVec<FieldId, Field>, nodes: &[NamedNode<'_>]) -> Vec<Field> {
         let mut members = Vec::new();
         for ((list, field), NamedNode { name, node, .. }) in fields.enumerate().zip(nodes) {
-            let own = field.ty.members();
-            let indexes = node.get("index").filter(|_| !own.is_empty());
+            let struct_members = field.ty.members();
+            let indexes = node.get("index").filter(|_| !struct_members.is_empty());
             if let Some(index) = indexes.filter(|index| !matches!(index.kind, NodeKind::Map(_))) {
                 self.problem_with_help(index, format!("`{name}` has members, each with an index of its own"), "for example: index: { site: equal }");
             }
             let indexes = match indexes {
-                Some(index) if matches!(index.kind, NodeKind::Map(_)) => self.named(Some(index), "members with an index"),
+                Some(index) if matches!(index.kind, NodeKind::Map(_)) => self.named_entries(Some(index), "members with an index"),
                 _ => Vec::new(),
             };
-            let names: Vec<&str> = own.iter().map(|member| member.name.as_str()).collect();
+            let names: Vec<&str> = struct_members.iter().map(|member| member.name.as_str()).collect();
             for entry in &indexes {
                 self.reference::<usize>(entry.name_node, "member", &names);
             }
-            for (place, member) in own.iter().enumerate() {
+            for (position, member) in struct_members.iter().enumerate() {
                 let ty = match &member.ty {
                     FieldType::Ranges => FieldType::Ranges,
                     scalar => FieldType::List(Box::new(scalar.clone())),
                 };
                 let node = indexes.iter().find(|entry| entry.name == member.name).map(|entry| entry.node);
                 let index = self.index(node, &ty);
-                let derive = Some(Derivation::Member(list, place));
+                let derive = Some(Derivation::Member(list, position));
                 members.push(Field { ty, index, derive, ..placeholder(&format!("{name}.{}", member.name)) });
             }
         }
@@ -264,7 +264,7 @@ impl DefinitionParser<'_> {
     pub(super) fn one_of(&mut self, node: Option<&Node>, ty: &FieldType) -> Vec<Value> {
         let Some(node) = node else { return Vec::new() };
         let NodeKind::List(items) = &node.kind else {
-            self.problem(node, format!("one_of is a list, this is {}", node.shape()));
+            self.problem(node, format!("one_of is a list, this is {}", node.kind_name()));
             return Vec::new();
         };
         let mut values = Vec::with_capacity(items.len());

@@ -25,7 +25,7 @@ pub(super) fn settling_text(
         }
     }
     // links of lists were settled differently by earlier versions: this makes stores settle them again
-    for link in links.iter().filter(|link| link.speaks_of_lists(collections)) {
+    for link in links.iter().filter(|link| link.involves_lists(collections)) {
         text.push_str(&format!("{} {} lists\n", collections[link.child_collection].name, link.name));
     }
     // earlier versions did not make records that links create wait for unique values
@@ -39,10 +39,10 @@ pub(super) fn settling_text(
 }
 
 /// Returns a source's rules for its documents as text, without those for its files, which do not change what documents become.
-pub(super) fn of_source(node: &Node) -> String {
+pub(super) fn source_fingerprint(node: &Node) -> String {
     let NodeKind::Map(entries) = &node.kind else { return canonical(node, &[]) };
-    let says_documents = |name: &Node| !name.text().is_some_and(|name| ["files", "has"].contains(&name));
-    let entries = entries.iter().filter(|(name, _)| says_documents(name)).cloned().collect();
+    let affects_documents = |name: &Node| !name.text().is_some_and(|name| ["files", "has"].contains(&name));
+    let entries = entries.iter().filter(|(name, _)| affects_documents(name)).cloned().collect();
     canonical(&Node { kind: NodeKind::Map(entries), span: node.span.clone() }, &["accept", "was"])
 }
 

@@ -1,6 +1,6 @@
 //! Parses links between collections, once all collections are known, and the rollups and coverages over them.
 
-use super::expressions::{Types, golden};
+use super::expressions::{Types, golden_types};
 use super::fields::placeholder;
 use super::keywords;
 use super::parser::{DefinitionParser, NamedNode};
@@ -11,7 +11,7 @@ use crate::eval::types::{Expected, TextConversion};
 use crate::model::definition::{Collection, Field, KeyDefinition};
 use crate::model::ids::{CollectionId, FieldId, IdVec, LinkId};
 use crate::model::key::Template;
-use crate::model::links::{Coverage, Derivation, IntervalOverlap, Link, TargetRule, id_of, listed, members_of};
+use crate::model::links::{Coverage, Derivation, IntervalOverlap, Link, TargetRule, id_of, list_field_in_key, members_of};
 use crate::value::FieldType;
 
 /// The type of a group.
@@ -21,7 +21,7 @@ impl DefinitionParser<'_> {
     /// Makes the fields that hold keys of linked records. The links themselves are parsed later, by [`DefinitionParser::relations`].
     pub(super) fn link_fields(&mut self, node: &Node, field_names: &[&str]) -> Vec<Field> {
         let mut fields = Vec::new();
-        for NamedNode { name, name_node, node: link } in self.named(node.get("links"), "links") {
+        for NamedNode { name, name_node, node: link } in self.named_entries(node.get("links"), "links") {
             if field_names.contains(&name) {
                 self.problem(name_node, format!("`{name}` is a field already; a link is a field that holds the key of the linked record"));
                 continue;
@@ -43,7 +43,7 @@ impl DefinitionParser<'_> {
     ) -> (IdVec<LinkId, Link>, Vec<Coverage>) {
         let mut links = IdVec::new();
         for (from, NamedNode { node, .. }) in nodes.enumerate() {
-            for entry in self.named(node.get("links"), "links") {
+            for entry in self.named_entries(node.get("links"), "links") {
                 let Some(link) = self.link(from, entry, collections, nodes) else { continue };
                 let field = &mut collections[from].fields[link.field];
                 let (key, when) = (link.target_rule.clone(), link.when.clone());
@@ -55,34 +55,34 @@ impl DefinitionParser<'_> {
             }
         }
         for (parent, NamedNode { node, .. }) in nodes.enumerate() {
-            for NamedNode { name, node: field, .. } in self.named(node.get("fields"), "fields") {
+            for NamedNode { name, node: field, .. } in self.named_entries(node.get("fields"), "fields") {
                 let Some(rollup) = field.get("rollup") else { continue };
                 let read = self.rollup(parent, rollup, collections, &mut links);
-                let place = collections[parent].field(name).map(|(index, _)| index);
-                if let (Some(place), Some(rollup)) = (place, read) {
-                    self.rollup_fits(
+                let index = collections[parent].field(name).map(|(index, _)| index);
+                if let (Some(index), Some(rollup)) = (index, read) {
+                    self.check_rollup_type(
                         field,
-                        &collections[parent].fields[place].ty,
+                        &collections[parent].fields[index].ty,
                         &rollup,
                         &collections[links[rollup.link].child_collection],
                         &links[rollup.link],
                     );
-                    collections[parent].fields[place].derive = Some(Derivation::Rollup(rollup));
+                    collections[parent].fields[index].derive = Some(Derivation::Rollup(rollup));
                 }
             }
         }
-        self.spread_settling(collections);
-        self.through(collections, nodes, &mut links);
+        self.derive_after_settled(collections);
+        self.collect_link_reads(collections, nodes, &mut links);
         let mut coverages = Vec::new();
         for (parent, NamedNode { node, .. }) in nodes.enumerate() {
-            for coverage in self.named(node.get("coverage"), "coverages") {
+            for coverage in self.named_entries(node.get("coverage"), "coverages") {
                 self.coverage(parent, coverage, collections, &mut links, &mut coverages);
             }
         }
-        self.edges_have_what_documents_say(collections, nodes, &links);
+        self.check_edge_inputs(collections, nodes, &links);
         if self.problems.is_empty() {
-            self.settling_is_acyclic(collections, nodes, &links);
-            self.created_records_end(collections, nodes, &links);
+            self.check_settling_cycles(collections, nodes, &links);
+            self.check_created_records_end(collections, nodes, &links);
         }
         for (collection, NamedNode { node, .. }) in collections.iter().zip(nodes) {
             for field in collection.fields.iter().filter(|field| field.unique && field.is_settled()) {
@@ -101,8 +101,9 @@ impl DefinitionParser<'_> {
         for link in &mut links {
             // a link with another meaning gets another number: edges made by the old one are not read any more
             let conditions: Vec<&str> = link.conditions.iter().map(Expression::source).collect();
-            let told: Vec<&str> = link.edge_fields.iter().map(|field| collections[link.child_collection].fields[*field].name.as_str()).collect();
-            link.id = id_of(&format!("{} {:?} {conditions:?} {told:?}", link.id, link.rule_text(collections)));
+            let edge_field_names: Vec<&str> =
+                link.edge_fields.iter().map(|field| collections[link.child_collection].fields[*field].name.as_str()).collect();
+            link.id = id_of(&format!("{} {:?} {conditions:?} {edge_field_names:?}", link.id, link.rule_text(collections)));
         }
         (links, coverages)
     }
@@ -118,15 +119,15 @@ impl DefinitionParser<'_> {
         let names: Vec<&str> = nodes.iter().map(|entry| entry.name).collect();
         let to = self.required(node, "to").and_then(|to| self.reference(to, "collection", &names))?;
         let (field, _) = collections[from].field(name)?;
-        let types = own_types(&collections[from]);
-        let own: Vec<&str> = types.keys().map(String::as_str).collect();
+        let types = types_without_links(&collections[from]);
+        let field_names: Vec<&str> = types.keys().map(String::as_str).collect();
         let when = node.get("when").and_then(|node| self.cel_of(node, &types, Expected::Condition));
         let group = node.get("group").and_then(|node| self.cel_of(node, &types, TEXT));
         let span = node.get("span").and_then(|node| self.span(node, &collections[from]));
         let rule = match (node.get("key"), node.get("same")) {
-            (Some(key), None) => TargetRule::Key(self.link_key(key, &collections[from], &own)?),
-            (None, Some(same)) => {
-                let fields = self.same(same, &collections[from], &collections[to])?;
+            (Some(key), None) => TargetRule::Key(self.link_key(key, &collections[from], &field_names)?),
+            (None, Some(same_node)) => {
+                let fields = self.equal_fields(same_node, &collections[from], &collections[to])?;
                 let overlap = match node.get("overlap") {
                     Some(overlap) => Some(self.overlap(overlap, &collections[from], &collections[to])?),
                     None => None,
@@ -147,16 +148,16 @@ impl DefinitionParser<'_> {
         }
         let id = id_of(&format!("{}.{name}", collections[from].name));
         let many = match &rule {
-            TargetRule::Key(key) => listed(&collections[from], key).is_some(),
+            TargetRule::Key(key) => list_field_in_key(&collections[from], key).is_some(),
             TargetRule::Same { overlap: Some(_), .. } => false,
-            TargetRule::Same { fields, .. } => fields.iter().any(|(own, _)| collections[from].fields[*own].golden_type().is_list()),
+            TargetRule::Same { fields, .. } => fields.iter().any(|(child_field, _)| collections[from].fields[*child_field].golden_type().is_list()),
         };
         if many {
             let ty = FieldType::List(Box::new(FieldType::Text));
             collections[from].fields[field].index = self.index(node.get("index"), &ty);
             collections[from].fields[field].ty = ty;
         }
-        let (conditions, told, reads, asks) = (Vec::new(), Vec::new(), Vec::new(), false);
+        let (conditions, edge_fields, read_fields, reads_existence) = (Vec::new(), Vec::new(), Vec::new(), false);
         Some(Link {
             name: name.to_owned(),
             id,
@@ -170,26 +171,26 @@ impl DefinitionParser<'_> {
             group,
             span,
             conditions,
-            edge_fields: told,
-            read_fields: reads,
-            reads_existence: asks,
+            edge_fields,
+            read_fields,
+            reads_existence,
         })
     }
 
-    fn link_key(&mut self, node: &Node, collection: &Collection, own: &[&str]) -> Option<Template> {
+    fn link_key(&mut self, node: &Node, collection: &Collection, field_names: &[&str]) -> Option<Template> {
         let text = self.text_of(node, "a key")?.to_owned();
         let braced = if text.contains('{') { text.clone() } else { format!("{{{text}}}") };
         match Template::parse(&braced) {
             Ok(template) => {
-                for name in template.names().filter(|name| !own.contains(name)) {
+                for name in template.names().filter(|name| !field_names.contains(name)) {
                     let at = text.find(name).unwrap_or(0);
-                    self.problems.push(Diagnostic::new(self.inside(node, at), format!("there is no field `{name}`")));
+                    self.problems.push(Diagnostic::new(self.span_at(node, at), format!("there is no field `{name}`")));
                 }
-                let mut lists: Vec<&str> = template.names().filter(|name| own.contains(name)).collect();
+                let mut lists: Vec<&str> = template.names().filter(|name| field_names.contains(name)).collect();
                 lists.retain(|name| collection.field(name).is_some_and(|(_, field)| field.golden_type().is_list()));
                 lists.dedup();
                 for name in &lists {
-                    self.is_looked_into(node, collection, name);
+                    self.check_list_field(node, collection, name);
                 }
                 if let [first, second, ..] = lists.as_slice() {
                     let message = format!("a key can use the elements of one list only; `{first}` and `{second}` are two");
@@ -198,14 +199,14 @@ impl DefinitionParser<'_> {
                 Some(template)
             }
             Err((at, message)) => {
-                self.problems.push(Diagnostic::new(self.inside(node, at), message));
+                self.problems.push(Diagnostic::new(self.span_at(node, at), message));
                 None
             }
         }
     }
 
     /// Checks that the elements of a list that a link uses are values: of a list of structs, the link must use a member that has an index.
-    fn is_looked_into(&mut self, node: &Node, collection: &Collection, name: &str) {
+    fn check_list_field(&mut self, node: &Node, collection: &Collection, name: &str) {
         let Some((_, field)) = collection.field(name) else { return };
         if !field.golden_type().members().is_empty() {
             let member = &field.golden_type().members()[0].name;
@@ -218,12 +219,12 @@ impl DefinitionParser<'_> {
         }
     }
 
-    fn same(&mut self, node: &Node, mine: &Collection, theirs: &Collection) -> Option<Vec<(FieldId, FieldId)>> {
+    fn equal_fields(&mut self, node: &Node, mine: &Collection, theirs: &Collection) -> Option<Vec<(FieldId, FieldId)>> {
         let mut fields = Vec::new();
         match &node.kind {
             NodeKind::Map(entries) => {
-                for (own, other) in entries {
-                    fields.push((self.field_of(own, mine)?, self.field_of(other, theirs)?));
+                for (child_field, target_field) in entries {
+                    fields.push((self.field_of(child_field, mine)?, self.field_of(target_field, theirs)?));
                 }
             }
             NodeKind::List(items) => {
@@ -233,13 +234,13 @@ impl DefinitionParser<'_> {
             }
             NodeKind::Scalar { .. } => fields.push((self.field_of(node, mine)?, self.field_of(node, theirs)?)),
         }
-        for (own, other) in &fields {
-            self.is_looked_into(node, mine, &mine.fields[*own].name);
-            self.is_looked_into(node, theirs, &theirs.fields[*other].name);
-            let (own, other) = (&mine.fields[*own], &theirs.fields[*other]);
-            let (mine, theirs) = (own.golden_type(), other.golden_type());
+        for (child_field, target_field) in &fields {
+            self.check_list_field(node, mine, &mine.fields[*child_field].name);
+            self.check_list_field(node, theirs, &theirs.fields[*target_field].name);
+            let (child_field, target_field) = (&mine.fields[*child_field], &theirs.fields[*target_field]);
+            let (mine, theirs) = (child_field.golden_type(), target_field.golden_type());
             if mine.element() != theirs.element() || matches!(mine.element(), FieldType::Json | FieldType::Geometry) {
-                self.problem(node, format!("`{}` is {mine} and `{}` is {theirs}: they are never equal", own.name, other.name));
+                self.problem(node, format!("`{}` is {mine} and `{}` is {theirs}: they are never equal", child_field.name, target_field.name));
             }
         }
         if fields.is_empty() {
@@ -253,8 +254,8 @@ impl DefinitionParser<'_> {
         self.section(node, "overlap", &[keywords::OVERLAP])?;
         let mine = self.required(node, "mine").and_then(|node| self.span(node, mine))?;
         let theirs = self.required(node, "theirs").and_then(|node| self.span(node, theirs))?;
-        let tolerance = node.get("tolerance").map_or(Some(0), |node| self.length(node, "tolerance"))?;
-        let reach = node.get("reach").map_or(Some(3_600_000_000), |node| self.length(node, "reach"))?;
+        let tolerance = node.get("tolerance").map_or(Some(0), |node| self.duration(node, "tolerance"))?;
+        let reach = node.get("reach").map_or(Some(3_600_000_000), |node| self.duration(node, "reach"))?;
         if reach <= 0 {
             self.problem(node, "`reach` must be greater than 0");
         }
@@ -264,7 +265,7 @@ impl DefinitionParser<'_> {
     /// Parses two fields of type timestamp.
     fn span(&mut self, node: &Node, collection: &Collection) -> Option<(FieldId, FieldId)> {
         let NodeKind::List(items) = &node.kind else {
-            self.problem(node, format!("an interval is a list of two fields, this is {}", node.shape()));
+            self.problem(node, format!("an interval is a list of two fields, this is {}", node.kind_name()));
             return None;
         };
         let [start, stop] = items.as_slice() else {
@@ -289,14 +290,14 @@ impl DefinitionParser<'_> {
     }
 
     /// Records which fields are read through links.
-    fn through(
+    fn collect_link_reads(
         &mut self,
         collections: &mut IdVec<CollectionId, Collection>,
         nodes: &IdVec<CollectionId, NamedNode<'_>>,
         links: &mut IdVec<LinkId, Link>,
     ) {
         for (from, NamedNode { node, .. }) in nodes.enumerate() {
-            for NamedNode { name, node: field_node, .. } in self.named(node.get("fields"), "fields") {
+            for NamedNode { name, node: field_node, .. } in self.named_entries(node.get("fields"), "fields") {
                 let Some((_, field)) = collections[from].field(name) else { continue };
                 let Some(Derivation::ThroughLinks(expression)) = &field.derive else { continue };
                 let Some(derive) = field_node.get("derive") else { continue };
@@ -326,7 +327,7 @@ impl DefinitionParser<'_> {
                             None => {
                                 let at = derive.text().and_then(|text| text.find(member)).unwrap_or(0);
                                 let message = format!("`{}` has no field `{member}`", target.name);
-                                self.problems.push(Diagnostic::new(self.inside(derive, at), message));
+                                self.problems.push(Diagnostic::new(self.span_at(derive, at), message));
                             }
                         }
                     }
@@ -340,10 +341,10 @@ impl DefinitionParser<'_> {
 }
 
 /// Returns the types of fields that a collection's own rules may use: links are only used by rules about other records.
-pub(super) fn own_types(collection: &Collection) -> Types {
-    let mut own = golden(collection, true);
-    collection.fields.iter().filter(|field| field.is_link()).for_each(|field| drop(own.remove(&field.name)));
-    own
+pub(super) fn types_without_links(collection: &Collection) -> Types {
+    let mut types = golden_types(collection, true);
+    collection.fields.iter().filter(|field| field.is_link()).for_each(|field| drop(types.remove(&field.name)));
+    types
 }
 
 impl Link {
@@ -352,8 +353,10 @@ impl Link {
         let rule = match &self.target_rule {
             TargetRule::Key(key) => format!("{key:?}"),
             TargetRule::Same { fields, overlap } => {
-                let fields: Vec<_> =
-                    fields.iter().map(|(own, other)| (name(self.child_collection, *own), name(self.target_collection, *other))).collect();
+                let fields: Vec<_> = fields
+                    .iter()
+                    .map(|(child_field, target_field)| (name(self.child_collection, *child_field), name(self.target_collection, *target_field)))
+                    .collect();
                 let overlap = overlap.map(|overlap| {
                     let mine = (name(self.child_collection, overlap.mine.0), name(self.child_collection, overlap.mine.1));
                     let theirs = (name(self.target_collection, overlap.theirs.0), name(self.target_collection, overlap.theirs.1));

@@ -3,6 +3,7 @@
 //! Names are collected first, so that any part may refer to any other; then each part is parsed. A part with an error is left out and parsing
 //! continues, so that all errors of a file are reported together.
 
+mod aliases;
 mod collections;
 mod coverage;
 mod expressions;
@@ -23,7 +24,6 @@ mod sources;
 mod tables;
 mod tags;
 mod transitions;
-mod vocabulary;
 pub mod yaml;
 
 use crate::diagnostic::Diagnostic;
@@ -43,16 +43,16 @@ use yaml::{Node, NodeKind};
 /// # Errors
 /// All errors, in the order of the text.
 pub fn parse(text: &str) -> Result<Catalogue, Vec<Diagnostic>> {
-    parse_beside(text, &|_| Err(std::io::ErrorKind::NotFound.into()))
+    parse_with_files(text, &|_| Err(std::io::ErrorKind::NotFound.into()))
 }
 
 /// Parses, checks and compiles a definition. `read_file` reads files that it names, by paths relative to its folder.
 ///
 /// # Errors
 /// All errors, in the order of the text.
-pub fn parse_beside(text: &str, read_file: &dyn Fn(&str) -> std::io::Result<String>) -> Result<Catalogue, Vec<Diagnostic>> {
+pub fn parse_with_files(text: &str, read_file: &dyn Fn(&str) -> std::io::Result<String>) -> Result<Catalogue, Vec<Diagnostic>> {
     let root = yaml::parse(text)?;
-    let mut reader = DefinitionParser {
+    let mut parser = DefinitionParser {
         text,
         problems: Vec::new(),
         mistyped: Vec::new(),
@@ -61,16 +61,16 @@ pub fn parse_beside(text: &str, read_file: &dyn Fn(&str) -> std::io::Result<Stri
         read_file,
         tables: ConstantTables::default(),
     };
-    let catalogue = reader.catalogue(&root);
+    let catalogue = parser.catalogue(&root);
     // type errors are reported only if there are no others, because an error elsewhere can cause them
-    if reader.problems.is_empty() {
-        reader.problems = std::mem::take(&mut reader.mistyped);
+    if parser.problems.is_empty() {
+        parser.problems = std::mem::take(&mut parser.mistyped);
     }
-    reader.problems.sort_by_key(|problem| (problem.span.start, problem.span.end));
-    reader.problems.dedup();
+    parser.problems.sort_by_key(|problem| (problem.span.start, problem.span.end));
+    parser.problems.dedup();
     match catalogue {
-        Some(catalogue) if reader.problems.is_empty() => Ok(catalogue),
-        _ => Err(reader.problems),
+        Some(catalogue) if parser.problems.is_empty() => Ok(catalogue),
+        _ => Err(parser.problems),
     }
 }
 
@@ -113,12 +113,12 @@ impl DefinitionParser<'_> {
             table_texts.extend(entries.iter().filter_map(|(name, table)| Some((name.text()?, canonical(table, &[])))));
         }
         table_texts.extend(area_files.iter().filter_map(|file| Some((file.name.as_str(), file.hash.clone()?))));
-        let service_nodes = self.named(root.get("services"), "services");
+        let service_nodes = self.named_entries(root.get("services"), "services");
         let service_names: Vec<&str> = service_nodes.iter().map(|entry| entry.name).collect();
         let services: Vec<Service> = service_nodes.iter().filter_map(|entry| self.service(entry.name, entry.node)).collect();
-        let source_nodes = IdVec::from(self.named(root.get("sources"), "sources"));
+        let source_nodes = IdVec::from(self.named_entries(root.get("sources"), "sources"));
         let source_names: Vec<&str> = source_nodes.iter().map(|entry| entry.name).collect();
-        let collection_nodes = IdVec::from(self.named(root.get("collections"), "collections"));
+        let collection_nodes = IdVec::from(self.named_entries(root.get("collections"), "collections"));
         if collection_nodes.is_empty() {
             self.problem(root, "a catalogue has at least one collection");
         }
@@ -145,9 +145,9 @@ impl DefinitionParser<'_> {
             };
             sources.extend(self.source(name, name_node, node, &context));
         }
-        self.files_are_told_apart(&source_nodes);
+        self.check_file_patterns_differ(&source_nodes);
         for (index, NamedNode { name_node, .. }) in source_nodes.enumerate().filter(|_| sources.len() == source_nodes.len()) {
-            self.embedded_are_fit(&sources, index, name_node);
+            self.check_embedded_sources(&sources, index, name_node);
         }
         for (index, NamedNode { node, .. }) in collection_nodes.enumerate() {
             // a source with an error is missing among them
@@ -158,17 +158,17 @@ impl DefinitionParser<'_> {
         }
         let (links, coverages) = self.relations(&mut collections, &collection_nodes);
         // these checks would only repeat known errors
-        let sound = self.problems.is_empty();
-        if sound {
-            self.collections_are_typed(&collections, &collection_nodes, &links);
+        let is_sound = self.problems.is_empty();
+        if is_sound {
+            self.check_collection_types(&collections, &collection_nodes, &links);
         }
-        for (index, NamedNode { name_node, .. }) in collection_nodes.enumerate().filter(|_| sound) {
+        for (index, NamedNode { name_node, .. }) in collection_nodes.enumerate().filter(|_| is_sound) {
             let created = links.iter().any(|link| link.create && link.target_collection == index);
-            self.collection_is_fed(&collections[index], created, name_node, &sources, &collections);
+            self.check_collection_is_fed(&collections[index], created, name_node, &sources, &collections);
         }
-        let words = self.vocabulary(root.get("words"), &collections);
+        let aliases = self.aliases(root.get("words"), &collections);
         let mut profiles = Vec::new();
-        for NamedNode { name, node, .. } in self.named(root.get("profiles"), "profiles") {
+        for NamedNode { name, node, .. } in self.named_entries(root.get("profiles"), "profiles") {
             profiles.extend(self.profile(name, node, &source_names));
         }
         let tenants = self.tenants(root.get("tenants"));
@@ -199,7 +199,7 @@ impl DefinitionParser<'_> {
             coverages,
             services,
             sources,
-            words,
+            aliases,
             profiles,
             tenants,
             routes,

@@ -43,9 +43,9 @@ impl DefinitionParser<'_> {
     }
 
     /// Returns the entries of a mapping whose keys must all be among `words`.
-    pub(super) fn section<'n>(&mut self, node: &'n Node, what: &str, words: &[&[Keyword]]) -> Option<&'n [(Node, Node)]> {
+    pub(super) fn section<'n>(&mut self, node: &'n Node, subject: &str, words: &[&[Keyword]]) -> Option<&'n [(Node, Node)]> {
         let NodeKind::Map(entries) = &node.kind else {
-            self.problem(node, format!("{what} is a mapping, this is {}", node.shape()));
+            self.problem(node, format!("{subject} is a mapping, this is {}", node.kind_name()));
             return None;
         };
         let known = || words.iter().flat_map(|words| words.iter()).map(|word| word.name);
@@ -54,9 +54,9 @@ impl DefinitionParser<'_> {
             if known().any(|word| word == written) {
                 continue;
             }
-            let message = format!("{what} has no key `{written}`");
+            let message = format!("{subject} has no key `{written}`");
             match did_you_mean(written, known()) {
-                Some(meant) => self.problem_with_help(name, message, format!("did you mean `{meant}`?")),
+                Some(suggestion) => self.problem_with_help(name, message, format!("did you mean `{suggestion}`?")),
                 None => self.problem_with_help(name, message, format!("its keys are {}", known().collect::<Vec<_>>().join(", "))),
             }
         }
@@ -64,35 +64,35 @@ impl DefinitionParser<'_> {
     }
 
     /// Returns the entries of a mapping from names.
-    pub(super) fn named<'n>(&mut self, node: Option<&'n Node>, what: &str) -> Vec<NamedNode<'n>> {
+    pub(super) fn named_entries<'n>(&mut self, node: Option<&'n Node>, subject: &str) -> Vec<NamedNode<'n>> {
         let Some(node) = node else { return Vec::new() };
         let NodeKind::Map(entries) = &node.kind else {
-            self.problem(node, format!("{what} are a mapping from names, this is {}", node.shape()));
+            self.problem(node, format!("{subject} are a mapping from names, this is {}", node.kind_name()));
             return Vec::new();
         };
-        let mut named = Vec::with_capacity(entries.len());
+        let mut named_entries = Vec::with_capacity(entries.len());
         for (name_node, node) in entries {
             let name = name_node.text().unwrap_or_default();
             let valid = name.starts_with(|c: char| c.is_ascii_lowercase())
                 && name.len() <= 48
                 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
             if valid {
-                named.push(NamedNode { name, name_node, node });
+                named_entries.push(NamedNode { name, name_node, node });
             } else {
                 self.problem(name_node, format!("`{name}` is not a name: a small letter, then small letters, digits and _, at most 48"));
             }
         }
-        named
+        named_entries
     }
 
-    pub(super) fn text_of<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n str> {
+    pub(super) fn text_of<'n>(&mut self, node: &'n Node, subject: &str) -> Option<&'n str> {
         let text = match &node.kind {
             NodeKind::Scalar { text, .. } if !node.is_null() => Some(text.as_str()),
             _ => None,
         };
         if text.is_none() {
             let hint = matches!(node.kind, NodeKind::Map(_) | NodeKind::List(_));
-            let message = format!("{what} is text, this is {}", node.shape());
+            let message = format!("{subject} is text, this is {}", node.kind_name());
             if hint && self.text[node.span.clone()].starts_with(['{', '[']) {
                 self.problem_with_help(node, message, "YAML reads { and [ as a mapping or a list: quote this path or expression");
             } else {
@@ -102,7 +102,7 @@ impl DefinitionParser<'_> {
         text
     }
 
-    pub(super) fn boolean(&mut self, node: Option<&Node>, what: &str) -> bool {
+    pub(super) fn boolean(&mut self, node: Option<&Node>, subject: &str) -> bool {
         let Some(node) = node else { return false };
         match &node.kind {
             NodeKind::Scalar { text, quoted: false } if text == "true" => true,
@@ -110,7 +110,7 @@ impl DefinitionParser<'_> {
             _ => {
                 self.problem_with_help(
                     node,
-                    format!("{what} is true or false, this is {}", node.shape()),
+                    format!("{subject} is true or false, this is {}", node.kind_name()),
                     "this is YAML 1.2: yes, no, on and off are text",
                 );
                 false
@@ -118,42 +118,42 @@ impl DefinitionParser<'_> {
         }
     }
 
-    pub(super) fn choice<T: Copy>(&mut self, node: Option<&Node>, what: &str, choices: &[(&str, T)]) -> Option<T> {
+    pub(super) fn choice<T: Copy>(&mut self, node: Option<&Node>, subject: &str, choices: &[(&str, T)]) -> Option<T> {
         let node = node?;
-        let text = self.text_of(node, what)?;
+        let text = self.text_of(node, subject)?;
         if let Some((_, value)) = choices.iter().find(|(name, _)| *name == text) {
             return Some(*value);
         }
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-        let message = format!("`{text}` is not a {what}");
+        let message = format!("`{text}` is not a {subject}");
         match did_you_mean(text, names.iter().copied()) {
-            Some(meant) => self.problem_with_help(node, message, format!("did you mean `{meant}`?")),
+            Some(suggestion) => self.problem_with_help(node, message, format!("did you mean `{suggestion}`?")),
             None => self.problem_with_help(node, message, format!("it is one of {}", names.join(", "))),
         }
         None
     }
 
     /// Returns the index of a name among others, or reports an error that lists them.
-    pub(super) fn reference<I: From<usize>>(&mut self, node: &Node, what: &str, names: &[&str]) -> Option<I> {
-        let text = self.text_of(node, what)?.to_owned();
+    pub(super) fn reference<I: From<usize>>(&mut self, node: &Node, subject: &str, names: &[&str]) -> Option<I> {
+        let text = self.text_of(node, subject)?.to_owned();
         if let Some(index) = names.iter().position(|name| *name == text) {
             return Some(I::from(index));
         }
-        let message = format!("there is no {what} `{text}`");
+        let message = format!("there is no {subject} `{text}`");
         match did_you_mean(&text, names.iter().copied()) {
-            Some(meant) => self.problem_with_help(node, message, format!("did you mean `{meant}`?")),
+            Some(suggestion) => self.problem_with_help(node, message, format!("did you mean `{suggestion}`?")),
             None if names.is_empty() => self.problem(node, message),
             None => self.problem_with_help(node, message, format!("there is {}", names.join(", "))),
         }
         None
     }
 
-    pub(super) fn items<'n>(&mut self, node: Option<&'n Node>, what: &str) -> &'n [Node] {
+    pub(super) fn items<'n>(&mut self, node: Option<&'n Node>, subject: &str) -> &'n [Node] {
         match node.map(|node| (&node.kind, node)) {
             None => &[],
             Some((NodeKind::List(items), _)) => items,
             Some((_, node)) => {
-                self.problem(node, format!("{what} is a list, this is {}", node.shape()));
+                self.problem(node, format!("{subject} is a list, this is {}", node.kind_name()));
                 &[]
             }
         }
@@ -167,22 +167,22 @@ impl DefinitionParser<'_> {
         found
     }
 
-    pub(super) fn number_of(&mut self, node: &Node, what: &str, range: RangeInclusive<u32>) -> Option<u32> {
-        let number = self.text_of(node, what)?.parse().ok().filter(|number| range.contains(number));
+    pub(super) fn number_of(&mut self, node: &Node, subject: &str, range: RangeInclusive<u32>) -> Option<u32> {
+        let number = self.text_of(node, subject)?.parse().ok().filter(|number| range.contains(number));
         if number.is_none() {
-            let most = if *range.end() == u32::MAX { String::new() } else { format!(" to {}", range.end()) };
-            self.problem(node, format!("{what} is a whole number from {}{most}", range.start()));
+            let upper_bound = if *range.end() == u32::MAX { String::new() } else { format!(" to {}", range.end()) };
+            self.problem(node, format!("{subject} is a whole number from {}{upper_bound}", range.start()));
         }
         number
     }
 
     /// Parses a duration; returns microseconds.
-    pub(super) fn length(&mut self, node: &Node, what: &str) -> Option<i64> {
-        let text = self.text_of(node, what)?.to_owned();
+    pub(super) fn duration(&mut self, node: &Node, subject: &str) -> Option<i64> {
+        let text = self.text_of(node, subject)?.to_owned();
         match from_text(&text, &FieldType::Duration, None) {
-            Ok(Value::Int(length)) => Some(length),
+            Ok(Value::Int(micros)) => Some(micros),
             _ => {
-                self.problem(node, format!("{what} is a duration, such as 15s or 1h"));
+                self.problem(node, format!("{subject} is a duration, such as 15s or 1h"));
                 None
             }
         }
@@ -205,7 +205,7 @@ impl DefinitionParser<'_> {
     }
 
     /// Returns the position of a byte inside a scalar: exact for plain scalars, and for quoted ones without escapes before it.
-    pub(super) fn inside(&self, node: &Node, at: usize) -> Range<usize> {
+    pub(super) fn span_at(&self, node: &Node, at: usize) -> Range<usize> {
         let written = &self.text[node.span.clone()];
         let quote = usize::from(written.starts_with(['"', '\'']));
         let start = (node.span.start + quote + at).min(node.span.end.saturating_sub(quote)).max(node.span.start);

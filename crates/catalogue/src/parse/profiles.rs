@@ -24,7 +24,7 @@ impl DefinitionParser<'_> {
         let mut tenants = BTreeMap::new();
         let Some(node) = node else { return tenants };
         let NodeKind::Map(entries) = &node.kind else {
-            self.problem(node, format!("tenants are a mapping from names, this is {}", node.shape()));
+            self.problem(node, format!("tenants are a mapping from names, this is {}", node.kind_name()));
             return tenants;
         };
         for (name_node, share) in entries {
@@ -35,8 +35,8 @@ impl DefinitionParser<'_> {
             }
             if self.section(share, "a tenant", &[keywords::TENANT]).is_some() {
                 let weight = share.get("weight").and_then(|node| self.number_of(node, "a weight", 1..=1_000)).unwrap_or(1);
-                let most_running = share.get("most_running").and_then(|node| self.number_of(node, "a number of chunks", 1..=u32::MAX));
-                tenants.insert(name.to_owned(), TenantShare { weight, max_running: most_running });
+                let max_running = share.get("most_running").and_then(|node| self.number_of(node, "a number of chunks", 1..=u32::MAX));
+                tenants.insert(name.to_owned(), TenantShare { weight, max_running });
             }
         }
         tenants

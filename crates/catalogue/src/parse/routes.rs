@@ -1,6 +1,6 @@
 //! Parses declared routes.
 
-use super::expressions::{Types, golden};
+use super::expressions::{Types, golden_types};
 use super::parser::{DefinitionParser, NamedNode};
 use crate::diagnostic::Diagnostic;
 use crate::eval::Expression;
@@ -9,18 +9,18 @@ use crate::model::definition::Collection;
 use crate::model::ids::{CollectionId, IdVec};
 use crate::model::key::Template;
 use crate::model::route::{
-    ASK_PARTS, IncludeRequirement, Lookup, LookupCondition, LookupPart, LookupRoute, METHODS, MatchKind, Method, OperandSource, PageParams, Param,
-    ParamLocation, Projection, QueryPart, QueryRoute, RecordColumn, Route, RouteAction,
+    IncludeRequirement, Lookup, LookupCondition, LookupPart, LookupRoute, METHODS, MatchKind, Method, OperandSource, PageParams, Param,
+    ParamLocation, Projection, QUERY_PARTS, QueryPart, QueryRoute, RecordColumn, Route, RouteAction,
 };
 use crate::parse::keywords;
 use crate::parse::yaml::{Node, NodeKind};
 use crate::value::{FieldType, from_text};
 
 /// Max levels of includes.
-const DEEPEST: usize = 5;
+const MAX_INCLUDE_DEPTH: usize = 5;
 
 /// First segments of the server's own paths.
-const OWN_PATHS: [&str; 10] = ["v1", "healthz", "readyz", "metrics", "docs", "openapi.json", "t", "sign-in", "sign-out", "assets"];
+const RESERVED_PATHS: [&str; 10] = ["v1", "healthz", "readyz", "metrics", "docs", "openapi.json", "t", "sign-in", "sign-out", "assets"];
 
 /// The names that are known inside a route.
 #[derive(Clone, Copy)]
@@ -39,10 +39,10 @@ impl DefinitionParser<'_> {
             let Some(route) = self.route(item, collections) else { continue };
             // paths that differ only in names of parameters are the same path
             let shape = |path: &str| path.split('/').map(|part| if part.starts_with('{') { "{}" } else { part }).collect::<Vec<_>>().join("/");
-            let same = routes.iter().filter(|other| shape(&other.path) == shape(&route.path)).collect::<Vec<_>>();
-            if same.iter().any(|other| other.method == route.method) {
+            let same_shape = routes.iter().filter(|other| shape(&other.path) == shape(&route.path)).collect::<Vec<_>>();
+            if same_shape.iter().any(|other| other.method == route.method) {
                 self.problem(item, format!("{} {} is declared twice", route.method.name(), route.path));
-            } else if let Some(other) = same.iter().find(|other| other.path != route.path) {
+            } else if let Some(other) = same_shape.iter().find(|other| other.path != route.path) {
                 self.problem(item, format!("{} and {} are one path, but call its parameters differently", other.path, route.path));
             }
             routes.push(route);
@@ -65,8 +65,8 @@ impl DefinitionParser<'_> {
         }
         let scope = RouteScope { collections, params: &params, parent: None, depth: 0 };
         let action = match (node.get("transition"), node.get("ask")) {
-            (Some(transition), _) => self.change(node, transition, &scope)?,
-            (None, Some(ask)) => RouteAction::Query(self.route_ask(node, ask, &scope)?),
+            (Some(transition), _) => self.transition_route(node, transition, &scope)?,
+            (None, Some(ask)) => RouteAction::Query(self.query_route(node, ask, &scope)?),
             (None, None) => RouteAction::Lookup(Box::new(self.find(node, &scope)?)),
         };
         if matches!(action, RouteAction::Transition { .. }) && *method == Method::Get {
@@ -76,14 +76,14 @@ impl DefinitionParser<'_> {
         Some(Route { method: *method, path, params, action, missing })
     }
 
-    fn route_ask(&mut self, node: &Node, ask: &Node, scope: &RouteScope<'_>) -> Option<QueryRoute> {
+    fn query_route(&mut self, node: &Node, ask: &Node, scope: &RouteScope<'_>) -> Option<QueryRoute> {
         self.section(ask, "ask", &[keywords::ROUTE_ASK])?;
         let names: Vec<&str> = scope.params.iter().map(|param| param.name.as_str()).collect();
         let mut param = |word: &str, ty: &FieldType| {
-            let own = ask.get(word)?;
-            let index = self.reference::<usize>(own, "parameter", &names)?;
+            let parameter_node = ask.get(word)?;
+            let index = self.reference::<usize>(parameter_node, "parameter", &names)?;
             if scope.params[index].ty != *ty {
-                self.problem(own, format!("the parameter is of type {ty}"));
+                self.problem(parameter_node, format!("the parameter is of type {ty}"));
             }
             Some(index)
         };
@@ -93,8 +93,8 @@ impl DefinitionParser<'_> {
         let one_is_enough = self.boolean(ask.get("one_is_enough"), "one_is_enough");
         let answers_mistakes = self.boolean(ask.get("answers_mistakes"), "answers_mistakes");
         let mut answer = Vec::new();
-        for NamedNode { name, node: part, .. } in self.named(node.get("answer"), "members") {
-            answer.extend(self.choice(Some(part), "part of an answer", &ASK_PARTS).map(|part| (name.to_owned(), part)));
+        for NamedNode { name, node: part, .. } in self.named_entries(node.get("answer"), "members") {
+            answer.extend(self.choice(Some(part), "part of an answer", &QUERY_PARTS).map(|part| (name.to_owned(), part)));
         }
         if !answer.iter().any(|(_, part)| *part == QueryPart::Rows) {
             self.problem(ask, "`answer` says which member holds the rows, and which the status: { data: rows, status: status }");
@@ -109,16 +109,16 @@ impl DefinitionParser<'_> {
 
     fn route_path(&mut self, node: &Node) -> Option<String> {
         let path = self.text_of(node, "a path")?.to_owned();
-        let plain =
+        let is_word =
             |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~'));
-        let named = |part: &str| plain(part.strip_prefix('{').and_then(|part| part.strip_suffix('}')).unwrap_or(part));
-        let sound = path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(named));
-        if !sound {
+        let is_segment = |part: &str| is_word(part.strip_prefix('{').and_then(|part| part.strip_suffix('}')).unwrap_or(part));
+        let is_valid = path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_segment));
+        if !is_valid {
             self.problem(node, "a path is /words/and/{parameters}: letters, digits, - _ . ~");
             return None;
         }
         let first = path[1..].split('/').next().unwrap_or_default();
-        if OWN_PATHS.contains(&first) || first.starts_with('{') {
+        if RESERVED_PATHS.contains(&first) || first.starts_with('{') {
             self.problem(node, format!("paths under /{first} are those of the API and its pages"));
             return None;
         }
@@ -128,14 +128,15 @@ impl DefinitionParser<'_> {
     fn params(&mut self, node: Option<&Node>, in_path: &[&str], method: Method) -> Vec<Param> {
         let Some(node) = node else { return Vec::new() };
         let NodeKind::Map(entries) = &node.kind else {
-            self.problem(node, format!("params are a mapping from names, this is {}", node.shape()));
+            self.problem(node, format!("params are a mapping from names, this is {}", node.kind_name()));
             return Vec::new();
         };
         let mut params = Vec::new();
         for (name_node, node) in entries {
             let name = name_node.text().unwrap_or_default();
-            let sound = name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-            if !sound {
+            let is_valid =
+                name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+            if !is_valid {
                 self.problem(name_node, format!("`{name}` is not a parameter: a letter, then letters, digits and _"));
                 continue;
             }
@@ -155,17 +156,17 @@ impl DefinitionParser<'_> {
         } else if ty == FieldType::Geometry {
             self.problem(node, "a parameter is not a geometry; take a text and ask for it with a query");
         }
-        let asks = matches!(method, Method::Get | Method::Delete);
-        let place = match self.choice(node.get("in"), "place of a parameter", &[("query", ParamLocation::Query), ("body", ParamLocation::Body)]) {
+        let has_no_body = matches!(method, Method::Get | Method::Delete);
+        let location = match self.choice(node.get("in"), "place of a parameter", &[("query", ParamLocation::Query), ("body", ParamLocation::Body)]) {
             _ if in_path => ParamLocation::Path,
-            Some(place) => place,
-            None if asks => ParamLocation::Query,
+            Some(location) => location,
+            None if has_no_body => ParamLocation::Query,
             None => ParamLocation::Body,
         };
-        if place == ParamLocation::Path && ty.is_list() {
+        if location == ParamLocation::Path && ty.is_list() {
             self.problem(node, "a parameter of the path is not a list");
         }
-        if place == ParamLocation::Body && asks {
+        if location == ParamLocation::Body && has_no_body {
             self.problem(node, "get and delete have no body");
         }
         let required = match node.get("required") {
@@ -189,7 +190,7 @@ impl DefinitionParser<'_> {
         };
         let (min, max) = (number("min"), number("max"));
         let one_of = self.one_of(node.get("one_of"), &ty);
-        Some(Param { name: name.to_owned(), ty, place, required, default, one_of, min, max })
+        Some(Param { name: name.to_owned(), ty, location, required, default, one_of, min, max })
     }
 
     fn param_index(&mut self, node: &Node, scope: &RouteScope<'_>) -> Option<usize> {
@@ -205,7 +206,7 @@ impl DefinitionParser<'_> {
         found
     }
 
-    fn change(&mut self, node: &Node, transition_node: &Node, scope: &RouteScope<'_>) -> Option<RouteAction> {
+    fn transition_route(&mut self, node: &Node, transition_node: &Node, scope: &RouteScope<'_>) -> Option<RouteAction> {
         let names: Vec<&str> = scope.collections.iter().map(|collection| collection.name.as_str()).collect();
         let collection = self.required(node, "of").and_then(|node| self.reference(node, "collection", &names))?;
         let definition = &scope.collections[collection];
@@ -217,7 +218,7 @@ impl DefinitionParser<'_> {
         let key = match Template::parse(&text) {
             Ok(key) => key,
             Err((at, message)) => {
-                self.problems.push(Diagnostic::new(self.inside(key_node, at), message));
+                self.problems.push(Diagnostic::new(self.span_at(key_node, at), message));
                 return None;
             }
         };
@@ -228,7 +229,7 @@ impl DefinitionParser<'_> {
         }
         let mut args = Vec::new();
         let known: Vec<&str> = definition.transitions[transition].args.iter().map(|argument| argument.name.as_str()).collect();
-        for NamedNode { name_node, node, .. } in self.named(node.get("args"), "arguments") {
+        for NamedNode { name_node, node, .. } in self.named_entries(node.get("args"), "arguments") {
             let Some(index) = self.reference::<usize>(name_node, "argument", &known) else { continue };
             args.extend(self.param_index(node, scope).map(|param| (known[index].to_owned(), param)));
         }
@@ -236,23 +237,23 @@ impl DefinitionParser<'_> {
     }
 
     fn find(&mut self, node: &Node, scope: &RouteScope<'_>) -> Option<LookupRoute> {
-        let mut look = self.look(node, scope)?;
-        look.trim();
-        if look.conditions.is_empty() {
+        let mut lookup = self.lookup(node, scope)?;
+        lookup.trim();
+        if lookup.conditions.is_empty() {
             self.problem(node, "a look-up has conditions: `where: { field: params.NAME }`");
         }
         let page = node.get("page").and_then(|page| {
             self.section(page, "a page", &[keywords::PAGE])?;
             let number = self.required(page, "number").and_then(|node| self.param_index(node, scope))?;
             let size = self.required(page, "size").and_then(|node| self.param_index(node, scope))?;
-            let most = page.get("most").and_then(|node| self.param_index(node, scope));
-            for index in [Some(number), Some(size), most].into_iter().flatten() {
+            let max_rows = page.get("most").and_then(|node| self.param_index(node, scope));
+            for index in [Some(number), Some(size), max_rows].into_iter().flatten() {
                 let param = &scope.params[index];
                 if param.ty != FieldType::Integer || param.default.is_none() || param.min.is_none() || param.max.is_none() {
                     self.problem(page, format!("`{}` must be an integer with a default, a min and a max", param.name));
                 }
             }
-            Some(PageParams { number, size, max_rows: most })
+            Some(PageParams { number, size, max_rows })
         });
         let mut answer = Vec::new();
         if let Some(Node { kind: NodeKind::Map(entries), .. }) = node.get("answer") {
@@ -262,15 +263,15 @@ impl DefinitionParser<'_> {
             }
         }
         let distinct = self.boolean(node.get("distinct"), "distinct");
-        if look.single && (page.is_some() || distinct) {
+        if lookup.single && (page.is_some() || distinct) {
             self.problem(node, "one record has no pages and is distinct already");
         }
-        Some(LookupRoute { lookup: look, distinct, page, answer })
+        Some(LookupRoute { lookup, distinct, page, answer })
     }
 
-    fn look(&mut self, node: &Node, scope: &RouteScope<'_>) -> Option<Lookup> {
+    fn lookup(&mut self, node: &Node, scope: &RouteScope<'_>) -> Option<Lookup> {
         let names: Vec<&str> = scope.collections.iter().map(|collection| collection.name.as_str()).collect();
-        let (one, name) = match (node.get("one"), node.get("list")) {
+        let (single, name) = match (node.get("one"), node.get("list")) {
             (Some(name), None) => (true, name),
             (None, Some(name)) => (false, name),
             _ => {
@@ -279,52 +280,52 @@ impl DefinitionParser<'_> {
             }
         };
         let collection = self.reference(name, "collection", &names)?;
-        let own = &scope.collections[collection];
+        let definition = &scope.collections[collection];
         let mut conditions = Vec::new();
         if let Some(node) = node.get("where") {
             let NodeKind::Map(entries) = &node.kind else {
-                self.problem(node, format!("where is a mapping from fields, this is {}", node.shape()));
+                self.problem(node, format!("where is a mapping from fields, this is {}", node.kind_name()));
                 return None;
             };
             for (name, value) in entries {
-                conditions.extend(self.matching(name, value, own, scope));
+                conditions.extend(self.lookup_condition(name, value, definition, scope));
             }
         }
-        let drives = |condition: &LookupCondition| match condition.column {
+        let can_use_index = |condition: &LookupCondition| match condition.column {
             RecordColumn::Key => condition.comparison == MatchKind::Equal,
-            RecordColumn::Field(index) if condition.comparison == MatchKind::Contains => own.fields[index].index.contains,
-            RecordColumn::Field(index) => own.fields[index].index.ordered,
-            RecordColumn::State(index) => own.states[index].index.ordered,
+            RecordColumn::Field(index) if condition.comparison == MatchKind::Contains => definition.fields[index].index.contains,
+            RecordColumn::Field(index) => definition.fields[index].index.ordered,
+            RecordColumn::State(index) => definition.states[index].index.ordered,
         };
-        if !conditions.is_empty() && !conditions.iter().any(drives) {
+        if !conditions.is_empty() && !conditions.iter().any(can_use_index) {
             let where_node = node.get("where").unwrap_or(node);
             self.problem_with_help(where_node, "no condition can use an index", "give a field an `index`");
         }
         // the condition that finds records comes first
-        conditions.sort_by_key(|condition| !(drives(condition) && condition.comparison == MatchKind::Equal));
-        if scope.parent.is_some() && !conditions.first().is_some_and(|first| drives(first) && first.comparison == MatchKind::Equal) {
+        conditions.sort_by_key(|condition| !(can_use_index(condition) && condition.comparison == MatchKind::Equal));
+        if scope.parent.is_some() && !conditions.first().is_some_and(|first| can_use_index(first) && first.comparison == MatchKind::Equal) {
             self.problem(node, "an include needs an equality with `key` or an indexed field: `where: { field: field_of_the_other }`");
         }
         let mut sort = Vec::new();
         for item in self.items(node.get("sort"), "sort") {
             let Some(text) = self.text_of(item, "a field").map(str::to_owned) else { continue };
             let (name, descending) = text.strip_suffix('-').map_or((text.as_str(), false), |name| (name, true));
-            sort.extend(self.column(item, name, own).map(|column| (column, descending)));
+            sort.extend(self.column(item, name, definition).map(|column| (column, descending)));
         }
         let mut includes = Vec::new();
-        if node.get("include").is_some() && scope.depth >= DEEPEST {
-            self.problem(node, format!("includes are at most {DEEPEST} deep"));
+        if node.get("include").is_some() && scope.depth >= MAX_INCLUDE_DEPTH {
+            self.problem(node, format!("includes are at most {MAX_INCLUDE_DEPTH} deep"));
             return None;
         }
-        let inner = RouteScope { parent: Some(own), depth: scope.depth + 1, ..*scope };
-        for NamedNode { name, name_node, node } in self.named(node.get("include"), "includes") {
-            if own.field(name).is_some() || own.state(name).is_some() || matches!(name, "key" | "params") {
+        let inner = RouteScope { parent: Some(definition), depth: scope.depth + 1, ..*scope };
+        for NamedNode { name, name_node, node } in self.named_entries(node.get("include"), "includes") {
+            if definition.field(name).is_some() || definition.state(name).is_some() || matches!(name, "key" | "params") {
                 self.problem(name_node, format!("`{name}` is a field already"));
             }
             if self.section(node, "an include", &[keywords::LOOK, keywords::INCLUDE]).is_none() {
                 continue;
             }
-            includes.extend(self.look(node, &inner).map(|look| (name.to_owned(), look)));
+            includes.extend(self.lookup(node, &inner).map(|lookup| (name.to_owned(), lookup)));
         }
         let required = match node.get("required") {
             Some(Node { kind: NodeKind::Map(entries), span, .. }) => match entries.as_slice() {
@@ -348,35 +349,35 @@ impl DefinitionParser<'_> {
                 }
             }
         };
-        let shown = self.shown(node.get("fields"), own, &includes);
-        Some(Lookup { collection, single: one, conditions, sort, required, includes, projection: shown })
+        let projection = self.projections(node.get("fields"), definition, &includes);
+        Some(Lookup { collection, single, conditions, sort, required, includes, projection })
     }
 
-    fn matching(&mut self, name: &Node, value: &Node, own: &Collection, scope: &RouteScope<'_>) -> Option<LookupCondition> {
-        let column = self.column(name, name.text().unwrap_or_default(), own)?;
+    fn lookup_condition(&mut self, name: &Node, value: &Node, collection: &Collection, scope: &RouteScope<'_>) -> Option<LookupCondition> {
+        let column = self.column(name, name.text().unwrap_or_default(), collection)?;
         if let NodeKind::Map(entries) = &value.kind {
             self.section(value, "a condition", &[keywords::MATCH])?;
-            let [(how, with)] = entries.as_slice() else {
+            let [(comparison, operand)] = entries.as_slice() else {
                 self.problem(value, "one of prefix and contains");
                 return None;
             };
-            let how = if how.text() == Some("prefix") { MatchKind::Prefix } else { MatchKind::Contains };
+            let comparison = if comparison.text() == Some("prefix") { MatchKind::Prefix } else { MatchKind::Contains };
             let is_text = match column {
-                RecordColumn::Key => how == MatchKind::Prefix,
-                RecordColumn::Field(index) => own.fields[index].ty == FieldType::Text,
-                RecordColumn::State(index) => own.states[index].ty == FieldType::Text,
+                RecordColumn::Key => comparison == MatchKind::Prefix,
+                RecordColumn::Field(index) => collection.fields[index].ty == FieldType::Text,
+                RecordColumn::State(index) => collection.states[index].ty == FieldType::Text,
             };
             if !is_text {
                 self.problem(value, "`prefix` and `contains` are for text only");
             }
-            let param = self.param_index(with, scope)?;
+            let param = self.param_index(operand, scope)?;
             if scope.params[param].ty != FieldType::Text {
-                self.problem(with, "the parameter is text");
+                self.problem(operand, "the parameter is text");
             }
-            return Some(LookupCondition { column, comparison: how, operand: OperandSource::Param(param) });
+            return Some(LookupCondition { column, comparison, operand: OperandSource::Param(param) });
         }
         let text = self.text_of(value, "params.NAME or a field")?.to_owned();
-        let with = match (text.starts_with("params."), scope.parent) {
+        let operand = match (text.starts_with("params."), scope.parent) {
             (true, _) => OperandSource::Param(self.param_index(value, scope)?),
             (false, Some(parent)) => OperandSource::Parent(self.column(value, &text, parent)?),
             (false, None) => {
@@ -384,13 +385,13 @@ impl DefinitionParser<'_> {
                 return None;
             }
         };
-        if let OperandSource::Param(index) = with {
-            let (wanted, given) = (type_of(column, own), scope.params[index].ty.element());
+        if let OperandSource::Param(index) = operand {
+            let (wanted, given) = (type_of(column, collection), scope.params[index].ty.element());
             if wanted.element() != given && column != RecordColumn::Key {
                 self.problem(value, format!("the parameter is of type {given}, the field of type {wanted}"));
             }
         }
-        Some(LookupCondition { column, comparison: MatchKind::Equal, operand: with })
+        Some(LookupCondition { column, comparison: MatchKind::Equal, operand })
     }
 
     fn column(&mut self, node: &Node, name: &str, collection: &Collection) -> Option<RecordColumn> {
@@ -407,37 +408,37 @@ impl DefinitionParser<'_> {
         None
     }
 
-    fn shown(&mut self, node: Option<&Node>, own: &Collection, includes: &[(String, Lookup)]) -> Vec<(String, Projection)> {
+    fn projections(&mut self, node: Option<&Node>, collection: &Collection, includes: &[(String, Lookup)]) -> Vec<(String, Projection)> {
         let Some(node) = node else { return Vec::new() };
         let NodeKind::Map(entries) = &node.kind else {
-            self.problem(node, format!("fields are a mapping from names, this is {}", node.shape()));
+            self.problem(node, format!("fields are a mapping from names, this is {}", node.kind_name()));
             return Vec::new();
         };
-        let mut names: Vec<&str> = own.fields.iter().map(|field| field.name.as_str()).collect();
-        names.extend(own.states.iter().map(|state| state.name.as_str()));
+        let mut names: Vec<&str> = collection.fields.iter().map(|field| field.name.as_str()).collect();
+        names.extend(collection.states.iter().map(|state| state.name.as_str()));
         names.extend(includes.iter().map(|(name, _)| name.as_str()));
         names.extend(["key", "params"]);
         // included records and parameters are JSON
-        let mut types = golden(own, true);
-        types.extend(own.states.iter().map(|state| (state.name.clone(), Type::of(&state.ty).or_null())));
+        let mut types = golden_types(collection, true);
+        types.extend(collection.states.iter().map(|state| (state.name.clone(), Type::from_field_type(&state.ty).or_null())));
         types.insert("key".to_owned(), TypeKind::Text.into());
         names.iter().filter(|name| includes.iter().any(|(include, _)| include == *name) || **name == "params").for_each(|name| {
             types.insert((*name).to_owned(), Type::any());
         });
-        let mut shown = Vec::new();
+        let mut projections = Vec::new();
         for (name, value) in entries {
             let Some(text) = self.text_of(value, "what is shown").map(str::to_owned) else { continue };
-            let leaf = self.leaf(value, &text, &names, &types);
-            shown.extend(name.text().map(str::to_owned).zip(leaf));
+            let projection = self.projection(value, &text, &names, &types);
+            projections.extend(name.text().map(str::to_owned).zip(projection));
         }
-        shown
+        projections
     }
 
-    fn leaf(&mut self, node: &Node, text: &str, names: &[&str], types: &Types) -> Option<Projection> {
-        let word =
+    fn projection(&mut self, node: &Node, text: &str, names: &[&str], types: &Types) -> Option<Projection> {
+        let is_name =
             |part: &str| part.starts_with(|c: char| c.is_ascii_alphabetic()) && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         let parts: Vec<&str> = text.split('.').collect();
-        if parts.iter().all(|part| word(part)) && names.contains(&parts[0]) {
+        if parts.iter().all(|part| is_name(part)) && names.contains(&parts[0]) {
             return Some(Projection::Path(parts.into_iter().map(str::to_owned).collect()));
         }
         let quoted = text.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')).filter(|inner| !inner.contains(['\'', '\\']));
@@ -446,11 +447,11 @@ impl DefinitionParser<'_> {
         }
         match Expression::compile(text, names) {
             Ok(expression) => {
-                self.typed(node, &expression, types, Expected::Field(&FieldType::Json, TextConversion::Value));
+                self.check_type(node, &expression, types, Expected::Field(&FieldType::Json, TextConversion::Value));
                 Some(Projection::Expression(expression))
             }
             Err((at, message)) => {
-                self.problems.push(Diagnostic::new(self.inside(node, at), message));
+                self.problems.push(Diagnostic::new(self.span_at(node, at), message));
                 None
             }
         }

@@ -44,7 +44,7 @@ pub(super) struct RuleScope<'a> {
 
 impl DefinitionParser<'_> {
     /// Checks the keywords of a rule in `let` or `map`; those of a rule at a field are checked with the field's.
-    pub(super) fn is_a_rule(&mut self, node: &Node) {
+    pub(super) fn check_rule_keys(&mut self, node: &Node) {
         if matches!(node.kind, NodeKind::Map(_)) {
             self.section(node, "a rule", &[keywords::RULE]);
         }
@@ -94,7 +94,7 @@ impl DefinitionParser<'_> {
                 let wanted = Expected::Field(if through_text { &FieldType::Text } else { ty }, TextConversion::Document);
                 let (expr, known) = (node.get("expr")?, scope.names);
                 let expression = self.cel(expr, known)?;
-                self.typed(expr, &expression, scope.types, wanted);
+                self.check_type(expr, &expression, scope.types, wanted);
                 ValueOrigin::Expression(expression)
             }
             (Some("match"), _) => {
@@ -137,7 +137,7 @@ impl DefinitionParser<'_> {
             None => None,
             Some(Node { kind: NodeKind::Scalar { text, .. }, .. }) => Some(text.clone()),
             Some(other) => {
-                self.problem(other, format!("join is text, this is {}", other.shape()));
+                self.problem(other, format!("join is text, this is {}", other.kind_name()));
                 None
             }
         };
@@ -158,7 +158,7 @@ impl DefinitionParser<'_> {
     fn cleaners(&mut self, node: Option<&Node>) -> Vec<&'static Cleaner> {
         let Some(node) = node else { return Vec::new() };
         let known: Vec<(&str, &'static Cleaner)> = CLEANERS.iter().map(|cleaner| (cleaner.name, cleaner)).collect();
-        let nodes = node.one_or_more();
+        let nodes = node.items_or_self();
         if nodes.is_empty() {
             self.problem(node, "this list names nothing that values are cleaned by");
         }
@@ -183,18 +183,18 @@ impl DefinitionParser<'_> {
         };
         let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
         let mut rules = Vec::new();
-        for NamedNode { name_node, node: rule_node, .. } in self.named(Some(map), "members") {
+        for NamedNode { name_node, node: rule_node, .. } in self.named_entries(Some(map), "members") {
             let Some(index) = self.reference::<usize>(name_node, "member", &names) else { continue };
-            if let Some(other) = ["expr", "match"].iter().find_map(|word| rule_node.get(word)) {
-                self.problem(other, "a member comes from a path");
+            if let Some(origin) = ["expr", "match"].iter().find_map(|word| rule_node.get(word)) {
+                self.problem(origin, "a member comes from a path");
                 continue;
             }
             if matches!(rule_node.kind, NodeKind::Map(_)) {
                 self.section(rule_node, "a member's rule", &[keywords::RULE])?;
             }
-            let own = &members[index];
-            let default = (scope.format.family == FormatFamily::Json).then(|| format!("$.{}", own.name));
-            if let Some(rule) = self.rule(rule_node, &own.ty, default, scope) {
+            let member = &members[index];
+            let default = (scope.format.family == FormatFamily::Json).then(|| format!("$.{}", member.name));
+            if let Some(rule) = self.rule(rule_node, &member.ty, default, scope) {
                 rules.push((index, rule));
             }
         }
@@ -221,7 +221,7 @@ impl DefinitionParser<'_> {
         match Path::compile(&text, language, format.namespaces) {
             Ok(path) => Some(path),
             Err(error) => {
-                let problem = Diagnostic::new(self.inside(node, error.at), format!("not a {}: {}", language.name(), error.message));
+                let problem = Diagnostic::new(self.span_at(node, error.at), format!("not a {}: {}", language.name(), error.message));
                 self.problems.push(problem.help(format!(
                     "paths are in the language of the source's format ({}); a source with another format needs a `map` of its own",
                     format.family.name()

@@ -58,7 +58,7 @@ pub fn schema() -> Json {
         "page": object(&[keywords::PAGE], &["number", "size"]),
         "param": object(&[keywords::PARAM], &["type"]),
     });
-    for (name, own, required) in [
+    for (name, words, required) in [
         ("service", keywords::SERVICE, &["url"][..]),
         ("query_word", keywords::QUERY_WORD, &[]),
         ("route_ask", keywords::ROUTE_ASK, &["query", "ticket"]),
@@ -67,7 +67,7 @@ pub fn schema() -> Json {
         ("call_arg", keywords::CALL_ARG, &["field"]),
         ("call_page", keywords::CALL_PAGE, &[]),
     ] {
-        definitions[name] = object(&[own], required);
+        definitions[name] = object(&[words], required);
     }
     let mut schema = object(&[keywords::CATALOGUE], &["catalogue", "collections"]);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");

@@ -26,24 +26,24 @@ impl DefinitionParser<'_> {
         self.section(node, "a service", &[keywords::SERVICE])?;
         let url_node = self.required(node, "url")?;
         let url = self.url(url_node)?.trim_end_matches('/').to_owned();
-        let mut time = |word: &str, otherwise: i64| match node.get(word) {
-            None => otherwise,
-            Some(node) => match self.length(node, word) {
+        let mut time = |word: &str, default: i64| match node.get(word) {
+            None => default,
+            Some(node) => match self.duration(node, word) {
                 Some(length) if length > 0 => length,
                 Some(_) => {
                     self.problem(node, format!("{word} must be greater than 0"));
-                    otherwise
+                    default
                 }
-                None => otherwise,
+                None => default,
             },
         };
         let (timeout, deadline) = (time("timeout", 30 * SECOND), time("deadline", 120 * SECOND));
         let (ttl, ttl_empty, ttl_failed) = (time("ttl", 600 * SECOND), time("ttl_empty", 20 * SECOND), time("ttl_failed", 10 * SECOND));
-        let ahead = node.get("ahead").and_then(|node| self.length(node, "ahead"));
-        let mut number = |word: &str, most: u32| node.get(word).and_then(|node| self.number_of(node, word, 1..=most));
+        let ahead = node.get("ahead").and_then(|node| self.duration(node, "ahead"));
+        let mut number = |word: &str, max: u32| node.get(word).and_then(|node| self.number_of(node, word, 1..=max));
         let (parallel, rate, attempts) =
             (number("parallel", 64).unwrap_or(4) as usize, number("rate", 1_000_000), number("attempts", 20).unwrap_or(4));
-        let most_bytes = node.get("most_bytes").and_then(|node| {
+        let max_bytes = node.get("most_bytes").and_then(|node| {
             let text = self.text_of(node, "most_bytes")?.to_owned();
             let size = from_text(&text, &FieldType::Size, None).ok().and_then(|size| size.as_int()).filter(|size| *size > 0);
             if size.is_none() {
@@ -53,9 +53,24 @@ impl DefinitionParser<'_> {
         });
         let mut text = |word: &str| node.get(word).and_then(|node| self.text_of(node, word)).map(str::to_owned);
         let (wildcard, credentials) = (text("wildcard").unwrap_or_else(|| "*".into()), text("credentials"));
-        let most_bytes = most_bytes.map_or(2 << 30, |size| size as u64);
+        let max_bytes = max_bytes.map_or(2 << 30, |size| size as u64);
         let name = name.to_owned();
-        Some(Service { name, url, timeout, deadline, parallel, rate, attempts, most_bytes, ttl, ttl_empty, ttl_failed, ahead, wildcard, credentials })
+        Some(Service {
+            name,
+            url,
+            timeout,
+            deadline,
+            parallel,
+            rate,
+            attempts,
+            most_bytes: max_bytes,
+            ttl,
+            ttl_empty,
+            ttl_failed,
+            ahead,
+            wildcard,
+            credentials,
+        })
     }
 
     /// Parses the URL of a service.
@@ -67,7 +82,13 @@ impl DefinitionParser<'_> {
         Some(url)
     }
 
-    pub(super) fn asks(&mut self, source: &AskingSource<'_>, node: &Node, feeds: &[Feed], context: &SourceContext<'_>) -> Option<ServiceBinding> {
+    pub(super) fn service_binding(
+        &mut self,
+        source: &AskingSource<'_>,
+        node: &Node,
+        feeds: &[Feed],
+        context: &SourceContext<'_>,
+    ) -> Option<ServiceBinding> {
         self.section(node, "asks", &[keywords::ASKS])?;
         if !matches!(source.family, FormatFamily::Json | FormatFamily::Xml) {
             self.problem(node, format!("services return json or xml; this source is {}", source.family.name()));
@@ -88,7 +109,7 @@ impl DefinitionParser<'_> {
         let service_node = self.required(node, "service")?;
         let service = self.reference(service_node, "service", context.service_names)?;
         let mut calls = Vec::new();
-        for NamedNode { name, node: call, .. } in self.named(node.get("calls"), "calls") {
+        for NamedNode { name, node: call, .. } in self.named_entries(node.get("calls"), "calls") {
             calls.extend(self.call(name, call, source.family, feed.collection, context));
         }
         if calls.is_empty() && self.problems.is_empty() {
@@ -105,17 +126,17 @@ impl DefinitionParser<'_> {
             self.problem(get_node, "a path begins with /, such as /blocks or /blocks?detail=true");
         }
         let mut args = Vec::new();
-        for NamedNode { name, node: arg, .. } in self.named(node.get("args"), "arguments") {
+        for NamedNode { name, node: arg, .. } in self.named_entries(node.get("args"), "arguments") {
             args.extend(self.call_arg(name, arg, collection, context));
         }
-        self.places(get_node, &get, &args);
+        self.check_path_arguments(get_node, &get, &args);
         let page = node.get("page").and_then(|page| self.paging(page, family));
         let cost = node.get("cost").and_then(|node| self.number_of(node, "cost", 0..=u32::MAX)).unwrap_or(0);
         Some(ServiceCall { name: name.to_owned(), get, args, page, cost })
     }
 
     /// Checks `{argument}` in a path, which is replaced by the value of the argument.
-    fn places(&mut self, node: &Node, path: &str, args: &[CallArgument]) {
+    fn check_path_arguments(&mut self, node: &Node, path: &str, args: &[CallArgument]) {
         for part in path.split('{').skip(1) {
             let name = part.split_once('}').map(|(name, _)| name);
             let arg = name.and_then(|name| args.iter().find(|arg| arg.name == name));
@@ -139,9 +160,9 @@ impl DefinitionParser<'_> {
         }
         let field_node = if is_short { node } else { self.required(node, "field")? };
         let field = self.reference(field_node, "field", &fields)?;
-        let own = &collection.fields[field];
+        let field_definition = &collection.fields[field];
         let list = collection.member(field).map(|(list, _)| list);
-        let ty = if list.is_some() { own.golden_type().element() } else { own.golden_type() };
+        let ty = if list.is_some() { field_definition.golden_type().element() } else { field_definition.golden_type() };
         if !ty.is_ordered() {
             self.problem(
                 field_node,
@@ -149,8 +170,8 @@ impl DefinitionParser<'_> {
             );
         }
         if let Some(list) = list {
-            self.part(field_node, collection, (list, field));
-        } else if own.derive.is_some() {
+            self.check_partial_list(field_node, collection, (list, field));
+        } else if field_definition.derive.is_some() {
             self.problem(
                 field_node,
                 format!("`{}` is derived; an argument is a condition on what the service's documents say", collection.fields[field].name),
@@ -190,14 +211,14 @@ impl DefinitionParser<'_> {
     }
 
     /// Checks an argument on elements of a list: answers contain only these, so it must be possible to identify them among others.
-    fn part(&mut self, node: &Node, collection: &Collection, (list, field): (FieldId, FieldId)) {
-        let (list, own) = (&collection.fields[list], &collection.fields[field]);
+    fn check_partial_list(&mut self, node: &Node, collection: &Collection, (list, field): (FieldId, FieldId)) {
+        let (list, member) = (&collection.fields[list], &collection.fields[field]);
         if !matches!(list.survivorship, Survivorship::UnionBy(_)) {
-            let add = format!("answers may contain `{}` partially: give `by`, the member that identifies a struct", list.name);
-            self.problem(node, add);
+            let message = format!("answers may contain `{}` partially: give `by`, the member that identifies a struct", list.name);
+            self.problem(node, message);
         }
-        if !own.index.ordered {
-            self.problem(node, format!("`{}` is used as an argument: give it `index: equal`", own.name));
+        if !member.index.ordered {
+            self.problem(node, format!("`{}` is used as an argument: give it `index: equal`", member.name));
         }
         let reads = |field: &&Field| match &field.derive {
             Some(Derivation::SameRecord(expression)) => expression.variables().contains(&list.name),

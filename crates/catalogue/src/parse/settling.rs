@@ -9,27 +9,27 @@ use crate::model::links::{Derivation, Link, TargetRule, members_of};
 
 impl DefinitionParser<'_> {
     /// Marks derivations that read a settled field, or a linked record, as settled.
-    pub(super) fn spread_settling(&mut self, collections: &mut IdVec<CollectionId, Collection>) {
+    pub(super) fn derive_after_settled(&mut self, collections: &mut IdVec<CollectionId, Collection>) {
         for collection in collections {
             loop {
                 let reads_settled = |field: &Field| {
                     let Some(Derivation::SameRecord(expression)) = &field.derive else { return false };
-                    let settled = |name: &String| {
+                    let is_settled = |name: &String| {
                         let derive = collection.field(name).and_then(|(_, read)| read.derive.as_ref());
                         derive.is_some_and(|derive| derive.is_settled() || matches!(derive, Derivation::TargetKey(..)))
                     };
-                    expression.variables().iter().any(settled)
+                    expression.variables().iter().any(is_settled)
                 };
-                let Some(place) = collection.fields.position(reads_settled) else { break };
-                if let Some(Derivation::SameRecord(expression)) = collection.fields[place].derive.take() {
-                    collection.fields[place].derive = Some(Derivation::ThroughLinks(expression));
+                let Some(index) = collection.fields.position(reads_settled) else { break };
+                if let Some(Derivation::SameRecord(expression)) = collection.fields[index].derive.take() {
+                    collection.fields[index].derive = Some(Derivation::ThroughLinks(expression));
                 }
             }
         }
     }
 
     /// Checks that edges carry no settled values, because settling might not end.
-    pub(super) fn edges_have_what_documents_say(
+    pub(super) fn check_edge_inputs(
         &mut self,
         collections: &IdVec<CollectionId, Collection>,
         nodes: &IdVec<CollectionId, NamedNode<'_>>,
@@ -37,19 +37,21 @@ impl DefinitionParser<'_> {
     ) {
         for link in links {
             let child = &collections[link.child_collection];
-            let settled = |field: FieldId| child.fields[field].is_settled();
-            let mut used: Vec<FieldId> = link.edge_fields.clone();
+            let is_settled = |field: FieldId| child.fields[field].is_settled();
+            let mut inputs: Vec<FieldId> = link.edge_fields.clone();
             let named = |expression: &Expression| expression.variables().iter().filter_map(|name| Some(child.field(name)?.0)).collect::<Vec<_>>();
-            used.extend(link.conditions.iter().chain(&link.when).chain(&link.group).flat_map(named));
-            used.extend(link.span.iter().flat_map(|(start, stop)| [*start, *stop]));
+            inputs.extend(link.conditions.iter().chain(&link.when).chain(&link.group).flat_map(named));
+            inputs.extend(link.span.iter().flat_map(|(start, stop)| [*start, *stop]));
             match &link.target_rule {
-                TargetRule::Key(key) => used.extend(key.names().filter_map(|name| Some(child.field(name)?.0))),
+                TargetRule::Key(key) => inputs.extend(key.names().filter_map(|name| Some(child.field(name)?.0))),
                 TargetRule::Same { fields, overlap } => {
-                    used.extend(fields.iter().map(|(own, _)| *own));
-                    used.extend(overlap.iter().flat_map(|overlap| [overlap.mine.0, overlap.mine.1]));
+                    inputs.extend(fields.iter().map(|(child_field, _)| *child_field));
+                    inputs.extend(overlap.iter().flat_map(|overlap| [overlap.mine.0, overlap.mine.1]));
                     let target = &collections[link.target_collection];
-                    let theirs =
-                        fields.iter().map(|(_, other)| *other).chain(overlap.iter().flat_map(|overlap| [overlap.theirs.0, overlap.theirs.1]));
+                    let theirs = fields
+                        .iter()
+                        .map(|(_, target_field)| *target_field)
+                        .chain(overlap.iter().flat_map(|overlap| [overlap.theirs.0, overlap.theirs.1]));
                     for field in theirs.filter(|field| target.fields[*field].is_settled()) {
                         let message =
                             format!("link `{}` matches on `{}.{}`, which is itself settled later", link.name, target.name, target.fields[field].name);
@@ -57,7 +59,7 @@ impl DefinitionParser<'_> {
                     }
                 }
             }
-            for field in used.into_iter().filter(|field| settled(*field)) {
+            for field in inputs.into_iter().filter(|field| is_settled(*field)) {
                 let message = format!(
                     "link `{}` and rules over it can use what documents say of `{}`, but `{}` is settled after them",
                     link.name, child.name, child.fields[field].name
@@ -69,13 +71,13 @@ impl DefinitionParser<'_> {
 
     /// Checks that links do not create each other's records. A created record has only its key; if it creates others by that, these must not create
     /// it, or they would keep each other forever.
-    pub(super) fn created_records_end(
+    pub(super) fn check_created_records_end(
         &mut self,
         collections: &IdVec<CollectionId, Collection>,
         nodes: &IdVec<CollectionId, NamedNode<'_>>,
         links: &IdVec<LinkId, Link>,
     ) {
-        let goes_on = |link: &&Link| {
+        let creates_by_key_alone = |link: &&Link| {
             let (TargetRule::Key(key), collection) = (&link.target_rule, &collections[link.child_collection]) else { return false };
             let has_value = |name: &str| {
                 let is_key = |index: FieldId| matches!(collection.key, KeyDefinition::Field(key) if key == index);
@@ -83,14 +85,14 @@ impl DefinitionParser<'_> {
             };
             link.create && key.names().all(has_value)
         };
-        let going_on: Vec<&Link> = links.iter().filter(goes_on).collect();
-        for start in &going_on {
-            let (mut seen, mut next) = (vec![start.target_collection], vec![start.target_collection]);
-            while let Some(place) = next.pop() {
-                for to in going_on.iter().filter(|link| link.child_collection == place).map(|link| link.target_collection) {
+        let self_sufficient: Vec<&Link> = links.iter().filter(creates_by_key_alone).collect();
+        for start in &self_sufficient {
+            let (mut seen, mut pending) = (vec![start.target_collection], vec![start.target_collection]);
+            while let Some(collection) = pending.pop() {
+                for to in self_sufficient.iter().filter(|link| link.child_collection == collection).map(|link| link.target_collection) {
                     if !seen.contains(&to) {
                         seen.push(to);
-                        next.push(to);
+                        pending.push(to);
                     }
                 }
             }
@@ -106,7 +108,7 @@ impl DefinitionParser<'_> {
     }
 
     /// Checks that no settled field reads itself through links.
-    pub(super) fn settling_is_acyclic(
+    pub(super) fn check_settling_cycles(
         &mut self,
         collections: &IdVec<CollectionId, Collection>,
         nodes: &IdVec<CollectionId, NamedNode<'_>>,
@@ -121,8 +123,8 @@ impl DefinitionParser<'_> {
             let Some(Derivation::ThroughLinks(expression)) = &collections[collection].fields[field].derive else { return Vec::new() };
             let mut reads = Vec::new();
             for name in expression.variables() {
-                if let Some((own, _)) = collections[collection].field(name) {
-                    reads.push((collection, own));
+                if let Some((read_field, _)) = collections[collection].field(name) {
+                    reads.push((collection, read_field));
                 }
                 for link in links.iter().filter(|link| link.child_collection == collection && link.name == *name) {
                     let members = members_of(expression, name).filter_map(|member| collections[link.target_collection].field(&member.name));
@@ -133,17 +135,17 @@ impl DefinitionParser<'_> {
         };
         for start in &settled {
             let mut seen = vec![*start];
-            let mut next = reads(*start);
-            while let Some(place) = next.pop() {
-                if place == *start {
+            let mut pending = reads(*start);
+            while let Some(read) = pending.pop() {
+                if read == *start {
                     let (collection, field) = *start;
                     let message = format!("`{}.{}` depends on itself", collections[collection].name, collections[collection].fields[field].name);
                     self.problem(nodes[collection].name_node, message);
                     break;
                 }
-                if !seen.contains(&place) {
-                    seen.push(place);
-                    next.extend(reads(place));
+                if !seen.contains(&read) {
+                    seen.push(read);
+                    pending.extend(reads(read));
                 }
             }
         }

@@ -33,7 +33,7 @@ impl DefinitionParser<'_> {
         let empty = node.get("empty").and_then(|node| self.regex(node, str::to_owned));
         let mut namespaces = Vec::new();
         if let Some(bindings) = node.get("namespaces") {
-            for NamedNode { name: prefix, node: uri, .. } in self.named(Some(bindings), "namespaces") {
+            for NamedNode { name: prefix, node: uri, .. } in self.named_entries(Some(bindings), "namespaces") {
                 namespaces.extend(self.text_of(uri, "a namespace").map(|uri| (prefix.to_owned(), uri.to_owned())));
             }
         }
@@ -45,7 +45,7 @@ impl DefinitionParser<'_> {
         }
         let mut lets: Vec<LetValue> = Vec::new();
         let mut types: Types = [meta()].into();
-        for NamedNode { name: let_name, name_node: let_node, node: rule_node } in self.named(node.get("let"), "let values") {
+        for NamedNode { name: let_name, name_node: let_node, node: rule_node } in self.named_entries(node.get("let"), "let values") {
             if RESERVED.contains(&let_name) {
                 self.problem(let_node, format!("`{let_name}` has a meaning in expressions; choose another name"));
             }
@@ -60,7 +60,7 @@ impl DefinitionParser<'_> {
                 None => Some(FieldType::Text),
             };
             let Some(ty) = ty else { continue };
-            self.is_a_rule(rule_node);
+            self.check_rule_keys(rule_node);
             if let Some(rule) = self.rule(rule_node, &ty, None, &scope) {
                 types.insert(let_name.to_owned(), self.type_of_let(&rule, context.patterns, &types));
                 lets.push(LetValue { name: let_name.to_owned(), rule });
@@ -71,7 +71,7 @@ impl DefinitionParser<'_> {
         let only_feed = if feeds.len() == 1 { feeds.first() } else { None };
         if let Some(feed) = only_feed {
             let fields = feed.map.iter().map(|entry| &context.collections[feed.collection].fields[entry.field]);
-            types.extend(fields.map(|field| (field.name.clone(), Type::of(&field.ty).or_null())));
+            types.extend(fields.map(|field| (field.name.clone(), Type::from_field_type(&field.ty).or_null())));
         }
         let mut accept = Vec::new();
         for item in self.items(node.get("accept"), "accept") {
@@ -90,7 +90,7 @@ impl DefinitionParser<'_> {
         let collect = node.get("collect").and_then(|node| self.collect(name, node, family, records.as_deref()));
         let asks = node.get("asks").and_then(|node| {
             let source = AskingSource { name, family, as_of: &as_of, replaces: replaces.is_some() };
-            self.asks(&source, node, &feeds, context)
+            self.service_binding(&source, node, &feeds, context)
         });
         let embeds = self.embeds(node, PathSettings { family, namespaces: &namespaces }, &lets, context);
         Some(Source {
@@ -117,8 +117,8 @@ impl DefinitionParser<'_> {
     /// Parses how MARC records are read; the default repairs them.
     fn marc(&mut self, node: &Node, family: FormatFamily) -> ReadOptions {
         for word in ["tolerance", "encoding"] {
-            if let Some(own) = node.get(word).filter(|_| family != FormatFamily::Marc) {
-                self.problem(own, format!("`{word}` is for sources of `format: marc`; this one is {}", family.name()));
+            if let Some(option_node) = node.get(word).filter(|_| family != FormatFamily::Marc) {
+                self.problem(option_node, format!("`{word}` is for sources of `format: marc`; this one is {}", family.name()));
             }
         }
         let tolerances = [("repair", Tolerance::Repair), ("strict", Tolerance::Strict)];
@@ -137,7 +137,7 @@ impl DefinitionParser<'_> {
     /// Parses `files`: a pattern, or a list of patterns.
     fn file_patterns(&mut self, node: Option<&Node>) -> Vec<FilePattern> {
         let Some(node) = node else { return Vec::new() };
-        let nodes = node.one_or_more();
+        let nodes = node.items_or_self();
         if nodes.is_empty() {
             self.problem(node, "`files` lists no pattern");
         }
@@ -145,8 +145,10 @@ impl DefinitionParser<'_> {
         for node in nodes {
             let Some(text) = self.text_of(node, "a pattern for names of files").map(str::to_owned) else { continue };
             match FilePattern::new(&text) {
-                Ok(own) if patterns.iter().any(|known| known.text() == own.text()) => self.problem(node, format!("`{text}` is listed twice")),
-                Ok(own) => patterns.push(own),
+                Ok(pattern) if patterns.iter().any(|existing| existing.text() == pattern.text()) => {
+                    self.problem(node, format!("`{text}` is listed twice"))
+                }
+                Ok(pattern) => patterns.push(pattern),
                 Err(reason) => self.problem_with_help(node, format!("`{text}`: {reason}"), "for example: orders_*.csv, S[12]?_plan*.json"),
             }
         }
@@ -154,18 +156,18 @@ impl DefinitionParser<'_> {
     }
 
     /// Checks that no two sources claim the same files: if their names do not differ, the test of the first document must.
-    pub(super) fn files_are_told_apart(&mut self, nodes: &IdVec<SourceId, NamedNode<'_>>) {
-        let mut known: Vec<(&str, &str, Option<&str>)> = Vec::new();
+    pub(super) fn check_file_patterns_differ(&mut self, nodes: &IdVec<SourceId, NamedNode<'_>>) {
+        let mut seen: Vec<(&str, &str, Option<&str>)> = Vec::new();
         for NamedNode { name, node, .. } in nodes {
             let has = node.get("has").and_then(|has| if let NodeKind::Scalar { text, .. } = &has.kind { Some(text.as_str()) } else { None });
-            for file in node.get("files").map(Node::one_or_more).unwrap_or_default() {
+            for file in node.get("files").map(Node::items_or_self).unwrap_or_default() {
                 let NodeKind::Scalar { text, .. } = &file.kind else { continue };
-                let same = known.iter().find(|(other, pattern, theirs)| other != name && pattern == text && *theirs == has);
-                if let Some((other, ..)) = same {
+                let duplicate = seen.iter().find(|(other, pattern, other_has)| other != name && pattern == text && *other_has == has);
+                if let Some((other, ..)) = duplicate {
                     let help = "of files with the same name say `has:`, what their first document has that those of the other source have not";
                     self.problem_with_help(file, format!("`{text}` is a pattern of source `{other}`, too"), help);
                 }
-                known.push((name, text, has));
+                seen.push((name, text, has));
             }
         }
     }
@@ -195,7 +197,7 @@ impl DefinitionParser<'_> {
                 1
             }),
         };
-        let lag = node.get("lag").and_then(|node| self.length(node, "lag")).unwrap_or(0);
+        let lag = node.get("lag").and_then(|node| self.duration(node, "lag")).unwrap_or(0);
         let since = node.get("since").and_then(|node| {
             let text = self.text_of(node, "since")?.to_owned();
             let time = from_text(&text, &FieldType::Timestamp, None).ok().and_then(|time| time.as_int());
@@ -214,10 +216,10 @@ impl DefinitionParser<'_> {
         let text = Expected::Field(&FieldType::Text, TextConversion::Document);
         let scope = self.required(node, "scope").and_then(|node| self.cel_of(node, names, text))?;
         let at = node.get("at").and_then(|node| self.cel_of(node, names, Expected::Field(&FieldType::Timestamp, TextConversion::Document)));
-        let most = node.get("most").and_then(|node| self.percent(node)).unwrap_or(MOST_LACKING);
+        let max_missing = node.get("most").and_then(|node| self.percent(node)).unwrap_or(MAX_MISSING_PERCENT);
         // changed keywords give another number, so that contributions made under the old ones are in other scopes
         let id = id_of(&format!("{source} {}", canonical(node, &["most"])));
-        Some(CompleteDelivery { id, scope, at, max_missing: most })
+        Some(CompleteDelivery { id, scope, at, max_missing })
     }
 
     fn percent(&mut self, node: &Node) -> Option<f64> {
@@ -235,7 +237,7 @@ impl DefinitionParser<'_> {
             let local = text.trim_start_matches('/');
             let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':'));
             let valid = match local.rsplit_once('/') {
-                Some((around, own)) => is_name(around) && (is_name(own) || own == "*"),
+                Some((outer, element)) => is_name(outer) && (is_name(element) || element == "*"),
                 None => is_name(local),
             };
             if !valid {
@@ -289,11 +291,11 @@ impl DefinitionParser<'_> {
         };
         let times: Vec<Option<AsOfRule>> = items.iter().map(|item| self.as_of(item, feed, (lets, names), context)).collect();
         let is_received = |rule: &Option<AsOfRule>| matches!(rule, Some(AsOfRule::Received));
-        let early = times.iter().position(is_received).filter(|place| place + 1 < times.len());
+        let early = times.iter().position(is_received).filter(|position| position + 1 < times.len());
         match (early, times.last()) {
-            (Some(place), _) => {
+            (Some(position), _) => {
                 let help = "move it to the end of the list: every document has been received, so what follows it would never count";
-                self.problem_with_help(&items[place], "`meta.received` is not the last of the list", help);
+                self.problem_with_help(&items[position], "`meta.received` is not the last of the list", help);
             }
             (None, Some(last)) if is_received(last) => {}
             _ => {

@@ -17,7 +17,7 @@ pub const MAX_AREA_FILE: usize = 64 << 20;
 impl DefinitionParser<'_> {
     pub(super) fn tables(&mut self, node: Option<&Node>) -> ConstantTables {
         let mut tables = ConstantTables::default();
-        for NamedNode { name, node, .. } in self.named(node, "lookups") {
+        for NamedNode { name, node, .. } in self.named_entries(node, "lookups") {
             // a list is tried in order; each key is a regular expression on the beginning
             let (rows, in_order): (Vec<&(Node, Node)>, bool) = match &node.kind {
                 NodeKind::Map(entries) => (entries.iter().collect(), false),
@@ -29,7 +29,7 @@ impl DefinitionParser<'_> {
                     (entries.flatten().collect(), true)
                 }
                 NodeKind::Scalar { .. } => {
-                    self.problem(node, format!("a lookup is a mapping from key to value, this is {}", node.shape()));
+                    self.problem(node, format!("a lookup is a mapping from key to value, this is {}", node.kind_name()));
                     continue;
                 }
             };
@@ -55,7 +55,7 @@ impl DefinitionParser<'_> {
     /// Reads the files of named areas into `tables`. A file that does not exist is noted; functions on its areas then return null.
     pub(super) fn areas(&mut self, node: Option<&Node>, tables: &mut ConstantTables) -> Vec<AreaFile> {
         let mut files = Vec::new();
-        for NamedNode { name, node, .. } in self.named(node, "areas") {
+        for NamedNode { name, node, .. } in self.named_entries(node, "areas") {
             let (file_node, property) = if matches!(node.kind, NodeKind::Map(_)) {
                 if self.section(node, "areas", &[keywords::AREAS]).is_none() {
                     continue;
@@ -71,7 +71,7 @@ impl DefinitionParser<'_> {
                 self.problem(file_node, "a file of areas lies beside the definition, or in a folder there: write its path from there");
                 continue;
             }
-            let mut found = AreaFile { name: name.to_owned(), file: file.to_owned(), hash: None, repairs: Vec::new() };
+            let mut area_file = AreaFile { name: name.to_owned(), file: file.to_owned(), hash: None, repairs: Vec::new() };
             let areas = match (self.read_file)(file) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
                 Err(error) => {
@@ -80,8 +80,8 @@ impl DefinitionParser<'_> {
                 }
                 Ok(text) => match NamedAreas::read(&text, property, &AREA_FILE) {
                     Ok((areas, warnings)) => {
-                        found.hash = Some(blake3::hash(format!("{property}\n{text}").as_bytes()).to_hex().to_string());
-                        found.repairs = warnings.iter().map(ToString::to_string).collect();
+                        area_file.hash = Some(blake3::hash(format!("{property}\n{text}").as_bytes()).to_hex().to_string());
+                        area_file.repairs = warnings.iter().map(ToString::to_string).collect();
                         Some(areas)
                     }
                     Err(error) => {
@@ -91,7 +91,7 @@ impl DefinitionParser<'_> {
                 },
             };
             tables.insert_areas(name, areas);
-            files.push(found);
+            files.push(area_file);
         }
         files
     }
@@ -106,9 +106,9 @@ impl DefinitionParser<'_> {
 
     pub(super) fn patterns(&mut self, node: Option<&Node>) -> Vec<PatternSet> {
         let mut patterns = Vec::new();
-        for NamedNode { name, node, .. } in self.named(node, "patterns") {
+        for NamedNode { name, node, .. } in self.named_entries(node, "patterns") {
             let NodeKind::List(items) = &node.kind else {
-                self.problem(node, format!("a pattern is a list of regular expressions, this is {}", node.shape()));
+                self.problem(node, format!("a pattern is a list of regular expressions, this is {}", node.kind_name()));
                 continue;
             };
             let mut expressions = Vec::with_capacity(items.len());

@@ -13,7 +13,7 @@ use crate::parse::yaml::Node;
 impl DefinitionParser<'_> {
     pub(super) fn embeds(&mut self, node: &Node, format: PathSettings<'_>, lets: &[LetValue], context: &SourceContext<'_>) -> Vec<EmbeddedDocument> {
         let mut embeds = Vec::new();
-        for NamedNode { name_node: source_node, node: embed, .. } in self.named(node.get("embeds"), "embedded documents") {
+        for NamedNode { name_node: source_node, node: embed, .. } in self.named_entries(node.get("embeds"), "embedded documents") {
             let source = self.reference(source_node, "source", context.source_names);
             if self.section(embed, "an embedded document", &[keywords::EMBED]).is_none() {
                 continue;
@@ -29,7 +29,7 @@ impl DefinitionParser<'_> {
                         Some(name)
                     }
                     Err((at, message)) => {
-                        self.problems.push(Diagnostic::new(self.inside(node, at), message));
+                        self.problems.push(Diagnostic::new(self.span_at(node, at), message));
                         None
                     }
                 }
@@ -42,7 +42,7 @@ impl DefinitionParser<'_> {
     }
 
     /// Checks that sources of embedded documents are XML or JSON, have no `replaces`, and embed nothing themselves.
-    pub(super) fn embedded_are_fit(&mut self, sources: &IdVec<SourceId, Source>, index: SourceId, name_node: &Node) {
+    pub(super) fn check_embedded_sources(&mut self, sources: &IdVec<SourceId, Source>, index: SourceId, name_node: &Node) {
         for inner in sources[index].embeds.iter().filter_map(|embed| sources.get(embed.source)) {
             if !inner.embeds.is_empty() {
                 self.problem(name_node, format!("`{}` is embedded, so it embeds nothing itself", inner.name));
@@ -55,7 +55,7 @@ impl DefinitionParser<'_> {
 
     pub(super) fn tags(
         &mut self,
-        (own, collection): (CollectionId, &Collection),
+        (collection_id, collection): (CollectionId, &Collection),
         node: &Node,
         sources: &IdVec<SourceId, Source>,
     ) -> Option<TagSettings> {
@@ -69,18 +69,18 @@ impl DefinitionParser<'_> {
                 let root_node = self.required(document, "root")?;
                 let root = self.reference(root_node, "source", &names)?;
                 used.push((root_node, root));
-                let otherwise = document.get("otherwise").and_then(|node| self.text_of(node, "a name")).unwrap_or("none").to_owned();
-                if otherwise.is_empty() || !otherwise.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-')) {
+                let placeholder = document.get("otherwise").and_then(|node| self.text_of(node, "a name")).unwrap_or("none").to_owned();
+                if placeholder.is_empty() || !placeholder.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-')) {
                     self.problem(document, "`otherwise` is the name of an element");
                 }
-                let mut parts: Vec<(String, SourceId)> = Vec::new();
-                for NamedNode { name: prefix, node: source, .. } in self.named(document.get("parts"), "parts") {
+                let mut embedded: Vec<(String, SourceId)> = Vec::new();
+                for NamedNode { name: prefix, node: source, .. } in self.named_entries(document.get("parts"), "parts") {
                     let Some(index) = self.reference(source, "source", &names) else { continue };
                     used.push((source, index));
-                    parts.push((prefix.to_owned(), index));
+                    embedded.push((prefix.to_owned(), index));
                 }
-                parts.sort();
-                let mut namespaces: Vec<(String, String)> = parts.iter().map(|(prefix, _)| (prefix.clone(), prefix.clone())).collect();
+                embedded.sort();
+                let mut namespaces: Vec<(String, String)> = embedded.iter().map(|(prefix, _)| (prefix.clone(), prefix.clone())).collect();
                 for (node, index) in used {
                     let source = &sources[index];
                     if source.family != FormatFamily::Xml {
@@ -89,7 +89,7 @@ impl DefinitionParser<'_> {
                     if source.replaces.is_some() {
                         self.problem(node, format!("source `{}` has complete deliveries and cannot be used for tags", source.name));
                     }
-                    if source.feeds.iter().all(|feed| feed.collection != own) {
+                    if source.feeds.iter().all(|feed| feed.collection != collection_id) {
                         self.problem(node, format!("`{}` does not feed `{}`", source.name, collection.name));
                     }
                     for binding in &source.namespaces {
@@ -101,12 +101,12 @@ impl DefinitionParser<'_> {
                 if !collection.keep_raw {
                     self.problem(document, "an XPath is asked of kept documents: add `raw: keep` to the collection");
                 }
-                Some(TagDocument { root, placeholder: otherwise, embedded: parts, namespaces })
+                Some(TagDocument { root, placeholder, embedded, namespaces })
             }
         };
         let steps = node.get("steps").and_then(|node| self.number_of(node, "steps", 1_000..=u32::MAX)).map_or(1_000_000, u64::from);
         let mut attributes = Vec::new();
-        for NamedNode { name, name_node, node: ty } in self.named(node.get("attributes"), "attributes") {
+        for NamedNode { name, name_node, node: ty } in self.named_entries(node.get("attributes"), "attributes") {
             if ["name", "comment", "xpath", "query", "created", "changed"].contains(&name) {
                 self.problem(name_node, format!("every tag has a `{name}` already"));
             }

@@ -9,7 +9,7 @@ use crate::model::ids::{FieldId, IdVec};
 impl DefinitionParser<'_> {
     pub(super) fn states(&mut self, node: &Node, field_names: &[&str]) -> Vec<StateField> {
         let mut states = Vec::new();
-        for NamedNode { name, name_node, node } in self.named(node.get("state"), "state fields") {
+        for NamedNode { name, name_node, node } in self.named_entries(node.get("state"), "state fields") {
             if field_names.contains(&name) {
                 self.problem(name_node, format!("`{name}` is a contributed field already; a state field is written by transitions only"));
             }
@@ -41,7 +41,7 @@ impl DefinitionParser<'_> {
         let mut names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).chain(state_names.iter().copied()).collect();
         names.extend(["args", "now", "caller", "role", "key"]);
         let mut transitions = Vec::new();
-        for NamedNode { name, name_node, node } in self.named(node.get("transitions"), "transitions") {
+        for NamedNode { name, name_node, node } in self.named_entries(node.get("transitions"), "transitions") {
             if ["explain", "log", "document"].contains(&name) {
                 self.problem(name_node, format!("`{name}` is reserved by the HTTP API; choose another name"));
             }
@@ -68,7 +68,7 @@ impl DefinitionParser<'_> {
                 }
             }
             let mut set = Vec::new();
-            for NamedNode { name_node, node: value, .. } in self.named(node.get("set"), "values to set") {
+            for NamedNode { name_node, node: value, .. } in self.named_entries(node.get("set"), "values to set") {
                 let Some(index) = self.reference(name_node, "state field", &state_names) else { continue };
                 let expression = if value.is_null() { None } else { self.cel(value, &names) };
                 set.push((index, expression));
@@ -80,7 +80,7 @@ impl DefinitionParser<'_> {
 
     fn arguments(&mut self, node: Option<&Node>) -> Vec<TransitionArgument> {
         let mut arguments = Vec::new();
-        for NamedNode { name, node, .. } in self.named(node, "arguments") {
+        for NamedNode { name, node, .. } in self.named_entries(node, "arguments") {
             let shorthand = !matches!(node.kind, NodeKind::Map(_));
             if !shorthand && self.section(node, "an argument", &[keywords::ARG]).is_none() {
                 continue;

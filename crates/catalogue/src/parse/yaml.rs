@@ -48,7 +48,7 @@ impl Node {
     }
 
     /// Returns the elements of a list; anything else is a list of one.
-    pub fn one_or_more(&self) -> &[Node] {
+    pub fn items_or_self(&self) -> &[Node] {
         match &self.kind {
             NodeKind::List(items) => items,
             _ => std::slice::from_ref(self),
@@ -69,7 +69,7 @@ impl Node {
     }
 
     /// Returns the kind of node in words, for messages.
-    pub fn shape(&self) -> &'static str {
+    pub fn kind_name(&self) -> &'static str {
         match &self.kind {
             NodeKind::Scalar { .. } if self.is_null() => "nothing",
             NodeKind::Scalar { quoted: false, text } if text == "true" || text == "false" => "a boolean",
@@ -119,8 +119,8 @@ fn syntax_error(text: &str, at: usize, info: &str) -> Diagnostic {
     let line = &text[line_start..line_end];
     let end = (at + 1).min(line_end).max(at);
     let problem = Diagnostic::new(at..end, format!("not YAML: {info}"));
-    let hostile = ["@", "$.", "[*]", "//", "%", "`", "{", "*"];
-    if hostile.iter().any(|mark| line.contains(mark)) {
+    let special = ["@", "$.", "[*]", "//", "%", "`", "{", "*"];
+    if special.iter().any(|mark| line.contains(mark)) {
         return problem.help("YAML gives @ * & { } [ ] % ` a meaning of its own: quote this path, for example \"$.a[*].b\" or '@id'");
     }
     problem
@@ -154,7 +154,7 @@ impl TreeBuilder<'_> {
         match event {
             Event::Scalar(text, style, anchor, _) => {
                 let quoted = style != ScalarStyle::Plain;
-                self.place(Node { span: start..end, kind: NodeKind::Scalar { text: text.into_owned(), quoted } }, anchor)
+                self.insert_node(Node { span: start..end, kind: NodeKind::Scalar { text: text.into_owned(), quoted } }, anchor)
             }
             Event::SequenceStart(anchor, _) => self.open(start, anchor, PendingKind::List(Vec::new())),
             Event::MappingStart(anchor, _) => self.open(start, anchor, PendingKind::Map { entries: Vec::new(), key: None }),
@@ -168,7 +168,7 @@ impl TreeBuilder<'_> {
                         Node { span, kind: NodeKind::Map(entries) }
                     }
                 };
-                self.place(node, open.anchor)
+                self.insert_node(node, open.anchor)
             }
             Event::Alias(anchor) => {
                 let target =
@@ -179,7 +179,7 @@ impl TreeBuilder<'_> {
                 }
                 let node = Node { span: start..end, kind: target.kind.clone() };
                 self.nodes += nodes;
-                self.place(node, 0)
+                self.insert_node(node, 0)
             }
             _ => Ok(()),
         }
@@ -193,7 +193,7 @@ impl TreeBuilder<'_> {
         Ok(())
     }
 
-    fn place(&mut self, node: Node, anchor: usize) -> Result<(), Diagnostic> {
+    fn insert_node(&mut self, node: Node, anchor: usize) -> Result<(), Diagnostic> {
         self.nodes += 1;
         if self.nodes > MAX_NODES {
             return Err(too_many_nodes(node.span));
@@ -214,7 +214,7 @@ impl TreeBuilder<'_> {
 
     /// Applies merge keys and reports duplicates.
     fn finish_map(&mut self, entries: Vec<(Node, Node)>) -> Vec<(Node, Node)> {
-        let mut own: Vec<(Node, Node)> = Vec::with_capacity(entries.len());
+        let mut unique: Vec<(Node, Node)> = Vec::with_capacity(entries.len());
         let mut merged: Vec<(Node, Node)> = Vec::new();
         for (name, value) in entries {
             let Some(key) = name.text().map(str::to_owned) else {
@@ -235,18 +235,18 @@ impl TreeBuilder<'_> {
                 merged.extend(parts.into_iter().flatten());
                 continue;
             }
-            if own.iter().any(|(other, _)| other.text() == Some(&key)) {
+            if unique.iter().any(|(other, _)| other.text() == Some(&key)) {
                 self.problems.push(Diagnostic::new(name.span.clone(), format!("`{key}` is written twice in this mapping")));
                 continue;
             }
-            own.push((name, value));
+            unique.push((name, value));
         }
         for (name, value) in merged {
-            if !own.iter().any(|(other, _)| other.text() == name.text()) {
-                own.push((name, value));
+            if !unique.iter().any(|(other, _)| other.text() == name.text()) {
+                unique.push((name, value));
             }
         }
-        own
+        unique
     }
 
     /// Returns the end of a node without the white space after it, because a block's end event is at the start of what follows.
@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn merge_keys_fill_in_what_is_not_written() {
+    fn merge_keys_add_only_missing_entries() {
         let node = parse("a: &x { p: 1, q: 2 }\nb: { <<: *x, q: 3 }").expect("valid");
         let b = node.get("b").expect("b");
         assert_eq!(b.get("p").and_then(Node::text), Some("1"));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_yaml_eats_is_told_to_be_quoted() {
+    fn a_path_that_is_not_yaml_is_reported_with_advice_to_quote_it() {
         let problems = parse("a: { se: @id }").expect_err("not YAML");
         assert!(problems[0].help.as_deref().is_some_and(|help| help.contains("quote this path")), "{problems:?}");
     }

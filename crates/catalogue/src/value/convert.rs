@@ -152,8 +152,8 @@ pub fn repaired_from_json(json: &Json, ty: &FieldType, format: Option<&str>, rep
             });
             Ok(struct_of(members, values.collect::<Result<Vec<_>, _>>()?))
         }
-        (FieldType::List(element), one) => {
-            let value = repaired_from_json(one, element, format, repairs)?;
+        (FieldType::List(element), scalar) => {
+            let value = repaired_from_json(scalar, element, format, repairs)?;
             Ok(Value::List(if value.is_null() { Vec::new() } else { vec![value] }))
         }
         (FieldType::Json, any) => {

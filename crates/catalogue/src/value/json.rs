@@ -22,8 +22,8 @@ fn has_long_digits(bytes: &[u8]) -> bool {
     while let Some(byte) = bytes.get(at) {
         if byte.is_ascii_digit() {
             let before = bytes[..at].iter().rev().take_while(|byte| byte.is_ascii_digit()).take(LONG).count();
-            let behind = bytes[at..].iter().take_while(|byte| byte.is_ascii_digit()).take(LONG).count();
-            if before + behind >= LONG {
+            let after = bytes[at..].iter().take_while(|byte| byte.is_ascii_digit()).take(LONG).count();
+            if before + after >= LONG {
                 return true;
             }
         }
@@ -101,7 +101,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn everything_else_is_what_the_library_reads(text in r#"[-0-9.eE"\\ ,\[\]]{0,60}"#, digits in "-?[0-9]{15,25}") {
+        fn other_json_is_read_as_the_library_reads_it(text in r#"[-0-9.eE"\\ ,\[\]]{0,60}"#, digits in "-?[0-9]{15,25}") {
             let whole = format!("[{digits}, {text}]");
             let (found, expected) = (parse(whole.as_bytes()), serde_json::from_str::<Json>(&whole));
             match (found, expected) {

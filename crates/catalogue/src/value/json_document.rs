@@ -25,7 +25,7 @@ pub struct JsonDocument {
 /// An unreadable text or member name.
 #[derive(Debug, Clone, PartialEq)]
 struct UnreadableText {
-    place: Vec<Step>,
+    path: Vec<Step>,
     reason: String,
 }
 
@@ -45,7 +45,7 @@ impl JsonDocument {
         match json::parse(bytes) {
             Ok(value) => Ok(value.into()),
             // serde_json fails at the first unreadable text, and at its limit of levels
-            Err(error) => Reader::new(bytes).read().map_err(|own| own.unwrap_or_else(|| error.to_string())),
+            Err(error) => Reader::new(bytes).read().map_err(|problem| problem.unwrap_or_else(|| error.to_string())),
         }
     }
 
@@ -61,7 +61,7 @@ impl JsonDocument {
 
     /// Returns why a value found in this document cannot be taken; `None` if it can.
     pub fn problem(&self, found: &Json) -> Option<String> {
-        let has = |text: &&UnreadableText| self.leads_through(&text.place, found);
+        let has = |text: &&UnreadableText| self.leads_through(&text.path, found);
         if let Some(text) = self.unreadable.iter().find(has) {
             return Some(text.reason.clone());
         }
@@ -70,17 +70,17 @@ impl JsonDocument {
     }
 
     /// Whether a value is on the way to a position.
-    fn leads_through(&self, place: &[Step], found: &Json) -> bool {
-        let mut at = Some(&self.value);
-        let mut steps = place.iter();
-        while let Some(value) = at {
+    fn leads_through(&self, path: &[Step], found: &Json) -> bool {
+        let mut current = Some(&self.value);
+        let mut steps = path.iter();
+        while let Some(value) = current {
             // the same value in memory, not an equal one
             if std::ptr::eq(value, found) {
                 return true;
             }
-            at = match steps.next() {
+            current = match steps.next() {
                 Some(Step::Member(name)) => value.get(name),
-                Some(Step::Element(place)) => value.get(place),
+                Some(Step::Element(index)) => value.get(index),
                 None => None,
             };
         }
@@ -251,17 +251,17 @@ impl<'b> Reader<'b> {
         if self.next() != Some(b'"') {
             return Err(None);
         }
-        let (own, reason) = self.token()?;
+        let (member_name, reason) = self.token()?;
         if let Some(Open::Object(_, name)) = self.open.last_mut() {
-            *name = own;
+            *name = member_name;
         }
-        self.unreadable.extend(reason.map(|reason| UnreadableText { place: self.place(), reason }));
+        self.unreadable.extend(reason.map(|reason| UnreadableText { path: self.path(), reason }));
         if self.takes(b':') { Ok(()) } else { Err(None) }
     }
 
     fn text(&mut self) -> Read<String> {
         let (text, reason) = self.token()?;
-        self.unreadable.extend(reason.map(|reason| UnreadableText { place: self.place(), reason }));
+        self.unreadable.extend(reason.map(|reason| UnreadableText { path: self.path(), reason }));
         Ok(text)
     }
 
@@ -280,16 +280,16 @@ impl<'b> Reader<'b> {
         let reason = match std::str::from_utf8(token) {
             Err(error) => format!("byte {} of the document is not UTF-8", start + error.valid_up_to()),
             Ok(_) => {
-                let whole = error.to_string();
-                let what = whole.split(" at line ").next().unwrap_or(&whole);
-                format!("the text at byte {start} of the document has {what}")
+                let message = error.to_string();
+                let description = message.split(" at line ").next().unwrap_or(&message);
+                format!("the text at byte {start} of the document has {description}")
             }
         };
         Ok((String::from_utf8_lossy(&token[1..token.len() - 1]).into_owned(), Some(reason)))
     }
 
     /// Returns the path to the value that is being read.
-    fn place(&self) -> Vec<Step> {
+    fn path(&self) -> Vec<Step> {
         let step = |around: &Open| match around {
             Open::List(items) => Step::Element(items.len()),
             Open::Object(_, name) => Step::Member(name.clone()),
@@ -300,8 +300,8 @@ impl<'b> Reader<'b> {
     /// Reads a number, true, false or null.
     fn scalar(&mut self) -> Read<Json> {
         let rest = &self.bytes[self.at..];
-        let is_own = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
-        let token = &rest[..rest.iter().take_while(is_own).count()];
+        let is_scalar_byte = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
+        let token = &rest[..rest.iter().take_while(is_scalar_byte).count()];
         self.at += token.len();
         json::parse(token).map_err(|_| None)
     }
@@ -324,7 +324,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_text_that_cannot_be_read_is_refused_only_where_it_is_asked_for() {
+    fn an_unreadable_text_is_a_problem_only_of_values_that_contain_it() {
         let mut bytes = br#"{"shelf": "A", "label": "Gr?n", "notes": ["fine", {"b?d": 1, "ok": 2}], "half": "\ud83d!"}"#.to_vec();
         let bad: Vec<usize> = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'?').map(|(at, _)| at).collect();
         bad.iter().for_each(|at| bytes[*at] = 0xfc);
@@ -355,25 +355,25 @@ mod tests {
 
     #[test]
     fn documents_of_any_depth_up_to_the_limit_need_no_stack() {
-        let nested = |open: &str, inside: &str, close: &str, depth: usize| format!("{}{inside}{}", open.repeat(depth), close.repeat(depth));
-        let small = move || {
+        let nested = |open: &str, innermost: &str, close: &str, depth: usize| format!("{}{innermost}{}", open.repeat(depth), close.repeat(depth));
+        let on_small_stack = move || {
             for (open, close) in [("[", "]"), ("{\"a\": ", "}"), ("[{\"a\":[1, ", "]}]")] {
                 let levels = open.matches(['[', '{']).count();
-                let most = MAX_DOCUMENT_DEPTH / levels;
-                for depth in [1, 40, 500, most] {
+                let max_repeats = MAX_DOCUMENT_DEPTH / levels;
+                for depth in [1, 40, 500, max_repeats] {
                     let text = nested(open, "null", close, depth);
                     let document = JsonDocument::read(text.as_bytes()).expect("within the limit");
                     assert_eq!((document.is_deep(), self::depth(document.value())), (depth * levels > LIBRARY_DEPTH, depth * levels));
                     assert_eq!(document.problem(document.value()).is_some(), document.is_deep());
                 }
-                let beyond = JsonDocument::read(nested(open, "null", close, most + 1).as_bytes());
+                let beyond = JsonDocument::read(nested(open, "null", close, max_repeats + 1).as_bytes());
                 assert!(beyond.is_err_and(|error| error.contains("nested deeper than 4096 levels")));
                 // also if parsing is given up halfway
-                assert!(JsonDocument::read(nested(open, "null", close, most).trim_end_matches(close).as_bytes()).is_err());
-                assert!(JsonDocument::read(format!("[{}, ", nested(open, "null", close, most / 2)).as_bytes()).is_err());
+                assert!(JsonDocument::read(nested(open, "null", close, max_repeats).trim_end_matches(close).as_bytes()).is_err());
+                assert!(JsonDocument::read(format!("[{}, ", nested(open, "null", close, max_repeats / 2)).as_bytes()).is_err());
             }
         };
-        let thread = std::thread::Builder::new().stack_size(512 << 10).spawn(small).expect("a thread");
+        let thread = std::thread::Builder::new().stack_size(512 << 10).spawn(on_small_stack).expect("a thread");
         assert!(thread.join().is_ok());
     }
 
@@ -396,7 +396,7 @@ mod tests {
     proptest! {
         /// This reader accepts the same texts as serde_json.
         #[test]
-        fn it_reads_what_the_library_reads(value in json(), cut in 0..80_usize, pretty in any::<bool>()) {
+        fn both_readers_give_the_same_value(value in json(), cut in 0..80_usize, pretty in any::<bool>()) {
             let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.expect("JSON");
             let read = Reader::new(text.as_bytes()).read();
             prop_assert_eq!(read.as_ref().map(JsonDocument::value), Ok(&value));

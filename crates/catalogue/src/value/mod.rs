@@ -94,7 +94,7 @@ impl Value {
         match self {
             Value::Null | Value::Cleared => &[],
             Value::List(items) => items,
-            one => std::slice::from_ref(one),
+            scalar => std::slice::from_ref(scalar),
         }
     }
 
@@ -201,9 +201,9 @@ pub fn member_of(json: &Json, member: &StructMember) -> Value {
 
 /// Makes a struct of these members; null if no member has a value.
 pub fn struct_of(members: &[StructMember], values: impl IntoIterator<Item = Value>) -> Value {
-    let said = members.iter().zip(values).filter(|(_, value)| !value.is_null());
-    let said: serde_json::Map<String, Json> = said.map(|(member, value)| (member.name.clone(), stored_json(&value))).collect();
-    if said.is_empty() { Value::Null } else { Value::Json(Arc::new(said.into())) }
+    let present = members.iter().zip(values).filter(|(_, value)| !value.is_null());
+    let present: serde_json::Map<String, Json> = present.map(|(member, value)| (member.name.clone(), stored_json(&value))).collect();
+    if present.is_empty() { Value::Null } else { Value::Json(Arc::new(present.into())) }
 }
 
 fn struct_to_json(json: &Json, members: &[StructMember]) -> Json {
@@ -238,7 +238,7 @@ fn show_ranges(json: &Json) -> String {
 fn ranges_from_text(text: &str) -> Option<Vec<(i64, i64)>> {
     let number = |text: &str| text.trim().parse::<i64>().ok();
     let range = |part: &str| match number(part) {
-        Some(one) => Some((one, one)),
+        Some(single) => Some((single, single)),
         // the sign of the first number is not the dash between the two
         None => {
             let part = part.trim();
@@ -251,17 +251,17 @@ fn ranges_from_text(text: &str) -> Option<Vec<(i64, i64)>> {
 
 /// Reads integers and pairs of integers.
 fn ranges_from_json(json: &Json) -> Option<Vec<(i64, i64)>> {
-    let whole = Json::as_i64;
+    let integer = Json::as_i64;
     match json {
-        Json::Number(_) => whole(json).map(|one| vec![(one, one)]),
+        Json::Number(_) => integer(json).map(|single| vec![(single, single)]),
         Json::String(text) => ranges_from_text(text),
         Json::Array(items) => {
             let range = |item: &Json| match item {
                 Json::Array(pair) => match pair.as_slice() {
-                    [low, high] => whole(low).zip(whole(high)).filter(|(low, high)| low <= high),
+                    [low, high] => integer(low).zip(integer(high)).filter(|(low, high)| low <= high),
                     _ => None,
                 },
-                one => whole(one).map(|one| (one, one)),
+                single => integer(single).map(|single| (single, single)),
             };
             items.iter().map(range).collect()
         }
@@ -332,21 +332,21 @@ mod tests {
 
     #[test]
     fn ranges_are_sets_of_integers() {
-        let of = |numbers: &[i64]| ranges_of(numbers.iter().map(|number| (*number, *number)).collect());
+        let set_of = |numbers: &[i64]| ranges_of(numbers.iter().map(|number| (*number, *number)).collect());
         let shown = |value: &Value| value.show(&FieldType::Ranges);
         // example from the tests of DAS (`examples/datasets/das.md`)
-        let all = of(&[5, 1, 1, 1, 2, 2, 3, 3, 3, 4, 8, 9, 1]);
+        let all = set_of(&[5, 1, 1, 1, 2, 2, 3, 3, 3, 4, 8, 9, 1]);
         assert_eq!((shown(&all), all.to_json(&FieldType::Ranges)), ("1-5, 8-9".into(), serde_json::json!([[1, 5], [8, 9]])));
         assert_eq!(text("8, 1-4, 9, 5, -3--1", FieldType::Ranges, None).as_ref().map(shown), Some("-3--1, 1-5, 8-9".into()));
-        assert_eq!((of(&[]), text("4-1", FieldType::Ranges, None), text("1-", FieldType::Ranges, None)), (Value::Null, None, None));
+        assert_eq!((set_of(&[]), text("4-1", FieldType::Ranges, None), text("1-", FieldType::Ranges, None)), (Value::Null, None, None));
     }
 
     #[test]
     fn timestamps_are_utc_microseconds() {
         let marc_005 = text("20180426140254.5", FieldType::Timestamp, Some("%Y%m%d%H%M%S.%f"));
         assert_eq!(marc_005, Some(Value::Int(1_524_751_374_500_000)));
-        let same = text("2018-04-26T16:02:54.5+02:00", FieldType::Timestamp, None);
-        assert_eq!(same, marc_005);
+        let with_offset = text("2018-04-26T16:02:54.5+02:00", FieldType::Timestamp, None);
+        assert_eq!(with_offset, marc_005);
         assert_eq!(text("2018-04-26 14:02:54.5", FieldType::Timestamp, None), marc_005);
         assert_eq!(text("1524751374.5", FieldType::Timestamp, Some("epoch")), marc_005);
         assert_eq!(show_timestamp(1_524_751_374_500_000), "2018-04-26T14:02:54.5Z");

@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_is_read(micros in prop_oneof![EARLIEST..=LATEST, LATEST - 200_000_000_000..=LATEST, EARLIEST..=EARLIEST + 200_000_000_000]) {
+        fn shown_timestamps_are_read_back(micros in prop_oneof![EARLIEST..=LATEST, LATEST - 200_000_000_000..=LATEST, EARLIEST..=EARLIEST + 200_000_000_000]) {
             prop_assert_eq!(timestamp_from_text(&show_timestamp(micros), None), Some(micros));
         }
     }

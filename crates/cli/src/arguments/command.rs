@@ -13,21 +13,21 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 use std::path::PathBuf;
 
-/// Gathers what several systems say about the same things into one catalogue.
+/// Combines the records of several systems about the same things into one catalogue.
 #[derive(Debug, Parser)]
 #[command(name = "stook", version, max_term_width = 110, arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(
     after_help = "First steps:\n  stook init library\n  stook -C library import authorities.mrc\n  stook -C library query 'authority heading=Smith*'\n\nExit codes: 0 all well, 1 failed, 2 finished with failed documents or with files that no source claims, 64 wrong usage."
 )]
 pub struct Arguments {
-    /// Folder of the catalogue.
+    /// The catalogue's folder.
     #[arg(short = 'C', long = "catalogue", global = true, default_value = ".", value_name = "DIR")]
     pub catalogue: PathBuf,
-    /// Where records are kept: a file (also sqlite:FILE), or postgres://USER@HOST/DATABASE?schema=NAME [default: stook.sqlite
+    /// The store with the records: FILE or sqlite:FILE, or postgres://USER@HOST/DATABASE?schema=NAME [default: stook.sqlite
     /// in the catalogue's folder].
     #[arg(long, global = true, env = "STOOK_STORE", hide_env_values = true, value_name = "URL")]
     pub store: Option<String>,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -35,115 +35,115 @@ pub struct Arguments {
 /// Commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a folder with a small catalogue to begin with.
+    /// Create a folder with a small example catalogue.
     #[command(after_help = "Example:\n  stook init library && stook -C library check")]
     Init {
-        /// The folder.
+        /// The folder to create.
         dir: PathBuf,
     },
-    /// Check catalogue.yaml and show every mistake with its place; with --store also whether that store can be used with it.
+    /// Check catalogue.yaml and show where each mistake is. With --store, also check whether that store fits the definition.
     #[command(
         after_help = "Examples:\n  stook check\n  stook check --store stook.sqlite\n  stook check --deep\n\n`stook help expressions` lists functions and types."
     )]
     Check {
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
-        /// Check that the store's file is sound, and compare its derived values (links, rollups, coverage) with
-        /// what they should be, correcting them. The exit code is 1 if anything was wrong.
+        /// Check the store for damage, and compute all derived values (links, rollups, coverage) again and
+        /// correct those that are wrong. The exit code is 1 if anything was wrong.
         #[arg(long)]
         deep: bool,
     },
     /// Show help for a command, or for the topic `expressions`.
     #[command(after_help = "Examples:\n  stook help import\n  stook help expressions\n  stook help expressions --json")]
     Help {
-        /// A command, or `expressions`: what expressions of catalogue.yaml can say.
+        /// A command, or `expressions` for the functions and types that expressions in catalogue.yaml can use.
         topic: Vec<String>,
-        /// As JSON, of expressions.
+        /// Print JSON (only for `expressions`).
         #[arg(long)]
         json: bool,
     },
-    /// Print the JSON Schema of catalogue.yaml, for editors.
+    /// Print the JSON Schema of catalogue.yaml, which editors use to check and complete it.
     #[command(after_help = "Example:\n  stook schema > catalogue.schema.json")]
     Schema,
-    /// Create the store, or update it to match catalogue.yaml. With a file, imports, workers and servers do this when they start.
+    /// Create the store, or update it to match catalogue.yaml. If the store is a file, imports, workers and servers do this themselves.
     #[command(after_help = "Example:\n  stook prepare --store 'postgres://stook@localhost/catalogues?schema=library'")]
     Prepare,
-    /// Copy the store's file while others use it: the copy is what the store was at one moment.
+    /// Copy the store's file while it is in use. The copy is a consistent snapshot.
     #[command(
-        after_help = "Examples:\n  stook backup /backups/monday.sqlite\n  stook check --deep --store /backups/monday.sqlite\n\nTo go back to a copy, stop what uses the store, and put the copy in the place of stook.sqlite; remove stook.sqlite-wal and stook.sqlite-shm, which belong to the former file."
+        after_help = "Examples:\n  stook backup /backups/monday.sqlite\n  stook check --deep --store /backups/monday.sqlite\n\nTo restore a copy, stop all processes that use the store, replace stook.sqlite by the copy, and remove stook.sqlite-wal and stook.sqlite-shm, which belong to the replaced file."
     )]
     Backup {
-        /// The copy; there must be no file of this name.
+        /// The file to write; it must not exist yet.
         file: PathBuf,
-        /// Report as JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Import files and folders: map, consolidate and store their documents.
+    /// Import files and folders: map their documents to records, consolidate and store them.
     #[command(
         after_help = "Examples:\n  stook import names.mrc --profile upsert\n  stook import day.csv.gz --source holdings --as-of 2026-01-31T06:00:00Z\n  stook import names.mrc --dry-run\n  stook import deliveries/2026-01 --dry-run\n  stook import --resume 3"
     )]
     Import(ImportArgs),
-    /// Harvest: fetch what services have published since the last time, and import it.
+    /// Fetch what services have published since the last time, and import it.
     #[command(
         after_help = "Examples:\n  stook collect\n  stook collect prip --since 2026-01-01T00:00:00Z\n  stook collect --every 10m\n  stook collect --status\n  stook collect --asked"
     )]
     Collect(CollectArgs),
-    /// Process the queue of all tenants in turn, until stopped.
+    /// Process the queued chunks of all tenants, until stopped.
     #[command(after_help = "Examples:\n  stook import names.mrc --detach && stook work --drain\n  stook work --workers 4")]
     Work(WorkArgs),
-    /// Serve the catalogue over HTTP, and do import jobs in the same process.
+    /// Serve the catalogue over HTTP, and process import jobs in the same process.
     #[command(
         after_help = "Examples:\n  stook serve\n  stook serve --listen 0.0.0.0:7070 --workers 0\n  curl http://127.0.0.1:7070/v1/main/query?q=authority"
     )]
     Serve(ServeArgs),
-    /// Create, change, list and assign tags.
+    /// Create, change, list and assign tags of records.
     #[command(
         after_help = "Examples:\n  stook tag create gpu --xpath \"//node[@class='display']/vendor[contains(., 'NVIDIA')]\"\n  stook tag create big --query 'memory>=262144'\n  stook tag create rack7 && stook tag add rack7 node-00000001\n  stook query 'machine tag=gpu tag=rack7'"
     )]
     Tag {
-        /// What to do with them.
+        /// The command.
         #[command(subcommand)]
         command: TagCommand,
     },
     /// Create, list and revoke API tokens.
     Token {
-        /// What to do with them.
+        /// The command.
         #[command(subcommand)]
         command: TokenCommand,
     },
-    /// Measure this and any other HTTP service.
+    /// Measure the performance of Stook and other HTTP services.
     #[cfg(feature = "lab")]
     Lab {
-        /// How.
+        /// The command.
         #[command(subcommand)]
         command: LabCommand,
     },
-    /// Measure HTTP services: this build cannot.
+    /// Measure HTTP services (not included in this build).
     #[cfg(not(feature = "lab"))]
     #[command(hide = true, disable_help_flag = true)]
     Lab(LeftOutArgs),
-    /// List import jobs.
+    /// List jobs, newest first.
     Jobs {
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
-        /// Only this tenant's.
+        /// Only jobs of this tenant.
         #[arg(long)]
         tenant: Option<String>,
-        /// The newest N.
+        /// Show only the newest N jobs.
         #[arg(long, default_value_t = 20, value_name = "N")]
         limit: usize,
     },
-    /// Cancel a job: what is committed stays, what is waiting is dropped.
+    /// Cancel a job: documents that are committed stay, waiting ones are dropped.
     #[command(
         after_help = "Examples:\n  stook cancel 3\n  stook cancel 3 --json | jq .documents\n\nExit codes: 0 the job is cancelled, 1 there is no such job or it had ended already, 64 wrong usage."
     )]
     Cancel {
         /// The job's number, as `stook jobs` shows it.
         job: u64,
-        /// The job as JSON.
+        /// Print the job as JSON.
         #[arg(long)]
         json: bool,
     },
@@ -152,19 +152,19 @@ pub enum Command {
     Journal {
         /// The job's number.
         job: u64,
-        /// Only failures and warnings.
+        /// Show only failures and warnings.
         #[arg(long)]
         errors: bool,
-        /// At most N lines [default: all].
+        /// Show at most N entries [default: all].
         #[arg(long, value_name = "N")]
         limit: Option<usize>,
-        /// One JSON object a line.
+        /// Print one JSON object per line.
         #[arg(long)]
         json: bool,
     },
-    /// Inspect and repair waiting or failed chunks.
+    /// Inspect the queue, and retry, split or move its chunks.
     Queue {
-        /// What to do with them.
+        /// The command.
         #[command(subcommand)]
         command: QueueCommand,
     },
@@ -178,23 +178,23 @@ pub enum Command {
         after_help = "Examples:\n  stook query 'authority heading=Smith*'\n  stook query 'authority changed>=2018-01-01 kind=personal | sort changed- | grep heading, changed'\n  stook query 'authority | count(lccn), max(changed)'"
     )]
     Query(QueryArgs),
-    /// Suggest queries for a free text.
+    /// Suggest queries for free text.
     #[command(after_help = "Examples:\n  stook suggest smith personal\n  stook suggest 'blocks at T1_CH_CERN larger than 1e12'")]
     Suggest {
-        /// The text.
+        /// The words to find queries for.
         #[arg(required = true)]
         text: Vec<String>,
-        /// Whose records.
+        /// The tenant.
         #[arg(long, default_value = "main", value_name = "T")]
         tenant: String,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Settle stale derived values: links, rollups and coverage. Imports, workers and servers also do this.
+    /// Compute stale derived values: links, rollups and coverage. Imports, workers and servers do this, too.
     #[command(after_help = "Example:\n  stook settle")]
     Settle {
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
@@ -206,17 +206,17 @@ pub enum Command {
     Export {
         /// The collection.
         collection: String,
-        /// What to write.
+        /// Format of the output.
         #[arg(long)]
         format: ExportFormat,
-        /// The file [default: standard output].
+        /// File to write [default: standard output].
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
-        /// Whose records.
+        /// The tenant.
         #[arg(long, default_value = "main", value_name = "T")]
         tenant: String,
     },
-    /// Generate sample data: this build cannot.
+    /// Generate sample data (not included in this build).
     #[cfg(not(feature = "lab"))]
     #[command(hide = true, disable_help_flag = true)]
     Sample(LeftOutArgs),
@@ -226,7 +226,7 @@ pub enum Command {
         after_help = "Examples:\n  stook sample authorities --records 50000 --seed 1 -o names.mrc\n  stook sample businesses --records 10000 -o register\n  stook sample sentinel --days 2 -o data\n  stook sample datasets --records 1000 -o services"
     )]
     Sample(SampleArgs),
-    /// Print completions for a shell.
+    /// Print a script that completes the commands and options of `stook` in a shell.
     #[command(after_help = "Example:\n  stook completions bash > /etc/bash_completion.d/stook")]
     Completions {
         /// The shell.
@@ -234,7 +234,7 @@ pub enum Command {
     },
 }
 
-/// Whatever is written after a command that this build does not have.
+/// All arguments of a command that is not included in this build.
 #[cfg(not(feature = "lab"))]
 #[derive(Debug, clap::Args)]
 pub struct LeftOutArgs {

@@ -5,212 +5,213 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use stook_report::plan::Schedule;
 
-/// Schedules that need nothing but a rate.
+/// Schedules that are described by a rate alone.
 const SCHEDULES: [(&str, Schedule); 2] = [("constant", Schedule::Constant), ("poisson", Schedule::Poisson)];
 
 /// Ways to measure.
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
-    /// Open-loop load: send requests on schedule, whether or not earlier ones have been answered.
+    /// Send requests at fixed times, whether or not earlier ones have been answered (open loop).
     #[command(
         after_help = "Examples:\n  stook lab load http://127.0.0.1:7070/healthz --rate 200 --for 10s\n  stook lab load 'http://127.0.0.1:7070/businesses?id={id}' --param id=ids.json --every 50ms --requests 500 -o run.json\n  stook lab load plan.yaml --faster 10"
     )]
     Load {
-        /// What is asked.
+        /// The requests.
         #[command(flatten)]
-        what: LoadArgs,
-        /// Requests per second; several for several sets.
+        load: LoadArgs,
+        /// Requests per second. Several rates, separated by commas, are measured one after the other.
         #[arg(long, value_name = "R", value_delimiter = ',', conflicts_with = "every")]
         rate: Vec<f64>,
-        /// Time between the beginnings of requests; several for several sets.
+        /// Time between the starts of requests, for example 50ms, instead of a rate. Several times, separated by commas, are measured
+        /// one after the other.
         #[arg(long, value_name = "TIME", value_delimiter = ',')]
         every: Vec<String>,
-        /// Requests of a set; several for several sets.
+        /// Number of requests. Several numbers, separated by commas, are measured one after the other.
         #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with = "time")]
         requests: Vec<u64>,
-        /// How long a set takes.
+        /// How long each rate is measured, instead of a number of requests.
         #[arg(long = "for", value_name = "TIME")]
         time: Option<String>,
-        /// How requests follow each other.
+        /// Whether requests are sent at equal intervals, or at random times with the rate as mean [default: the plan's, or constant].
         #[arg(long, value_parser = one_of(&SCHEDULES))]
         schedule: Option<Schedule>,
-        /// What becomes of the run.
+        /// Where the run is written.
         #[command(flatten)]
-        kept: RunOutputArgs,
+        output_args: RunOutputArgs,
     },
-    /// Closed-loop load with growing numbers of clients.
+    /// Measure increasing numbers of clients, each of which waits for an answer before its next request (closed loop).
     #[command(
         after_help = "Examples:\n  stook lab sweep http://127.0.0.1:7070/healthz --clients 1,10,100 --for 1s\n  stook lab sweep plan.yaml -o run.json"
     )]
     Sweep {
-        /// What is asked.
+        /// The requests.
         #[command(flatten)]
-        what: LoadArgs,
-        /// Numbers of clients [default: 1 to 9, 10, 20, 50, 100].
+        load: LoadArgs,
+        /// Numbers of clients, separated by commas [default: the plan's, or 1 to 10, 20, 50, 100].
         #[arg(long, value_name = "N", value_delimiter = ',')]
         clients: Vec<usize>,
-        /// How long each number is measured [default: 2s].
+        /// How long each number of clients is measured [default: the plan's, or 2s].
         #[arg(long = "for", value_name = "TIME")]
         time: Option<String>,
-        /// What becomes of the run.
+        /// Where the run is written.
         #[command(flatten)]
-        kept: RunOutputArgs,
+        output_args: RunOutputArgs,
     },
-    /// Measure imports for several tenants while simulated users work.
+    /// Measure imports for several tenants while simulated users send requests.
     #[command(
-        after_help = "A plan names tenants, files and a profile of a served catalogue; examples/lab has five.\n\nExample:\n  stook lab import examples/lab/imports-2.yaml -o run.json"
+        after_help = "A plan names the tenants, the files to import and their profile; the catalogue must be served. examples/lab has five plans.\n\nExample:\n  stook lab import examples/lab/imports-2.yaml -o run.json"
     )]
     Import {
-        /// The plan.
+        /// The file of the plan.
         plan: PathBuf,
-        /// The server [default: the plan's].
+        /// Address of the server [default: the plan's].
         #[arg(long, value_name = "URL")]
         target: Option<String>,
-        /// A database whose connections and statements are watched [default: the plan's].
+        /// PostgreSQL database whose connections and statements are recorded [default: the plan's].
         #[arg(long, value_name = "URL")]
         postgres: Option<String>,
-        /// What becomes of the run.
+        /// Where the run is written.
         #[command(flatten)]
-        kept: RunOutputArgs,
+        output_args: RunOutputArgs,
     },
-    /// Show a run: tables, and pictures.
+    /// Show a run as tables, or as a report with pictures.
     #[command(
         after_help = "Examples:\n  stook lab show run.json\n  stook lab show run.json --html -o report.html\n  stook lab show run.json --md -o report.md"
     )]
     Show {
-        /// Its file.
+        /// The file of the run.
         run: PathBuf,
-        /// How it is shown.
+        /// The form of the report.
         #[command(flatten)]
         form: ReportArgs,
     },
-    /// The JSON Schema of a run's file.
+    /// Print the JSON Schema of the files of runs.
     #[command(after_help = "Example:\n  stook lab schema > run.schema.json")]
     Schema,
-    /// Measure what this machine can do: memory, disk, JSON, HTTP, SQLite, PostgreSQL.
+    /// Measure the limits of this machine: memory, disk, JSON, HTTP, SQLite and PostgreSQL.
     #[command(after_help = "Example:\n  stook lab limits --postgres 'postgres://stook@localhost/stook'")]
     Limits {
-        /// Where files are written and removed.
+        /// Folder for temporary files, on the disk to be measured.
         #[arg(long, default_value = ".", value_name = "DIR")]
         folder: PathBuf,
-        /// A database in which rows are copied to a temporary table.
+        /// PostgreSQL database to measure, with a temporary table.
         #[arg(long, value_name = "URL")]
         postgres: Option<String>,
-        /// Where the run is written.
+        /// File to write the run to.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
-        /// The run as JSON.
+        /// Print the run as JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Durations and rates of pipeline stages from logs of Stook or MAAS-CDS; of several logs, the trend.
+    /// Show how long the tasks in logs of Stook or MAAS-CDS took and their rates; for several logs, also the trend.
     #[command(after_help = "Example:\n  stook serve 2> day.log & ...; stook lab kpi day.log")]
     Kpi {
-        /// The logs.
+        /// Files of logs.
         #[arg(required = true)]
         logs: Vec<PathBuf>,
-        /// How they are shown.
+        /// The form of the report.
         #[command(flatten)]
         form: ReportArgs,
-        /// Every call, as JSON.
+        /// Print the duration and documents of every task as JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Compare runs of one plan and test whether differences are significant.
+    /// Compare runs of one plan, and test whether their differences are statistically significant.
     #[command(
         after_help = "Examples:\n  stook lab compare old.json new.json --fail-on regression=5%\n  stook lab compare old1.json,old2.json,old3.json,old4.json new1.json,new2.json,new3.json,new4.json"
     )]
     Compare {
-        /// Runs; repetitions of one separated by commas.
+        /// Files of runs to compare, in order; separate repetitions of one run by commas.
         #[arg(required = true, num_args = 2..)]
         runs: Vec<String>,
-        /// The exit code is 1 where something got worse by more than this, and by more than noise.
+        /// Exit with code 1 if a figure is significantly worse, and by more than this share.
         #[arg(long, value_name = "regression=P%")]
         fail_on: Option<String>,
-        /// How they are shown.
+        /// The form of the report.
         #[command(flatten)]
         form: ReportArgs,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Fit the Universal Scalability Law to sweeps and estimate the capacity for a target rate.
+    /// Estimate capacity by fitting the Universal Scalability Law to sweeps.
     #[command(after_help = "Example:\n  stook lab plan sweep.json --target 50000")]
     Plan {
-        /// Runs of sweeps, or points in YAML.
+        /// Files of runs of `stook lab sweep`, or YAML files with measured points.
         #[arg(required = true)]
         runs: Vec<PathBuf>,
-        /// What is to be done per second.
+        /// The rate per second that has to be reached.
         #[arg(long, value_name = "N")]
         target: Option<f64>,
-        /// How it is shown.
+        /// The form of the report.
         #[command(flatten)]
         form: ReportArgs,
     },
 }
 
-/// How a report is shown.
+/// The form of a report.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// As one page with its pictures.
+    /// Write an HTML page that contains the pictures.
     #[arg(long)]
     pub html: bool,
-    /// As Markdown, pictures beside it.
+    /// Write Markdown, with the pictures in files next to it.
     #[arg(long, conflicts_with = "html")]
     pub md: bool,
-    /// Only the N-th picture, as SVG.
+    /// Write only the N-th picture, as SVG.
     #[arg(long, value_name = "N", conflicts_with_all = ["html", "md"], num_args = 0..=1, default_missing_value = "1")]
     pub svg: Option<usize>,
-    /// The file [default: standard output].
+    /// File to write [default: standard output].
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
 
-/// What is asked by the lab.
+/// The requests of a measurement.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
-    /// A plan, or URLs with parameters in braces.
+    /// The file of a plan, or URLs of one server with parameters in braces.
     #[arg(required = true, value_name = "PLAN|URL")]
-    pub what: Vec<String>,
-    /// Values of a parameter: NAME=FILE or NAME=FILE#MEMBER (json, ndjson, csv, lines).
+    pub plan_or_urls: Vec<String>,
+    /// Values of a parameter, as NAME=FILE or NAME=FILE#MEMBER (JSON, NDJSON, CSV or lines); can be repeated.
     #[arg(long, value_name = "P")]
     pub param: Vec<String>,
-    /// A header of every request; ${NAME} is from the environment.
+    /// Header of every request, as NAME: VALUE, where ${VARIABLE} is taken from the environment; can be repeated.
     #[arg(long, value_name = "H")]
     pub header: Vec<String>,
-    /// Another target than the plan's.
+    /// Address to send the requests to, instead of the plan's.
     #[arg(long, value_name = "URL")]
     pub target: Option<String>,
-    /// The same seed draws the same values.
+    /// Seed of the random numbers; the same seed gives the same requests [default: the plan's, or 1].
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
-    /// Most connections at once.
+    /// Maximum number of concurrent connections [default: the plan's, or 1024].
     #[arg(long, value_name = "N")]
     pub connections: Option<usize>,
-    /// When a request counts as not answered.
+    /// Time after which a request counts as not answered [default: the plan's, or 30s].
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<String>,
-    /// Speed-up factor for the schedule.
+    /// Send requests X times as fast as the plan says.
     #[arg(long, value_name = "X")]
     pub faster: Option<f64>,
     /// Use a new connection for each request.
     #[arg(long)]
     pub close: bool,
-    /// Path of the target's Prometheus counters, read before and after each set.
+    /// Path of the server's Prometheus metrics, which are read before and after each set of requests.
     #[arg(long, value_name = "PATH")]
     pub metrics: Option<String>,
 }
 
-/// What becomes of a run of the lab.
+/// Where a run is written.
 #[derive(Debug, Args)]
 pub struct RunOutputArgs {
-    /// Where the run is written, with the limits of this machine, measured before it.
+    /// File to write the run to, with the limits of this machine, which are measured before the run.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// The run as JSON, as it is written.
+    /// Print the run as JSON, as in the file.
     #[arg(long)]
     pub json: bool,
-    /// Do not measure the machine's limits, which takes some seconds.
+    /// Do not measure the limits of this machine, which takes some seconds.
     #[arg(long)]
     pub no_limits: bool,
 }

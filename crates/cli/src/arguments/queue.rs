@@ -6,38 +6,38 @@ use std::path::PathBuf;
 /// Commands of `queue`.
 #[derive(Debug, Subcommand)]
 pub enum QueueCommand {
-    /// List chunks that wait, are worked on or are dead.
+    /// List the chunks that wait, are being processed, or are dead (have failed too often).
     Ls {
-        /// Only this job's.
+        /// Only chunks of this job.
         job: Option<u64>,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Retry dead chunks with `stook work` or `stook import --resume JOB`.
+    /// Put dead chunks back in the queue; `stook work` or `stook import --resume JOB` processes them.
     Retry {
-        /// JOB or JOB.CHUNK.
+        /// JOB for all dead chunks of a job, or JOB.CHUNK for one chunk.
         chunk: String,
     },
     /// Split a chunk into smaller ones.
     Rechunk {
-        /// JOB.CHUNK.
+        /// The chunk, as JOB.CHUNK.
         chunk: String,
-        /// Documents of each new chunk.
+        /// Number of documents in each new chunk.
         #[arg(long, default_value_t = 100, value_name = "N")]
         documents: u32,
     },
-    /// Write chunks with their bytes as text.
+    /// Write chunks, with the bytes of their documents, to a text file.
     Dump {
-        /// JOB or JOB.CHUNK.
+        /// JOB for all chunks of a job, or JOB.CHUNK for one chunk.
         chunk: String,
-        /// The file [default: standard output].
+        /// File to write [default: standard output].
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Put dumped chunks back.
+    /// Put chunks from a file written by `dump` back in the queue.
     Load {
-        /// What `dump` wrote.
+        /// The file that `dump` wrote.
         file: PathBuf,
     },
 }

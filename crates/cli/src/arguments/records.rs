@@ -9,18 +9,18 @@ use stook_engine::fetch::{FetchPolicy, WHEN};
 pub struct GetArgs {
     /// The collection.
     pub collection: String,
-    /// The record's key, blanks and all.
+    /// The record's key, including any leading and trailing spaces.
     pub key: String,
-    /// Show where each value comes from and which values it overruled.
+    /// Show where each value comes from, and which other values it overruled.
     #[arg(long)]
     pub explain: bool,
-    /// How to show it [default: yaml; with --explain a table].
+    /// Format of the output [default: yaml; with --explain, a table].
     #[arg(long)]
     pub format: Option<GetFormat>,
-    /// Whose record.
+    /// The tenant.
     #[arg(long, default_value = "main", value_name = "T")]
     pub tenant: String,
-    /// Also a record that was deleted.
+    /// Show the record even if it is deleted.
     #[arg(long)]
     pub deleted: bool,
 }
@@ -33,25 +33,26 @@ pub struct QueryArgs {
     /// Skip the first N rows.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub idx: u64,
-    /// At most N rows, 0 for all.
+    /// Show at most N rows; 0 for all.
     #[arg(long, default_value_t = 50, value_name = "N")]
     pub limit: u64,
-    /// How to show them.
+    /// Format of the output.
     #[arg(long, default_value = "table")]
     pub format: QueryFormat,
-    /// Show the query plan.
+    /// Show how the store would execute the query, instead of its result.
     #[arg(long)]
     pub explain: bool,
-    /// Also compute aggregates from each source's own values.
+    /// Also compute aggregates for each source, from only the values that it contributed.
     #[arg(long)]
     pub by_source: bool,
-    /// When to fetch from services: needed (if nothing fresh is stored), always, later (stored records are shown at once) or never.
+    /// When to fetch from services: needed (if no fresh answer is stored), always, later (show stored records at once and
+    /// fetch in the background) or never.
     #[arg(long, default_value = "needed", value_name = "WHEN", value_parser = one_of(&WHEN))]
     pub ask: FetchPolicy,
-    /// Wait at most so many seconds for services [default: as long as they may take].
+    /// Maximum number of seconds to wait for services [default: as long as the definition allows them].
     #[arg(long, value_name = "S")]
     pub wait: Option<u64>,
-    /// Whose records.
+    /// The tenant.
     #[arg(long, default_value = "main", value_name = "T")]
     pub tenant: String,
 }
@@ -86,18 +87,18 @@ pub enum ExportFormat {
 /// Arguments of `withdraw`.
 #[derive(Debug, Args)]
 pub struct WithdrawArgs {
-    /// The source, or source:part.
+    /// The source, or a part of it as SOURCE:PART.
     pub source: String,
-    /// Only in this collection.
+    /// Withdraw only from this collection.
     #[arg(long, value_name = "C")]
     pub collection: Option<String>,
-    /// Only of this record.
+    /// Withdraw only from the record with this key.
     #[arg(long, value_name = "K")]
     pub key: Option<String>,
-    /// Whose records.
+    /// The tenant.
     #[arg(long, default_value = "main", value_name = "T")]
     pub tenant: String,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     pub json: bool,
 }

@@ -6,71 +6,72 @@ use std::path::PathBuf;
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Address and port. Addresses other than loopback require tokens.
+    /// Address and port to listen on. On addresses other than loopback, requests need tokens.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7070")]
     pub listen: std::net::SocketAddr,
-    /// Threads that do import jobs [default: all cores; none with a store on a server, where `stook work` does them].
+    /// Number of threads that process import jobs [default: one per core; 0 if the store is on a database server, where
+    /// `stook work` processes them].
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
-    /// Folder from which callers may import files by name.
+    /// Folder of files that callers may import by name.
     #[arg(long, value_name = "DIR")]
     pub files: Option<PathBuf>,
-    /// Folder of runs of `stook lab` that admins see.
+    /// Folder of runs of `stook lab`, which callers with the role `admin` can see.
     #[arg(long, value_name = "DIR")]
     pub runs: Option<PathBuf>,
-    /// Maximum number of requests in progress; others wait briefly, then get 503.
+    /// Maximum number of requests in progress; further requests wait briefly, and then fail with status 503.
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub most: usize,
-    /// Longest time a request waits for its turn, in milliseconds.
+    /// How long a request waits to be admitted before it fails with status 503, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 100)]
     pub wait: u64,
-    /// Memory for records that were read, in MB; 0 for none.
+    /// Size of the cache of records, in MB; 0 for no cache.
     #[arg(long, value_name = "MB", default_value_t = 256)]
     pub cache: u64,
-    /// Requests to be logged.
+    /// Which requests are logged.
     #[arg(long, value_name = "WHICH", default_value = "troubles")]
     pub log: RequestLog,
 }
 
-/// What `serve` logs.
+/// Which requests `serve` logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RequestLog {
-    /// None.
+    /// No requests.
     Nothing,
-    /// Those that failed here or took longer than a second.
+    /// Requests that failed with a server error, or took longer than a second.
     Troubles,
-    /// All.
+    /// All requests.
     All,
 }
 
 /// Commands of `token`.
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
-    /// Create a token and show it, only this once.
+    /// Create a token and show its secret, which cannot be shown again.
     #[command(after_help = "Example:\n  stook token create --role write --name import-robot")]
     Create {
-        /// read, write or admin.
+        /// What the token allows.
         #[arg(long, value_name = "ROLE", value_parser = ["read", "write", "admin"])]
         role: String,
-        /// Whose records; `*` for those of all tenants.
+        /// The tenant whose records the token gives access to; `*` for all tenants.
         #[arg(long, default_value = "main", value_name = "T")]
         tenant: String,
-        /// What people call it.
+        /// A name to recognise the token by.
         #[arg(long, default_value = "", value_name = "N")]
         name: String,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// List tokens. The secrets are not stored.
+    /// List tokens, without their secrets, which are not stored.
     Ls {
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Revoke a token: it is refused from the next second on.
+    /// Revoke a token. Servers refuse it after a second at most.
     Revoke {
-        /// Its number.
+        /// The token's number, as `stook token ls` shows it.
         id: u64,
     },
 }

@@ -6,107 +6,107 @@ use std::path::PathBuf;
 /// Commands of `tag`.
 #[derive(Debug, Subcommand)]
 pub enum TagCommand {
-    /// Make a tag, or many. Without XPath or query it is manual.
+    /// Create a tag, or many from a file. A tag without XPath and query is given to records by hand.
     Create {
         #[command(flatten)]
-        said: TagDefinitionArgs,
+        definition_args: TagDefinitionArgs,
         #[command(flatten)]
-        of: TagCollectionArgs,
+        target: TagCollectionArgs,
         #[command(flatten)]
         wait: TagWaitArgs,
     },
-    /// Change a tag, or many: its XPath or query, comment, attributes.
+    /// Change the XPath or query, comment or attributes of a tag, or of many from a file.
     Set {
         #[command(flatten)]
-        said: TagDefinitionArgs,
+        definition_args: TagDefinitionArgs,
         #[command(flatten)]
-        of: TagCollectionArgs,
+        target: TagCollectionArgs,
         #[command(flatten)]
         wait: TagWaitArgs,
     },
-    /// Delete a tag: no record carries it any more.
+    /// Delete a tag, and remove it from all records.
     Delete {
-        /// The tag.
+        /// The tag's name.
         name: String,
         #[command(flatten)]
-        of: TagCollectionArgs,
+        target: TagCollectionArgs,
     },
-    /// Evaluate XPaths again for all records: of the tags named, or of all.
+    /// Evaluate the XPaths of tags again for all records.
     Rebuild {
-        /// The tags.
+        /// The tags [default: all].
         names: Vec<String>,
         #[command(flatten)]
-        of: TagCollectionArgs,
+        target: TagCollectionArgs,
         #[command(flatten)]
         wait: TagWaitArgs,
     },
-    /// List tags with the number of records that carry each.
+    /// List tags, with the number of records that have each.
     Ls {
         #[command(flatten)]
-        of: TagCollectionArgs,
+        target: TagCollectionArgs,
     },
     /// Show a tag.
     Show {
-        /// The tag.
+        /// The tag's name.
         name: String,
         #[command(flatten)]
-        of: TagCollectionArgs,
+        target: TagCollectionArgs,
     },
-    /// Give a manual tag to records.
+    /// Give a tag without XPath and query to records.
     Add {
-        /// The tag.
+        /// The tag's name.
         name: String,
-        /// Keys of records.
+        /// Keys of the records.
         #[arg(required = true)]
         keys: Vec<String>,
         #[command(flatten)]
-        of: TagCollectionArgs,
+        target: TagCollectionArgs,
     },
-    /// Take a manual tag from records.
+    /// Remove a tag without XPath and query from records.
     Remove {
-        /// The tag.
+        /// The tag's name.
         name: String,
-        /// Keys of records.
+        /// Keys of the records.
         #[arg(required = true)]
         keys: Vec<String>,
         #[command(flatten)]
-        of: TagCollectionArgs,
+        target: TagCollectionArgs,
     },
 }
 
-/// What is said of a tag.
+/// The definition of a tag.
 #[derive(Debug, Args)]
 pub struct TagDefinitionArgs {
-    /// The tag.
+    /// The tag's name.
     #[arg(required_unless_present = "file")]
     pub name: Option<String>,
-    /// XPath 1.0 over a record's document; records for which it holds carry the tag.
+    /// XPath 1.0 expression; records whose document it is true for have the tag.
     #[arg(long, value_name = "XPATH", conflicts_with = "query")]
     pub xpath: Option<String>,
-    /// Conditions of the query language, without the collection's name.
+    /// Conditions of the query language, without the collection's name; records that satisfy them have the tag.
     #[arg(long, value_name = "CONDITIONS")]
     pub query: Option<String>,
-    /// What it is for.
+    /// A comment that explains the tag.
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
-    /// An attribute that the definition knows.
+    /// Value of an attribute that the definition declares; can be repeated.
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub attributes: Vec<String>,
-    /// Many tags, one JSON object a line: {"name", "xpath" or "query", "comment", "attributes"}.
+    /// File of many tags, one JSON object per line: {"name", "xpath" or "query", "comment", "attributes"}.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "xpath", "query", "comment", "attributes"])]
     pub file: Option<PathBuf>,
 }
 
-/// Whose tags.
+/// The collection and tenant of tags.
 #[derive(Debug, Args)]
 pub struct TagCollectionArgs {
-    /// The collection, where several carry tags.
+    /// The collection; can be left out if only one collection has tags.
     #[arg(long, value_name = "COLLECTION")]
     pub of: Option<String>,
-    /// Whose records.
+    /// The tenant.
     #[arg(long, default_value = "main")]
     pub tenant: String,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -114,7 +114,7 @@ pub struct TagCollectionArgs {
 /// Whether to wait.
 #[derive(Debug, Args)]
 pub struct TagWaitArgs {
-    /// Leave evaluating to `stook work` or `stook serve`.
+    /// Do not wait for the evaluation; `stook work` or `stook serve` does it.
     #[arg(long)]
     pub no_wait: bool,
 }

@@ -10,8 +10,8 @@ use std::time::Instant;
 use stook_store::sqlite::{BackupReport, backup};
 
 /// Copies the store while it is in use.
-pub fn run(place: &CatalogueLocation, target: &Path, as_json: bool) -> CommandResult {
-    let Some(store) = place.file()? else {
+pub fn run(location: &CatalogueLocation, target: &Path, as_json: bool) -> CommandResult {
+    let Some(store) = location.file()? else {
         return Err(CommandError::new(
             "the store is on a PostgreSQL server: `pg_dump --schema=NAME --format=custom --file=FILE DATABASE` makes a copy of it while it is used, \
              `pg_restore` puts it back (NAME is the schema of --store, or public)",

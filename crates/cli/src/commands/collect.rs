@@ -20,16 +20,16 @@ use stook_store::journal::{OUTCOMES, Outcome as Became};
 use stook_store::plan::QueryPlan;
 use stook_store::{Store, Tenant};
 
-pub fn run(place: &CatalogueLocation, arguments: &CollectArgs) -> CommandResult {
+pub fn run(location: &CatalogueLocation, arguments: &CollectArgs) -> CommandResult {
     let tenant = open::tenant(&arguments.tenant)?;
     if arguments.status {
-        return status(place, &tenant, arguments);
+        return status(location, &tenant, arguments);
     }
-    let catalogue = place.catalogue()?;
+    let catalogue = location.catalogue()?;
     let chosen = if arguments.asked { Vec::new() } else { services(&catalogue, arguments)? };
-    let store = place.prepared(&catalogue, false)?;
+    let store = location.prepared(&catalogue, false)?;
     if arguments.asked {
-        return populate(&catalogue, &store, &tenant, arguments.json);
+        return fetch_on_demand(&catalogue, &store, &tenant, arguments.json);
     }
     let stop = stop_signal()?;
     let request = |(source, service): (SourceId, usize)| -> Result<CollectRequest, CommandError> {
@@ -43,7 +43,7 @@ pub fn run(place: &CatalogueLocation, arguments: &CollectArgs) -> CommandResult 
         })
     };
     let requests: Vec<CollectRequest> = chosen.into_iter().map(request).collect::<Result<_, _>>()?;
-    let every = arguments.every.as_deref().map(pause).transpose()?;
+    let every = arguments.every.as_deref().map(parse_interval).transpose()?;
     let mut code = 0;
     loop {
         let began = Instant::now();
@@ -52,10 +52,10 @@ pub fn run(place: &CatalogueLocation, arguments: &CollectArgs) -> CommandResult 
                 break;
             }
             let source = &catalogue.sources[request.source];
-            let name = source.collect.as_ref().map_or("", |own| own.services[request.service].0.as_str());
+            let name = source.collect.as_ref().map_or("", |collect| collect.services[request.service].0.as_str());
             match collect::collect(&catalogue, &*store, request, &stop, &|_| ()) {
                 Ok(done) => {
-                    tell(&source.name, name, &done, arguments.json);
+                    report(&source.name, name, &done, arguments.json);
                     code = code.max(if done.counts.of(Became::Failed) > 0 { 2 } else { 0 });
                 }
                 Err(error) => {
@@ -66,24 +66,24 @@ pub fn run(place: &CatalogueLocation, arguments: &CollectArgs) -> CommandResult 
             }
         }
         match every {
-            Some(every) if !wait(every.saturating_sub(began.elapsed()), &stop) => code = 0,
+            Some(every) if !wait_until_stopped(every.saturating_sub(began.elapsed()), &stop) => code = 0,
             _ => return Ok(code),
         }
     }
 }
 
 /// Shows the watermark of each service.
-fn status(place: &CatalogueLocation, tenant: &Tenant, arguments: &CollectArgs) -> CommandResult {
+fn status(location: &CatalogueLocation, tenant: &Tenant, arguments: &CollectArgs) -> CommandResult {
     let (catalogue, store) =
-        if place.exists()? { place.read().map(|(catalogue, store)| (catalogue, Some(store)))? } else { (place.catalogue()?, None) };
+        if location.exists()? { location.read().map(|(catalogue, store)| (catalogue, Some(store)))? } else { (location.catalogue()?, None) };
     let chosen = services(&catalogue, arguments)?;
     let mut rows = Vec::new();
     for (source, service) in chosen {
         let source = &catalogue.sources[source];
-        let Some(own) = &source.collect else { continue };
-        let name = &own.services[service].0;
+        let Some(collect) = &source.collect else { continue };
+        let name = &collect.services[service].0;
         let until = match &store {
-            Some(store) => collect::journal(&**store, tenant, own, name)?.map(show_timestamp),
+            Some(store) => collect::journal(&**store, tenant, collect, name)?.map(show_timestamp),
             None => None,
         };
         if arguments.json {
@@ -98,16 +98,16 @@ fn status(place: &CatalogueLocation, tenant: &Tenant, arguments: &CollectArgs) -
 }
 
 /// Fetches everything that services of queries return without a condition.
-fn populate(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, tenant: &Tenant, as_json: bool) -> CommandResult {
-    let asker = Fetcher::new(catalogue);
-    let concerned: Vec<CollectionId> = catalogue.collections.ids().filter(|collection| catalogue.is_asked(*collection)).collect();
-    if concerned.is_empty() {
+fn fetch_on_demand(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, tenant: &Tenant, as_json: bool) -> CommandResult {
+    let fetcher = Fetcher::new(catalogue);
+    let collections: Vec<CollectionId> = catalogue.collections.ids().filter(|collection| catalogue.is_fetched(*collection)).collect();
+    if collections.is_empty() {
         return Err(CommandError::new("no source of this catalogue fetches on demand (`asks:`)"));
     }
     let mut code = 0;
-    for collection in concerned {
-        let wish = FetchOptions { when: FetchPolicy::Needed, time: None };
-        for status in asker.fetch(store, &QueryPlan::all(tenant.clone(), collection), &[], wish)? {
+    for collection in collections {
+        let options = FetchOptions { when: FetchPolicy::Needed, time: None };
+        for status in fetcher.fetch(store, &QueryPlan::all(tenant.clone(), collection), &[], options)? {
             if as_json {
                 say!("{}", status.to_json());
             } else {
@@ -117,38 +117,41 @@ fn populate(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, tenant: &Tenant,
             code = code.max(if matches!(status.state(), "complete" | "unasked") { 0 } else { 2 });
         }
     }
-    asker.stop();
+    fetcher.stop();
     Ok(code)
 }
 
 /// Returns source and service of each selected service.
 fn services(catalogue: &Catalogue, arguments: &CollectArgs) -> Result<Vec<(SourceId, usize)>, CommandError> {
-    let mut all = Vec::new();
+    let mut available = Vec::new();
     for (index, source) in catalogue.sources.enumerate() {
-        let names = source.collect.iter().flat_map(|own| &own.services).enumerate();
-        all.extend(names.map(|(service, (name, _))| (index, service, source.name.as_str(), name.as_str())));
+        let names = source.collect.iter().flat_map(|collect| &collect.services).enumerate();
+        available.extend(names.map(|(service, (name, _))| (index, service, source.name.as_str(), name.as_str())));
     }
-    if all.is_empty() {
+    if available.is_empty() {
         return Err(CommandError::new("no source of this catalogue is collected; `collect:` of a source says which services are asked"));
     }
-    for wanted in &arguments.sources {
-        if !all.iter().any(|(_, _, source, _)| source == wanted) {
-            let known: Vec<&str> = all.iter().map(|(_, _, source, _)| *source).collect();
-            return Err(CommandError::usage(format!("no source `{wanted}` is collected; there is {}", known.join(", "))));
+    for requested in &arguments.sources {
+        if !available.iter().any(|(_, _, source, _)| source == requested) {
+            let names: Vec<&str> = available.iter().map(|(_, _, source, _)| *source).collect();
+            return Err(CommandError::usage(format!("no source `{requested}` is collected; there is {}", names.join(", "))));
         }
     }
-    let sources = |source: &str| arguments.sources.is_empty() || arguments.sources.iter().any(|wanted| wanted == source);
-    let services = |service: &str| arguments.service.as_deref().is_none_or(|wanted| wanted == service);
-    let chosen: Vec<(SourceId, usize)> =
-        all.iter().filter(|(_, _, source, service)| sources(source) && services(service)).map(|(index, service, ..)| (*index, *service)).collect();
+    let is_selected_source = |source: &str| arguments.sources.is_empty() || arguments.sources.iter().any(|requested| requested == source);
+    let is_selected_service = |service: &str| arguments.service.as_deref().is_none_or(|requested| requested == service);
+    let chosen: Vec<(SourceId, usize)> = available
+        .iter()
+        .filter(|(_, _, source, service)| is_selected_source(source) && is_selected_service(service))
+        .map(|(index, service, ..)| (*index, *service))
+        .collect();
     if chosen.is_empty() {
-        let known: Vec<&str> = all.iter().map(|(.., service)| *service).collect();
-        return Err(CommandError::usage(format!("no such service; services: {}", known.join(", "))));
+        let names: Vec<&str> = available.iter().map(|(.., service)| *service).collect();
+        return Err(CommandError::usage(format!("no such service; services: {}", names.join(", "))));
     }
     Ok(chosen)
 }
 
-fn pause(text: &str) -> Result<Duration, CommandError> {
+fn parse_interval(text: &str) -> Result<Duration, CommandError> {
     match from_text(text, &FieldType::Duration, None) {
         Ok(Value::Int(micros)) if micros > 0 => Ok(Duration::from_micros(micros.unsigned_abs())),
         _ => Err(CommandError::usage(format!("--every: {text} is not a duration, such as 10m"))),
@@ -156,7 +159,7 @@ fn pause(text: &str) -> Result<Duration, CommandError> {
 }
 
 /// Waits until `time` has passed or the process is asked to stop. Returns whether to stop.
-fn wait(time: Duration, stop: &AtomicBool) -> bool {
+fn wait_until_stopped(time: Duration, stop: &AtomicBool) -> bool {
     let until = Instant::now() + time;
     while Instant::now() < until && !stop.load(Ordering::SeqCst) {
         std::thread::sleep(Duration::from_millis(100).min(time));
@@ -164,7 +167,7 @@ fn wait(time: Duration, stop: &AtomicBool) -> bool {
     stop.load(Ordering::SeqCst)
 }
 
-fn tell(source: &str, service: &str, done: &CollectReport, as_json: bool) {
+fn report(source: &str, service: &str, done: &CollectReport, as_json: bool) {
     if as_json {
         let count = |(outcome, name): &(Became, &str)| ((*name).to_owned(), done.counts.of(*outcome).max(0).into());
         let counts: Map<String, Json> = OUTCOMES.iter().map(count).collect();

@@ -7,7 +7,7 @@ use serde_json::json;
 use std::fs;
 use std::path::Path;
 use stook_catalogue::diagnostic::render;
-use stook_store::shape::StoreSchema;
+use stook_store::store_schema::StoreSchema;
 
 /// The definition in a new folder.
 const TEMPLATE: &str = include_str!("template.yaml");
@@ -23,22 +23,22 @@ pub fn init(dir: &Path) -> CommandResult {
     Ok(0)
 }
 
-pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
-    let text = place.text()?;
-    let file = place.definition().display().to_string();
-    match place.parsed(&text) {
+pub fn check(location: &CatalogueLocation, as_json: bool) -> CommandResult {
+    let text = location.text()?;
+    let file = location.definition().display().to_string();
+    match location.parsed(&text) {
         Ok(catalogue) => {
             let fields: usize = catalogue.collections.iter().map(|collection| collection.fields.len()).sum();
             // the store is only checked if one is named
-            let stored = if place.store.is_some() { place.prepared_for()? } else { None };
-            let refusals = stored.as_ref().map(|stored| stored.refusals(&StoreSchema::of(&catalogue)));
+            let stored = if location.store.is_some() { location.prepared_for()? } else { None };
+            let refusals = stored.as_ref().map(|stored| stored.refusals(&StoreSchema::from_catalogue(&catalogue)));
             let fits = refusals.as_ref().is_none_or(Vec::is_empty);
             if as_json {
-                let mut told = json!({"file": file, "sound": true, "problems": [], "notes": notes_of_areas(&catalogue), "hash": catalogue.hash});
-                if place.store.is_some() {
-                    told["store"] = json!({"there": refusals.is_some(), "fits": fits, "needs_a_new_store": refusals.unwrap_or_default()});
+                let mut report = json!({"file": file, "sound": true, "problems": [], "notes": notes_of_areas(&catalogue), "hash": catalogue.hash});
+                if location.store.is_some() {
+                    report["store"] = json!({"there": refusals.is_some(), "fits": fits, "needs_a_new_store": refusals.unwrap_or_default()});
                 }
-                say!("{told}");
+                say!("{report}");
             } else {
                 say!(
                     "{file} is valid: {} with {}, {}, {}",
@@ -49,7 +49,7 @@ pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
                 );
                 notes_of_areas(&catalogue).iter().for_each(|note| say!("note: {note}"));
                 match refusals.as_deref() {
-                    None if place.store.is_some() => say!("there is no store yet to check against"),
+                    None if location.store.is_some() => say!("there is no store yet to check against"),
                     None => {}
                     Some([]) => say!("the store is compatible"),
                     Some(reasons) => {

@@ -14,14 +14,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::eval::ExpressionFailures;
-use stook_engine::import::files::MOST_NAMED;
+use stook_engine::import::files::MAX_NAMED_FILES;
 use stook_engine::import::{self, DryRunLimits, DryRunReport, ImportEvent, ImportProgress, ImportRequest, SortedFiles};
 use stook_engine::work::JobRun;
 use stook_store::Store;
 use stook_store::journal::Outcome as Became;
 use stook_store::queue::{Job, JobId, JobState};
 
-pub fn import(place: &CatalogueLocation, arguments: &ImportArgs) -> CommandResult {
+pub fn import(location: &CatalogueLocation, arguments: &ImportArgs) -> CommandResult {
     let request = ImportRequest {
         files: arguments.files.clone(),
         profile: arguments.profile.clone(),
@@ -32,32 +32,32 @@ pub fn import(place: &CatalogueLocation, arguments: &ImportArgs) -> CommandResul
         retires_all: arguments.retire_all,
     };
     if arguments.dry_run {
-        return dry_run(place, &request, arguments.json);
+        return dry_run(location, &request, arguments.json);
     }
-    let catalogue = place.catalogue()?;
+    let catalogue = location.catalogue()?;
     if let Some(job) = arguments.resume {
-        let store = place.prepared(&catalogue, false)?;
-        return one(&Import { catalogue, store, arguments, stop: stop_signal()? }, job);
+        let store = location.prepared(&catalogue, false)?;
+        return run_job(&Import { catalogue, store, arguments, stop: stop_signal()? }, job);
     }
     let sorted = import::sort_files(&catalogue, &request)?;
-    let store = place.prepared(&catalogue, false)?;
+    let store = location.prepared(&catalogue, false)?;
     // all jobs are created before the first one starts: if one is interrupted, the others can be resumed
     let jobs = import::create_all(&catalogue, &*store, &sorted.imports)?;
     let import = Import { catalogue, store, arguments, stop: stop_signal()? };
     let mut code = 0;
-    for (at, job) in jobs.iter().enumerate() {
-        let ended = one(&import, *job);
+    for (index, job) in jobs.iter().enumerate() {
+        let result = run_job(&import, *job);
         let is_stopped = import.stop.load(Ordering::SeqCst);
-        match ended {
-            Ok(own) => code = worse(code, own),
+        match result {
+            Ok(job_code) => code = worse(code, job_code),
             Err(failure) if jobs.len() == 1 => return Err(failure),
             Err(failure) => {
                 eprintln!("{}", crate::output::failure(&failure.message));
                 code = worse(code, failure.code);
             }
         }
-        if let ([next, ..], true) = (&jobs[at + 1..], is_stopped) {
-            let waiting = &jobs[at + 1..];
+        if let ([next, ..], true) = (&jobs[index + 1..], is_stopped) {
+            let waiting = &jobs[index + 1..];
             waiting.iter().try_for_each(|job| import.store.interrupt_job(*job))?;
             let all: Vec<String> = waiting.iter().map(JobId::to_string).collect();
             let reason = format!("not begun: {} {}; run: stook import --resume {next}", noun(all.len()), all.join(", "));
@@ -100,24 +100,24 @@ fn show_unclaimed(sorted: &SortedFiles, as_json: bool) -> u8 {
         return 2;
     }
     say!("{} not imported, as no source claims them by name, first document or format:", count(names.len() as u64, "file"));
-    names.iter().take(MOST_NAMED).for_each(|name| say!("  {name}"));
-    if names.len() > MOST_NAMED {
-        say!("  and {} more", number((names.len() - MOST_NAMED) as u64));
+    names.iter().take(MAX_NAMED_FILES).for_each(|name| say!("  {name}"));
+    if names.len() > MAX_NAMED_FILES {
+        say!("  and {} more", number((names.len() - MAX_NAMED_FILES) as u64));
     }
     2
 }
 
 /// Shows what each job would do. Each job is tried alone, without the results of the others.
-fn dry_run(place: &CatalogueLocation, request: &ImportRequest, as_json: bool) -> CommandResult {
-    let sorted = import::sort_files(&*place.catalogue()?, request)?;
+fn dry_run(location: &CatalogueLocation, request: &ImportRequest, as_json: bool) -> CommandResult {
+    let sorted = import::sort_files(&*location.catalogue()?, request)?;
     // if there is no store, an empty one gives the same result
-    let empty = (!place.exists()?).then(tempfile::tempdir).transpose()?;
+    let empty = (!location.exists()?).then(tempfile::tempdir).transpose()?;
     let (catalogue, store) = match &empty {
         Some(empty) => {
             let store = Some(format!("sqlite:{}", empty.path().join("empty.sqlite").display()));
-            CatalogueLocation { folder: place.folder.clone(), store }.written()?
+            CatalogueLocation { folder: location.folder.clone(), store }.written()?
         }
-        None => place.read()?,
+        None => location.read()?,
     };
     let mut code = 0;
     for request in &sorted.imports {
@@ -136,11 +136,11 @@ fn dry_run(place: &CatalogueLocation, request: &ImportRequest, as_json: bool) ->
 }
 
 /// Runs a job to its end, or leaves it to workers.
-fn one(import: &Import<'_>, id: JobId) -> CommandResult {
+fn run_job(import: &Import<'_>, id: JobId) -> CommandResult {
     let Import { catalogue, store, arguments, stop } = import;
     let start = store.job(id)?;
-    let is_over = start.state.is_final() && start.state != JobState::Failed;
-    if arguments.resume.is_some() && is_over && !arguments.json && (arguments.wait != WaitFor::Settled || store.is_settled(id)?) {
+    let has_ended = start.state.is_final() && start.state != JobState::Failed;
+    if arguments.resume.is_some() && has_ended && !arguments.json && (arguments.wait != WaitFor::Settled || store.is_settled(id)?) {
         say!("job {id} is already {}; nothing to do", words(start.state));
         return Ok(0);
     }
@@ -148,11 +148,11 @@ fn one(import: &Import<'_>, id: JobId) -> CommandResult {
     let documents_before = start.counts.documents;
     let bar = progress_bar(&start);
     if arguments.detach {
-        let cut = import::cut(catalogue, &**store, id, stop, &|moment| bar.set_position(moment.bytes));
+        let split_result = import::split_files(catalogue, &**store, id, stop, &|progress| bar.set_position(progress.bytes));
         bar.finish_and_clear();
-        let job = ended(&**store, id, cut)?;
+        let job = job_after_work(&**store, id, split_result)?;
         if !job.progress.complete {
-            return Err(CommandError::new(left(&job)));
+            return Err(CommandError::new(interruption_message(&job)));
         }
         if arguments.json {
             say!("{}", to_json(&job)?);
@@ -166,8 +166,8 @@ fn one(import: &Import<'_>, id: JobId) -> CommandResult {
         return Ok(0);
     }
     let failures = Mutex::new(ExpressionFailures::default());
-    let tell = |news| match news {
-        ImportEvent::Progress(moment) => show(&bar, moment),
+    let report_event = |event| match event {
+        ImportEvent::Progress(progress) => show(&bar, progress),
         ImportEvent::Settled(stage) => {
             bar.suspend(|| stage.damaged.iter().for_each(|reason| eprintln!("warning: not settled: {reason}")));
             if let Ok(mut failures) = failures.lock() {
@@ -176,49 +176,49 @@ fn one(import: &Import<'_>, id: JobId) -> CommandResult {
         }
     };
     let run = JobRun { job: id, workers: threads(arguments.workers), settles: arguments.wait == WaitFor::Settled, stop };
-    let ran = import::run(catalogue, &**store, &run, &tell);
+    let run_result = import::run(catalogue, &**store, &run, &report_event);
     bar.finish_and_clear();
     settle::warn(&failures.into_inner().unwrap_or_default());
-    let job = ended(&**store, id, ran)?;
+    let job = job_after_work(&**store, id, run_result)?;
     report((catalogue, &**store), &job, documents_before, began.elapsed(), arguments.json)?;
     if !job.state.is_final() {
-        return Err(CommandError::new(left(&job)));
+        return Err(CommandError::new(interruption_message(&job)));
     }
     if arguments.wait == WaitFor::Settled && stop.load(Ordering::SeqCst) && !store.is_settled(id)? {
-        return Err(CommandError::new(format!("job {id}: all documents are committed, but {}", settle::LEFT)));
+        return Err(CommandError::new(format!("job {id}: all documents are committed, but {}", settle::INTERRUPTED)));
     }
     Ok(exit_code(job.state))
 }
 
 /// Returns a job after work on it has ended, for whatever reason: another process may have cancelled it. An error says what is left of it.
-fn ended(store: &dyn Store, id: u64, worked: stook_engine::Result<Job>) -> Result<Job, CommandError> {
+fn job_after_work(store: &dyn Store, id: u64, worked: stook_engine::Result<Job>) -> Result<Job, CommandError> {
     worked.or_else(|error| match store.job(id) {
         Ok(job) if job.state == JobState::Cancelled => Ok(job),
-        Ok(job) if !job.state.is_final() => Err(CommandError::new(format!("{error}\n{}", left(&job)))),
+        Ok(job) if !job.state.is_final() => Err(CommandError::new(format!("{error}\n{}", interruption_message(&job)))),
         Ok(_) => Err(CommandError::new(format!("job {id}: {error}"))),
         Err(_) => Err(CommandError::new(format!("{error}\nresume job {id}: stook import --resume {id}; cancel it: stook cancel {id}"))),
     })
 }
 
 /// Says what is left of an interrupted job, who continues it, and how to cancel it.
-fn left(job: &Job) -> String {
-    let (id, done) = (job.id, number(job.done()));
-    let planned = number(job.documents_known());
-    let (stands, goes_on) = if job.progress.complete {
-        let stands = format!("{done} of {planned} documents are committed; the rest are queued");
-        let goes_on = format!("workers will process them (`stook work`, or a running `stook serve`), or run: stook import --resume {id}");
-        (stands, goes_on)
+fn interruption_message(job: &Job) -> String {
+    let (id, done) = (job.id, number(job.documents_done()));
+    let planned = number(job.documents_found());
+    let (progress, how_to_continue) = if job.progress.complete {
+        let progress = format!("{done} of {planned} documents are committed; the rest are queued");
+        let how_to_continue = format!("workers will process them (`stook work`, or a running `stook serve`), or run: stook import --resume {id}");
+        (progress, how_to_continue)
     } else {
-        let stands = format!("{done} of the {planned} documents read so far are committed");
-        let goes_on = match job.chunks_left {
+        let progress = format!("{done} of the {planned} documents read so far are committed");
+        let how_to_continue = match job.chunks_left {
             0 => format!("to read the rest of the files: stook import --resume {id}"),
             _ => format!(
                 "workers do what was read (`stook work`, or a running `stook serve`); to read the rest of the files: stook import --resume {id}"
             ),
         };
-        (stands, goes_on)
+        (progress, how_to_continue)
     };
-    format!("job {id} was interrupted: {stands}\n  {goes_on}\n  or cancel it: stook cancel {id}")
+    format!("job {id} was interrupted: {progress}\n  {how_to_continue}\n  or cancel it: stook cancel {id}")
 }
 
 /// Makes a progress bar, which is drawn only on a terminal.
@@ -230,12 +230,12 @@ fn progress_bar(job: &Job) -> ProgressBar {
     bar
 }
 
-fn show(bar: &ProgressBar, moment: ImportProgress) {
+fn show(bar: &ProgressBar, progress: ImportProgress) {
     // the share of split documents that are committed, applied to the bytes that have been split
-    let share = if moment.split == 0 { 0.0 } else { moment.documents as f64 / moment.split as f64 };
-    bar.set_position((moment.bytes as f64 * share.min(1.0)) as u64);
-    let rate = moment.documents as f64 / bar.elapsed().as_secs_f64().max(0.001);
-    bar.set_message(format!("{} documents  {}/s", number(moment.documents), number(rate as u64)));
+    let share = if progress.split == 0 { 0.0 } else { progress.documents as f64 / progress.split as f64 };
+    bar.set_position((progress.bytes as f64 * share.min(1.0)) as u64);
+    let rate = progress.documents as f64 / bar.elapsed().as_secs_f64().max(0.001);
+    bar.set_message(format!("{} documents  {}/s", number(progress.documents), number(rate as u64)));
 }
 
 fn show_preview(preview: &DryRunReport, as_json: bool) {

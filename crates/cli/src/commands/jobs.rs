@@ -14,18 +14,18 @@ use stook_store::journal::{OUTCOMES, Outcome as Became, OutcomeCounts};
 use stook_store::queue::{Job, JobState};
 
 /// Failures shown after an import; the journal has all.
-const SHOWN_TROUBLES: usize = 5;
+const MAX_SHOWN_ISSUES: usize = 5;
 
 /// Returns a job as JSON: as it is stored, with the number of processed and of known documents.
 pub fn to_json(job: &Job) -> Result<Json, CommandError> {
-    let mut whole = serde_json::to_value(job)?;
-    (whole["documents"], whole["planned"]) = (json!(job.done()), json!(job.documents_known()));
-    Ok(whole)
+    let mut json = serde_json::to_value(job)?;
+    (json["documents"], json["planned"]) = (json!(job.documents_done()), json!(job.documents_found()));
+    Ok(json)
 }
 
 /// Formats the number of processed documents, and of how many if that differs.
 fn done_of(job: &Job) -> String {
-    let (done, planned) = (job.done(), job.documents_known());
+    let (done, planned) = (job.documents_done(), job.documents_found());
     match job.progress.complete {
         _ if matches!(job.state, JobState::Completed | JobState::CompletedWithErrors) => number(done),
         true if done == planned => number(done),
@@ -52,7 +52,7 @@ pub fn words(state: JobState) -> String {
 }
 
 /// The same for a job that may be running without workers.
-fn standing(job: &Job) -> String {
+fn shown_state(job: &Job) -> String {
     if job.state == JobState::Running && job.chunks_working == 0 { "running (no worker is processing it now)".to_owned() } else { words(job.state) }
 }
 
@@ -64,23 +64,23 @@ pub fn report(
     elapsed: Duration,
     as_json: bool,
 ) -> Result<(), CommandError> {
-    let replaced = complete_delivery::of_job(store, catalogue, job)?;
+    let replaced = complete_delivery::retirement_report(store, catalogue, job)?;
     if as_json {
-        let mut whole = to_json(job)?;
-        whole["seconds"] = json!(elapsed.as_secs_f64());
+        let mut json = to_json(job)?;
+        json["seconds"] = json!(elapsed.as_secs_f64());
         if let Some(replaced) = replaced {
-            whole["replaced"] = json!(replaced);
+            json["replaced"] = json!(replaced);
         }
-        say!("{whole}");
+        say!("{json}");
         return Ok(());
     }
     let documents = (job.counts.documents - documents_before).max(0) as u64;
     let rate = documents as f64 / elapsed.as_secs_f64().max(1e-9);
-    let whose = if job.tenant == stook_store::DEFAULT_TENANT { String::new() } else { format!(" ({})", job.tenant) };
-    say!("job {}{whose}: {}, {} in {} ({}/s)", job.id, words(job.state), count(documents, "document"), seconds(elapsed), number(rate as u64));
+    let tenant_suffix = if job.tenant == stook_store::DEFAULT_TENANT { String::new() } else { format!(" ({})", job.tenant) };
+    say!("job {}{tenant_suffix}: {}, {} in {} ({}/s)", job.id, words(job.state), count(documents, "document"), seconds(elapsed), number(rate as u64));
     show_counts(&job.counts);
-    if job.state.is_final() && job.documents_known() > job.done() {
-        say!("  {} of {} were not processed", number(job.documents_known() - job.done()), count(job.documents_known(), "document"));
+    if job.state.is_final() && job.documents_found() > job.documents_done() {
+        say!("  {} of {} were not processed", number(job.documents_found() - job.documents_done()), count(job.documents_found(), "document"));
     }
     if let Some(reason) = &job.reason {
         say!("  {reason}");
@@ -88,7 +88,7 @@ pub fn report(
     show_replaced(replaced.as_ref());
     let troubles = job.counts.of(Became::Failed) + job.counts.warnings;
     if troubles > 0 {
-        for entry in store.journal(job.id, 0, SHOWN_TROUBLES, true)? {
+        for entry in store.journal(job.id, 0, MAX_SHOWN_ISSUES, true)? {
             let kind = if entry.outcome == Became::Failed { "failed" } else { "warning" };
             let file = entry.file.rsplit('/').next().unwrap_or(&entry.file);
             let key = entry.key.map(|key| format!(" ({key})")).unwrap_or_default();
@@ -123,8 +123,8 @@ pub fn show_counts(counts: &OutcomeCounts) {
     say!("  {}{warnings}", if parts.is_empty() { "no documents" } else { &parts });
 }
 
-pub fn jobs(place: &CatalogueLocation, tenant: Option<&str>, limit: usize, as_json: bool) -> CommandResult {
-    let store = place.admin_store(true)?;
+pub fn jobs(location: &CatalogueLocation, tenant: Option<&str>, limit: usize, as_json: bool) -> CommandResult {
+    let store = location.admin_store(true)?;
     let tenant = tenant.map(open::tenant).transpose()?;
     let jobs = store.jobs(tenant.as_ref(), limit)?;
     if as_json {
@@ -139,7 +139,7 @@ pub fn jobs(place: &CatalogueLocation, tenant: Option<&str>, limit: usize, as_js
             let size: u64 = job.files.iter().map(|file| file.size).sum();
             vec![
                 job.id.to_string(),
-                standing(job),
+                shown_state(job),
                 job.tenant.clone(),
                 job.profile.clone().unwrap_or_else(|| job.source.clone()),
                 bytes(size),
@@ -159,8 +159,8 @@ pub fn jobs(place: &CatalogueLocation, tenant: Option<&str>, limit: usize, as_js
     Ok(0)
 }
 
-pub fn cancel(place: &CatalogueLocation, job: u64, as_json: bool) -> CommandResult {
-    let store = place.admin_store(false)?;
+pub fn cancel(location: &CatalogueLocation, job: u64, as_json: bool) -> CommandResult {
+    let store = location.admin_store(false)?;
     let has_ended = |state: JobState| CommandError::new(format!("job {job} has already ended: {}", words(state)));
     let state = store.job(job)?.state;
     if state.is_final() {
@@ -183,17 +183,17 @@ pub fn cancel(place: &CatalogueLocation, job: u64, as_json: bool) -> CommandResu
 /// Entries of a journal read at one time.
 const PAGE: usize = 5_000;
 
-pub fn journal(place: &CatalogueLocation, job: u64, errors: bool, limit: Option<usize>, as_json: bool) -> CommandResult {
-    let store = place.admin_store(true)?;
+pub fn journal(location: &CatalogueLocation, job: u64, errors: bool, limit: Option<usize>, as_json: bool) -> CommandResult {
+    let store = location.admin_store(true)?;
     let mut out = stream();
     let mut after = 0;
-    let mut left = limit;
+    let mut remaining = limit;
     let mut first = true;
     loop {
-        let page = store.journal(job, after, left.map_or(PAGE, |left| left.min(PAGE)), errors)?;
+        let page = store.journal(job, after, remaining.map_or(PAGE, |remaining| remaining.min(PAGE)), errors)?;
         let Some(last) = page.last() else { break };
         after = last.document;
-        left = left.map(|left| left.saturating_sub(page.len()));
+        remaining = remaining.map(|remaining| remaining.saturating_sub(page.len()));
         for entry in &page {
             if as_json {
                 writeln!(out, "{}", serde_json::to_string(entry)?)?;
@@ -215,14 +215,14 @@ pub fn journal(place: &CatalogueLocation, job: u64, errors: bool, limit: Option<
             }
             first = false;
         }
-        if left == Some(0) {
+        if remaining == Some(0) {
             break;
         }
     }
     // results of complete deliveries need the definition
-    match place.read() {
+    match location.read() {
         Ok((catalogue, store)) => {
-            let replaced = complete_delivery::of_job(&*store, &catalogue, &store.job(job)?)?;
+            let replaced = complete_delivery::retirement_report(&*store, &catalogue, &store.job(job)?)?;
             if let (Some(replaced), true) = (&replaced, as_json) {
                 writeln!(out, "{}", json!({ "replaced": replaced }))?;
             }

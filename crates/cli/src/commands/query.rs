@@ -18,8 +18,8 @@ use stook_query::{AllCollectionsQuery, CompiledQuery, ResultColumn, Suggestion, 
 use stook_store::plan::QueryPlan;
 use stook_store::{Store, StoreError};
 
-pub fn suggest(place: &CatalogueLocation, text: &str, tenant: &str, as_json: bool) -> CommandResult {
-    let (catalogue, store) = place.read()?;
+pub fn suggest(location: &CatalogueLocation, text: &str, tenant: &str, as_json: bool) -> CommandResult {
+    let (catalogue, store) = location.read()?;
     let tenant = open::tenant(tenant)?;
     let vocabulary = Vocabulary::learn(&catalogue, &*store, &tenant, None)?;
     let found = stook_query::suggest(&vocabulary, &catalogue, &*store, &tenant, text)?;
@@ -28,9 +28,9 @@ pub fn suggest(place: &CatalogueLocation, text: &str, tenant: &str, as_json: boo
         say!("{}", Json::Array(shown));
         return Ok(0);
     }
-    for own in &found {
-        say!("{}", own.query);
-        say!("    {:.2}: {}", own.score, own.reasons.join("; "));
+    for suggestion in &found {
+        say!("{}", suggestion.query);
+        say!("    {:.2}: {}", suggestion.score, suggestion.reasons.join("; "));
     }
     if found.is_empty() {
         return Err(CommandError::new("no suggestion for these words"));
@@ -39,50 +39,50 @@ pub fn suggest(place: &CatalogueLocation, text: &str, tenant: &str, as_json: boo
 }
 
 /// Fetches what a query needs, and prints the state of services on standard error. Returns none if the query concerns no service.
-fn ask_services(
+fn fetch_from_services(
     catalogue: &Arc<Catalogue>,
     store: &Arc<dyn Store>,
     query: &CompiledQuery,
     arguments: &QueryArgs,
 ) -> Result<Vec<ServiceStatus>, CommandError> {
-    let asker = Fetcher::new(catalogue);
-    if !asker.concerns(&query.plan, &query.aggregates) {
+    let fetcher = Fetcher::new(catalogue);
+    if !fetcher.has_services_for(&query.plan, &query.aggregates) {
         return Ok(Vec::new());
     }
-    let said =
-        asker.fetch(store, &query.plan, &query.aggregates, FetchOptions { when: arguments.ask, time: arguments.wait.map(Duration::from_secs) })?;
-    asker.stop();
-    for status in &said {
+    let statuses =
+        fetcher.fetch(store, &query.plan, &query.aggregates, FetchOptions { when: arguments.ask, time: arguments.wait.map(Duration::from_secs) })?;
+    fetcher.stop();
+    for status in &statuses {
         if arguments.format == QueryFormat::Table {
             eprintln!("{}", shown_status(status));
         } else {
             eprintln!("{}", status.to_json());
         }
     }
-    Ok(said)
+    Ok(statuses)
 }
 
 /// Reports that no service has answered, which is different from a result without rows.
-fn no_answer(said: &[ServiceStatus], format: QueryFormat) -> CommandResult {
-    let reasons: Vec<String> = said.iter().map(shown_state).collect();
+fn no_answer(statuses: &[ServiceStatus], format: QueryFormat) -> CommandResult {
+    let reasons: Vec<String> = statuses.iter().map(shown_state).collect();
     let error = format!("no result: no service has answered; {}", reasons.join("; "));
     if matches!(format, QueryFormat::Json | QueryFormat::Ndjson) {
-        say!("{}", json!({ "error": error, "services": said.iter().map(ServiceStatus::to_json).collect::<Vec<_>>() }));
+        say!("{}", json!({ "error": error, "services": statuses.iter().map(ServiceStatus::to_json).collect::<Vec<_>>() }));
     }
     Err(CommandError::new(error))
 }
 
-pub fn query(place: &CatalogueLocation, arguments: &QueryArgs) -> CommandResult {
+pub fn query(location: &CatalogueLocation, arguments: &QueryArgs) -> CommandResult {
     // fetched documents are written, which creates a store
-    let asks = arguments.ask != FetchPolicy::Never && !arguments.explain && !place.catalogue()?.services.is_empty();
-    let (catalogue, store) = if asks { place.written().map_err(unwritten)? } else { place.read()? };
+    let fetches = arguments.ask != FetchPolicy::Never && !arguments.explain && !location.catalogue()?.services.is_empty();
+    let (catalogue, store) = if fetches { location.written().map_err(add_read_only_hint)? } else { location.read()? };
     let tenant = open::tenant(&arguments.tenant)?;
-    let misread = |problem| CommandError::new(render("query", &arguments.query, &[problem], colours()).trim_end().to_owned());
+    let query_error = |problem| CommandError::new(render("query", &arguments.query, &[problem], colours()).trim_end().to_owned());
     if let Some(all) = resolve_all_collections(&arguments.query, &catalogue, &*store, &tenant, store.clock())? {
-        return show_all(&*store, &all.map_err(misread)?, arguments);
+        return show_all(&*store, &all.map_err(query_error)?, arguments);
     }
     let compiled = resolve(&arguments.query, &catalogue, &*store, &tenant, store.clock())?;
-    let mut compiled = compiled.map_err(misread)?;
+    let mut compiled = compiled.map_err(query_error)?;
     compiled.plan.offset = arguments.idx;
     compiled.plan.limit = (arguments.limit > 0).then_some(arguments.limit);
     if arguments.explain {
@@ -91,36 +91,37 @@ pub fn query(place: &CatalogueLocation, arguments: &QueryArgs) -> CommandResult 
         }
         return Ok(0);
     }
-    let said = ask_services(&catalogue, &store, &compiled, arguments)?;
-    let has_answered = said.is_empty() || said.iter().any(|status| matches!(status.state(), "complete" | "partial"));
+    let statuses = fetch_from_services(&catalogue, &store, &compiled, arguments)?;
+    let has_answered = statuses.is_empty() || statuses.iter().any(|status| matches!(status.state(), "complete" | "partial"));
     if !has_answered && store.count(&QueryPlan { limit: None, offset: 0, ..compiled.plan.clone() })? == 0 {
-        return no_answer(&said, arguments.format);
+        return no_answer(&statuses, arguments.format);
     }
-    let is_whole = said.iter().all(|status| status.state() == "complete");
+    let is_complete = statuses.iter().all(|status| status.state() == "complete");
     let code = show_answer(&catalogue, &*store, compiled, arguments)?;
-    Ok(if is_whole { code } else { 2 })
+    Ok(if is_complete { code } else { 2 })
 }
 
 /// Prints on standard error which aggregates do not cover all rows, if services are involved.
-fn show_over(catalogue: &Arc<Catalogue>, store: &dyn Store, compiled: &CompiledQuery, format: QueryFormat) -> Result<(), CommandError> {
-    if !Fetcher::new(catalogue).concerns(&compiled.plan, &compiled.aggregates) {
+fn show_coverage(catalogue: &Arc<Catalogue>, store: &dyn Store, compiled: &CompiledQuery, format: QueryFormat) -> Result<(), CommandError> {
+    if !Fetcher::new(catalogue).has_services_for(&compiled.plan, &compiled.aggregates) {
         return Ok(());
     }
     let found = over(catalogue, store, &compiled.plan, &compiled.aggregates)?;
-    let named = found.iter().map(|own| (&compiled.columns[own.aggregate].name, own));
+    let named = found.iter().map(|coverage| (&compiled.columns[coverage.aggregate].name, coverage));
     if format == QueryFormat::Table {
-        named.for_each(|(name, own)| {
-            eprintln!("{name} covers {} of {}; the others have no readable value", number(own.values), count(own.rows, "row"))
+        named.for_each(|(name, coverage)| {
+            eprintln!("{name} covers {} of {}; the others have no readable value", number(coverage.values), count(coverage.rows, "row"))
         });
     } else if !found.is_empty() {
-        let shown: Map<String, Json> = named.map(|(name, own)| (name.clone(), json!({ "values": own.values, "rows": own.rows }))).collect();
+        let shown: Map<String, Json> =
+            named.map(|(name, coverage)| (name.clone(), json!({ "values": coverage.values, "rows": coverage.rows }))).collect();
         eprintln!("{}", json!({ "over": shown }));
     }
     Ok(())
 }
 
 /// Adds a hint for users who only want to read.
-fn unwritten(failure: CommandError) -> CommandError {
+fn add_read_only_hint(failure: CommandError) -> CommandError {
     let is_of_writing = failure.message.contains("cannot be written");
     CommandError {
         message: if is_of_writing { format!("{}; use `--ask never` to read only what is stored", failure.message) } else { failure.message },
@@ -142,7 +143,7 @@ fn show_all(store: &dyn Store, all: &AllCollectionsQuery, arguments: &QueryArgs)
 fn show_answer(catalogue: &Arc<Catalogue>, store: &dyn Store, mut compiled: CompiledQuery, arguments: &QueryArgs) -> CommandResult {
     let began = Instant::now();
     if !compiled.aggregates.is_empty() {
-        show_over(catalogue, store, &compiled, arguments.format)?;
+        show_coverage(catalogue, store, &compiled, arguments.format)?;
         let mut rows = vec![store.aggregate(&compiled.plan, &compiled.aggregates)?];
         if arguments.by_source {
             rows[0].insert(0, Value::text("merged"));
@@ -168,25 +169,25 @@ fn show_answer(catalogue: &Arc<Catalogue>, store: &dyn Store, mut compiled: Comp
 /// Prints rows as they are read.
 fn stream_rows(store: &dyn Store, compiled: &CompiledQuery, format: QueryFormat) -> CommandResult {
     let mut out = stream();
-    let mut first = true;
-    let mut written = Ok(());
+    let mut is_first = true;
+    let mut write_result = Ok(());
     if format == QueryFormat::Csv {
         csv_line(&mut out, compiled.columns.iter().map(|heading| heading.name.clone()))?;
     }
     let visited = store.visit(&compiled.plan, &mut |row| {
-        written = match format {
+        write_result = match format {
             QueryFormat::Csv => csv_line(&mut out, row.iter().zip(&compiled.columns).map(|(value, heading)| value.show(&heading.ty))),
             QueryFormat::Ndjson => writeln!(out, "{}", row_json(&compiled.columns, &row)),
-            _ => write!(out, "{}{}", if first { "[\n" } else { ",\n" }, row_json(&compiled.columns, &row)),
+            _ => write!(out, "{}{}", if is_first { "[\n" } else { ",\n" }, row_json(&compiled.columns, &row)),
         };
-        first = false;
+        is_first = false;
         // if writing fails, stop reading
-        written.as_ref().map_err(|error| StoreError::Wrong(error.to_string())).copied()
+        write_result.as_ref().map_err(|error| StoreError::Wrong(error.to_string())).copied()
     });
-    written?;
+    write_result?;
     visited?;
     if format == QueryFormat::Json {
-        writeln!(out, "{}", if first { "[]" } else { "\n]" })?;
+        writeln!(out, "{}", if is_first { "[]" } else { "\n]" })?;
     }
     out.flush()?;
     Ok(0)

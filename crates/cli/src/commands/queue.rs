@@ -9,10 +9,10 @@ use std::io::{BufRead, BufReader, Write};
 use stook_engine::requeue;
 use stook_store::queue::{ChunkId, ChunkInfo, ChunkState, JobId};
 
-pub fn run(place: &CatalogueLocation, command: &QueueCommand) -> CommandResult {
+pub fn run(location: &CatalogueLocation, command: &QueueCommand) -> CommandResult {
     match command {
         QueueCommand::Ls { job, json } => {
-            let chunks = place.admin_store(true)?.chunks(*job)?;
+            let chunks = location.admin_store(true)?.chunks(*job)?;
             if *json {
                 say!("{}", serde_json::to_string(&chunks)?);
             } else if chunks.is_empty() {
@@ -22,22 +22,22 @@ pub fn run(place: &CatalogueLocation, command: &QueueCommand) -> CommandResult {
             }
         }
         QueueCommand::Retry { chunk } => {
-            let (job, ordinal) = place_of(chunk)?;
-            let retried = place.admin_store(false)?.retry(job, ordinal)?;
+            let (job, ordinal) = parse_chunk_id(chunk)?;
+            let retried = location.admin_store(false)?.retry(job, ordinal)?;
             say!("{} will be retried; run stook work or stook import --resume {job}", count(retried, "chunk"));
         }
         QueueCommand::Rechunk { chunk, documents } => {
-            let (job, Some(ordinal)) = place_of(chunk)? else {
+            let (job, Some(ordinal)) = parse_chunk_id(chunk)? else {
                 return Err(CommandError::usage("give the chunk as JOB.CHUNK; see `stook queue ls`"));
             };
-            let (catalogue, store) = place.written_existing()?;
+            let (catalogue, store) = location.written_existing()?;
             let parts = requeue::rechunk(&catalogue, &*store, ChunkId { job, ordinal }, *documents)?;
             say!("chunk {chunk} was split into {}; run stook work or stook import --resume {job}", count(parts as u64, "chunk"));
         }
         QueueCommand::Dump { chunk, output } => {
-            let (job, ordinal) = place_of(chunk)?;
+            let (job, ordinal) = parse_chunk_id(chunk)?;
             let mut out = Output::new(output.as_deref())?;
-            let store = place.admin_store(true)?;
+            let store = location.admin_store(true)?;
             let mut dumped = 0;
             for info in store.chunks(Some(job))?.iter().filter(|info| ordinal.is_none_or(|ordinal| ordinal == info.ordinal)) {
                 let dump = requeue::dump(&store, ChunkId { job, ordinal: info.ordinal })?;
@@ -49,7 +49,7 @@ pub fn run(place: &CatalogueLocation, command: &QueueCommand) -> CommandResult {
         }
         QueueCommand::Load { file } => {
             let input = std::fs::File::open(file).map_err(|error| CommandError::new(format!("{}: {error}", file.display())))?;
-            let store = place.admin_store(false)?;
+            let store = location.admin_store(false)?;
             let mut loaded = 0;
             for line in BufReader::new(input).lines() {
                 let line = line?;
@@ -85,7 +85,7 @@ fn rows(chunks: &[ChunkInfo]) -> Vec<Vec<String>> {
 }
 
 /// Parses JOB or JOB.CHUNK.
-fn place_of(text: &str) -> Result<(JobId, Option<u32>), CommandError> {
+fn parse_chunk_id(text: &str) -> Result<(JobId, Option<u32>), CommandError> {
     let (job, ordinal) = text.split_once('.').map_or((text, None), |(job, ordinal)| (job, Some(ordinal)));
     let wrong = || CommandError::usage(format!("`{text}` is not JOB or JOB.CHUNK, as `stook queue ls` shows them"));
     let ordinal = ordinal.map(str::parse).transpose().map_err(|_| wrong())?;

@@ -18,8 +18,8 @@ use stook_formats::marc::Repairs;
 use stook_formats::write::MarcWriter;
 use stook_query::tags_of;
 
-pub fn get(place: &CatalogueLocation, arguments: &GetArgs) -> CommandResult {
-    let (catalogue, store) = place.read()?;
+pub fn get(location: &CatalogueLocation, arguments: &GetArgs) -> CommandResult {
+    let (catalogue, store) = location.read()?;
     let tenant = open::tenant(&arguments.tenant)?;
     let found = record::get(
         &catalogue,
@@ -57,8 +57,8 @@ pub fn get(place: &CatalogueLocation, arguments: &GetArgs) -> CommandResult {
             let mut out = stream();
             let mut writer = MarcWriter::new(&mut out, syntax);
             let mut repairs = Repairs::default();
-            let own = Syntax::from_number(number).unwrap_or(Syntax::Marc);
-            writer.write_nearest(bytes, own, &found.marc_options(&catalogue), &mut repairs)?;
+            let syntax_of_document = Syntax::from_number(number).unwrap_or(Syntax::Marc);
+            writer.write_nearest(bytes, syntax_of_document, &found.marc_options(&catalogue), &mut repairs)?;
             writer.finish()?;
             repairs.into_iter().for_each(|repair| eprintln!("changed: {}: {repair}", found.stored.key));
             return Ok(if repairs.is_empty() { 0 } else { 2 });
@@ -84,8 +84,8 @@ fn explain_table(explained: &Json) {
                 let failed = field.get("failed").map(|reason| format!(" (failed: {})", text(reason))).unwrap_or_default();
                 let stale = if field["stale"] == Json::Bool(true) { " (stale)" } else { "" };
                 let planned = field.get("planned").map(|keys| format!(" (missing targets: {})", text(keys))).unwrap_or_default();
-                let most = field.get("most").map(|most| format!(" (limited to {})", text(most))).unwrap_or_default();
-                ("derived".to_owned(), format!("{}{failed}{stale}{planned}{most}", text(derived)))
+                let limit = field.get("most").map(|limit| format!(" (limited to {})", text(limit))).unwrap_or_default();
+                ("derived".to_owned(), format!("{}{failed}{stale}{planned}{limit}", text(derived)))
             }
             None => (text(&field["from"]), format!("{}{conflict}", text(&field["rule"]))),
         };
@@ -106,7 +106,7 @@ fn explain_table(explained: &Json) {
         .as_array()
         .into_iter()
         .flatten()
-        .map(|one| ["contributor", "says", "as_of", "job", "document"].iter().map(|name| text(&one[*name])).collect())
+        .map(|contribution| ["contributor", "says", "as_of", "job", "document"].iter().map(|name| text(&contribution[*name])).collect())
         .collect();
     say!("{}", table(&["contributor", "says", "as of", "job", "document"], &contributions, &[false, false, false, true, true]));
     let exists = if explained["exists"] == Json::Bool(true) { "exists" } else { "is deleted" };
@@ -117,8 +117,8 @@ fn explain_table(explained: &Json) {
     say!("\nthe record {exists}; it last changed {}", text(&explained["changed"]));
 }
 
-pub fn withdraw(place: &CatalogueLocation, arguments: &WithdrawArgs) -> CommandResult {
-    let (catalogue, store) = place.written_existing()?;
+pub fn withdraw(location: &CatalogueLocation, arguments: &WithdrawArgs) -> CommandResult {
+    let (catalogue, store) = location.written_existing()?;
     let WithdrawArgs { source, collection, key, .. } = arguments;
     let tenant = open::tenant(&arguments.tenant)?;
     let began = Instant::now();
@@ -143,8 +143,8 @@ pub fn withdraw(place: &CatalogueLocation, arguments: &WithdrawArgs) -> CommandR
     Ok(if done.unique_conflicts.is_empty() { 0 } else { 2 })
 }
 
-pub fn export(place: &CatalogueLocation, collection: &str, format: ExportFormat, output: Option<&Path>, tenant: &str) -> CommandResult {
-    let (catalogue, store) = place.read()?;
+pub fn export(location: &CatalogueLocation, collection: &str, format: ExportFormat, output: Option<&Path>, tenant: &str) -> CommandResult {
+    let (catalogue, store) = location.read()?;
     let tenant = open::tenant(tenant)?;
     let format = match format {
         ExportFormat::Ndjson => export::ExportFormat::Ndjson,

@@ -12,7 +12,7 @@ use stook_sample::sentinel::{self, Sentinel};
 use stook_sample::services::SampleServices;
 
 /// Number of samples that describe each business.
-const SAMPLES: u64 = 5;
+const VERSIONS: u64 = 5;
 
 pub fn sample(arguments: &SampleArgs) -> CommandResult {
     let SampleArgs { name, days, seed, keys, first, .. } = *arguments;
@@ -27,7 +27,7 @@ pub fn sample(arguments: &SampleArgs) -> CommandResult {
         }
         SampleName::Businesses => {
             let folder = output.ok_or_else(|| CommandError::usage("businesses are several files: name a folder with -o"))?;
-            businesses::write(&Businesses { records, seed, first, versions: SAMPLES }, folder)?;
+            businesses::write(&Businesses { records, seed, first, versions: VERSIONS }, folder)?;
         }
         SampleName::Datasets => {
             let folder = output.ok_or_else(|| CommandError::usage("datasets are several files: name a folder with -o, or --serve ADDR"))?;

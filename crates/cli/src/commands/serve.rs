@@ -8,25 +8,25 @@ use crate::{CommandError, CommandResult};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use stook_engine::work::{LEASE_SECONDS, WorkerOptions as WorkOptions};
+use stook_engine::work::{LEASE_SECONDS, WorkerOptions};
 use stook_server::admission::ClassLimits;
 use stook_server::{App, RequestLogLevel, ServerOptions};
 
 /// Max connections that wait to be accepted.
 const BACKLOG: u32 = 4_096;
 
-pub fn serve(place: &CatalogueLocation, arguments: &ServeArgs) -> CommandResult {
+pub fn serve(location: &CatalogueLocation, arguments: &ServeArgs) -> CommandResult {
     let stop = stop_signal()?;
-    let catalogue = place.catalogue()?;
-    let store = place.prepared(&catalogue, false)?;
+    let catalogue = location.catalogue()?;
+    let store = location.prepared(&catalogue, false)?;
     let workers = match arguments.workers {
         Some(workers) => workers,
-        None if place.is_file()? => threads(None),
+        None if location.is_file()? => threads(None),
         None => 0,
     };
     let loopback = arguments.listen.ip().is_loopback();
     let options = ServerOptions {
-        interactive: ClassLimits { most: arguments.most.max(1), wait: Duration::from_millis(arguments.wait) },
+        interactive: ClassLimits { max_requests: arguments.most.max(1), wait: Duration::from_millis(arguments.wait) },
         cache: arguments.cache << 20,
         files: arguments.files.clone(),
         runs: arguments.runs.clone(),
@@ -59,13 +59,13 @@ pub fn serve(place: &CatalogueLocation, arguments: &ServeArgs) -> CommandResult 
     let pool = (workers > 0).then(|| {
         let (app, stop) = (app.clone(), stop_work.clone());
         std::thread::spawn(move || {
-            let options = WorkOptions { workers, lease_seconds: LEASE_SECONDS, drain: false, settles: true, only: None };
+            let options = WorkerOptions { workers, lease_seconds: LEASE_SECONDS, drain: false, settles: true, only: None };
             stook_server::work(&app, &options, &stop)
         })
     });
-    let asked = stop.clone();
+    let stop_requested = stop.clone();
     let served = runtime.block_on(stook_server::serve(app, listener, async move {
-        while !asked.load(Ordering::SeqCst) {
+        while !stop_requested.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }));

@@ -15,31 +15,31 @@ use stook_store::damage::Damage;
 use stook_store::{DEFAULT_TENANT, PassReport, SettlePass, Store, Tenant};
 
 /// Max records that a check lists.
-const SHOWN: usize = 20;
+const MAX_SHOWN: usize = 20;
 
 /// Settles all stale marks, or as many as possible until `stop` is set.
 pub fn drain(catalogue: &Arc<Catalogue>, store: &dyn Store, stop: &AtomicBool) -> Result<PassReport, CommandError> {
     let rules = Arc::new(SettleRules::new(catalogue));
-    settle::until_stopped(&|| stop.load(Ordering::SeqCst), || settle::bring_up(store, &rules, &|_| ()))?;
+    settle::until_stopped(&|| stop.load(Ordering::SeqCst), || settle::mark_outdated(store, &rules, &|_| ()))?;
     let pass: Arc<dyn SettlePass> = rules;
     Ok(settle::drain(store, &pass, stop)?)
 }
 
-/// Returns the message [`LEFT`] if `stop` ended settling before it was complete.
-pub fn left(catalogue: &Arc<Catalogue>, store: &dyn Store, stop: &AtomicBool) -> Result<Option<&'static str>, CommandError> {
-    let is_left = stop.load(Ordering::SeqCst) && !settle::is_settled(store, &SettleRules::new(catalogue))?;
-    Ok(is_left.then_some(LEFT))
+/// Returns the message [`INTERRUPTED`] if `stop` ended settling before it was complete.
+pub fn interruption(catalogue: &Arc<Catalogue>, store: &dyn Store, stop: &AtomicBool) -> Result<Option<&'static str>, CommandError> {
+    let is_unsettled = stop.load(Ordering::SeqCst) && !settle::is_settled(store, &SettleRules::new(catalogue))?;
+    Ok(is_unsettled.then_some(INTERRUPTED))
 }
 
 /// The message that settling was interrupted, and what continues it.
-pub const LEFT: &str = "settling was interrupted: derived values are not yet what the records say\n  workers will settle them (`stook work`, or a running `stook serve`), or run: stook settle";
+pub const INTERRUPTED: &str = "settling was interrupted: derived values are not yet what the records say\n  workers will settle them (`stook work`, or a running `stook serve`), or run: stook settle";
 
 /// Settles everything again if the store was settled by other rules.
 ///
 /// It also settles marks left by an earlier process that was stopped while it did this.
-pub fn bring_up(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<(), CommandError> {
+pub fn mark_outdated(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<(), CommandError> {
     let rules = Arc::new(SettleRules::new(catalogue));
-    let marked = settle::bring_up(store, &rules, &|_| ())?;
+    let marked = settle::mark_outdated(store, &rules, &|_| ())?;
     if marked > 0 {
         eprintln!("note: links or their rules have changed; the derived values of {} are being settled again", count(marked, "record"));
     } else if store.tenants_with_marks()?.is_empty() {
@@ -65,19 +65,19 @@ pub fn warn(failures: &ExpressionFailures) {
     }
 }
 
-pub fn settle(place: &CatalogueLocation, as_json: bool) -> CommandResult {
-    let (catalogue, store) = place.written_existing()?;
+pub fn settle(location: &CatalogueLocation, as_json: bool) -> CommandResult {
+    let (catalogue, store) = location.written_existing()?;
     let stop = stop_signal()?;
     let began = Instant::now();
     let passed = drain(&catalogue, &*store, &stop)?;
-    let left = left(&catalogue, &*store, &stop)?;
+    let interruption = interruption(&catalogue, &*store, &stop)?;
     if as_json {
         let failures = passed.failures;
         say!(
             "{}",
             json!({
                 "answered": passed.marks_cleared, "changed": passed.rows, "damaged": passed.damaged, "fails": failures.first, "more_fail": failures.truncated,
-                "finished": left.is_none(),
+                "finished": interruption.is_none(),
             })
         );
     } else {
@@ -90,8 +90,8 @@ pub fn settle(place: &CatalogueLocation, as_json: bool) -> CommandResult {
             count(passed.rows, "record")
         );
     }
-    match left {
-        Some(left) => Err(CommandError::new(left)),
+    match interruption {
+        Some(message) => Err(CommandError::new(message)),
         None => Ok(u8::from(!passed.damaged.is_empty())),
     }
 }
@@ -106,8 +106,8 @@ fn of_record((tenant, damage): &(Tenant, Damage)) -> serde_json::Value {
     json!({ "tenant": tenant.as_str(), "collection": collection, "key": key, "reason": damage.reason })
 }
 
-pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
-    let (catalogue, store) = place.written_existing()?;
+pub fn check(location: &CatalogueLocation, as_json: bool) -> CommandResult {
+    let (catalogue, store) = location.written_existing()?;
     let began = Instant::now();
     let damage = store.damage()?;
     if !damage.is_empty() {
@@ -119,16 +119,16 @@ pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
         }
         return Ok(1);
     }
-    let found = stook_engine::damage::find(&*store, &catalogue)?;
-    if found.damaged > 0 {
+    let record_damage = stook_engine::damage::find(&*store, &catalogue)?;
+    if record_damage.damaged > 0 {
         if as_json {
-            let named: Vec<_> = found.named.iter().map(of_record).collect();
-            say!("{}", json!({ "sound": false, "read": found.read, "damaged": found.damaged, "records": named }));
+            let named: Vec<_> = record_damage.named.iter().map(of_record).collect();
+            say!("{}", json!({ "sound": false, "read": record_damage.read, "damaged": record_damage.damaged, "records": named }));
         } else {
-            let read = count(found.read, "record");
-            say!("{} of {read} cannot be read; derived values were not checked:", number(found.damaged));
-            found.named.iter().for_each(|(tenant, damage)| say!("  {damage}{}", of_tenant(tenant)));
-            if let more @ 1.. = found.damaged.saturating_sub(found.named.len() as u64) {
+            let read = count(record_damage.read, "record");
+            say!("{} of {read} cannot be read; derived values were not checked:", number(record_damage.damaged));
+            record_damage.named.iter().for_each(|(tenant, damage)| say!("  {damage}{}", of_tenant(tenant)));
+            if let more @ 1.. = record_damage.damaged.saturating_sub(record_damage.named.len() as u64) {
                 say!("  and {} more", number(more));
             }
         }
@@ -136,52 +136,53 @@ pub fn check(place: &CatalogueLocation, as_json: bool) -> CommandResult {
     }
     let stop = stop_signal()?;
     let checked = settle::check(&*store, &Arc::new(SettleRules::new(&catalogue)), &stop, &|_| ())?;
-    let Some(DeepCheckReport { records, incorrect: wrong, inconclusive: undecided, failed }) = checked else {
+    let Some(DeepCheckReport { records, incorrect, inconclusive, failed }) = checked else {
         return Err(CommandError::new("the check was interrupted: nothing is known about derived values; run it again: stook check --deep"));
     };
-    let of = |own: &CheckedRecord| json!({ "tenant": own.tenant.as_str(), "collection": own.collection, "key": own.key.as_str() });
+    let record_json =
+        |record: &CheckedRecord| json!({ "tenant": record.tenant.as_str(), "collection": record.collection, "key": record.key.as_str() });
     if as_json {
-        let shown: Vec<_> = wrong.iter().take(SHOWN).map(of).collect();
-        let fails = failed.iter().take(SHOWN).map(|(CheckedRecord { tenant, collection, key }, what)| {
-            json!({ "tenant": tenant.as_str(), "collection": collection, "key": key.as_str(), "what": what.lines().collect::<Vec<_>>() })
+        let shown: Vec<_> = incorrect.iter().take(MAX_SHOWN).map(record_json).collect();
+        let fails = failed.iter().take(MAX_SHOWN).map(|(CheckedRecord { tenant, collection, key }, failure)| {
+            json!({ "tenant": tenant.as_str(), "collection": collection, "key": key.as_str(), "what": failure.lines().collect::<Vec<_>>() })
         });
         let fails: Vec<_> = fails.collect();
         say!(
             "{}",
             json!({
-                "sound": wrong.is_empty(), "read": found.read, "records": records, "changed": wrong.len(), "wrong": shown, "undecided": undecided,
+                "sound": incorrect.is_empty(), "read": record_damage.read, "records": records, "changed": incorrect.len(), "wrong": shown, "undecided": inconclusive,
                 "failing": failed.len(), "fails": fails,
             })
         );
-        return Ok(u8::from(!wrong.is_empty()));
+        return Ok(u8::from(!incorrect.is_empty()));
     }
-    say!("{} read, none damaged", count(found.read, "record"));
+    say!("{} read, none damaged", count(record_damage.read, "record"));
     let records = count(records, "record");
-    if wrong.is_empty() {
+    if incorrect.is_empty() {
         say!("all derived values of {records} are correct ({})", seconds(began.elapsed()));
     } else {
-        say!("derived values of {} of {records} were wrong and have been corrected", number(wrong.len() as u64));
-        for CheckedRecord { tenant, collection, key } in wrong.iter().take(SHOWN) {
+        say!("derived values of {} of {records} were wrong and have been corrected", number(incorrect.len() as u64));
+        for CheckedRecord { tenant, collection, key } in incorrect.iter().take(MAX_SHOWN) {
             say!("  {collection} {}{}", key.as_str(), of_tenant(tenant));
         }
-        if let more @ 1.. = wrong.len().saturating_sub(SHOWN) {
+        if let more @ 1.. = incorrect.len().saturating_sub(MAX_SHOWN) {
             say!("  and {} more", number(more as u64));
         }
     }
     if !failed.is_empty() {
         say!("expressions failed on {}, which have no value for them:", count(failed.len() as u64, "record"));
-        for (CheckedRecord { tenant, collection, key }, what) in failed.iter().take(SHOWN) {
-            what.lines().for_each(|what| say!("  {collection} {}{}: {what}", key.as_str(), of_tenant(tenant)));
+        for (CheckedRecord { tenant, collection, key }, failure) in failed.iter().take(MAX_SHOWN) {
+            failure.lines().for_each(|failure| say!("  {collection} {}{}: {failure}", key.as_str(), of_tenant(tenant)));
         }
-        if let more @ 1.. = failed.len().saturating_sub(SHOWN) {
+        if let more @ 1.. = failed.len().saturating_sub(MAX_SHOWN) {
             say!("  and {} more", number(more as u64));
         }
     }
-    if undecided > 0 {
+    if inconclusive > 0 {
         say!(
             "{} changed during running imports, so the check is inconclusive for them; check again when the imports have finished",
-            number(undecided)
+            number(inconclusive)
         );
     }
-    Ok(u8::from(!wrong.is_empty()))
+    Ok(u8::from(!incorrect.is_empty()))
 }

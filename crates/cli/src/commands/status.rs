@@ -5,8 +5,8 @@ use stook_engine::fetch::ServiceStatus;
 
 /// Formats the state of a service, with the default arguments of its call.
 pub fn shown_status(status: &ServiceStatus) -> String {
-    let told = status.default_arguments.as_ref().map_or(String::new(), |told| format!(" (of {told}, as the query says nothing else)"));
-    format!("{}{told}", shown_state(status))
+    let defaults = status.default_arguments.as_ref().map_or(String::new(), |arguments| format!(" (of {arguments}, as the query says nothing else)"));
+    format!("{}{defaults}", shown_state(status))
 }
 
 /// Formats the state of a service.

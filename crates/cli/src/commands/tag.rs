@@ -27,23 +27,23 @@ struct TagContext {
 }
 
 impl TagContext {
-    fn open(place: &CatalogueLocation, of: &TagCollectionArgs) -> Result<Self, CommandError> {
-        Self::of(place.written()?, of)
+    fn open(location: &CatalogueLocation, target: &TagCollectionArgs) -> Result<Self, CommandError> {
+        Self::for_target(location.written()?, target)
     }
 
     /// Opens it for commands that change nothing.
-    fn read(place: &CatalogueLocation, of: &TagCollectionArgs) -> Result<Self, CommandError> {
-        Self::of(place.read()?, of)
+    fn read(location: &CatalogueLocation, target: &TagCollectionArgs) -> Result<Self, CommandError> {
+        Self::for_target(location.read()?, target)
     }
 
-    fn of((catalogue, store): (Arc<Catalogue>, Arc<dyn Store>), of: &TagCollectionArgs) -> Result<Self, CommandError> {
-        let tenant = open::tenant(&of.tenant)?;
-        let of = match &of.of {
-            Some(of) => of.clone(),
+    fn for_target((catalogue, store): (Arc<Catalogue>, Arc<dyn Store>), target: &TagCollectionArgs) -> Result<Self, CommandError> {
+        let tenant = open::tenant(&target.tenant)?;
+        let collection = match &target.of {
+            Some(collection) => collection.clone(),
             None => tags::only_collection(&catalogue)?.to_owned(),
         };
-        tags::collection(&catalogue, &of)?;
-        Ok(Self { catalogue, store, tenant, collection: of })
+        tags::collection(&catalogue, &collection)?;
+        Ok(Self { catalogue, store, tenant, collection })
     }
 
     fn tags(&self) -> Result<TaggedCollection<'_>, CommandError> {
@@ -51,35 +51,39 @@ impl TagContext {
     }
 }
 
-pub fn tag(place: &CatalogueLocation, command: &TagCommand) -> CommandResult {
+pub fn tag(location: &CatalogueLocation, command: &TagCommand) -> CommandResult {
     match command {
-        TagCommand::Create { said, of, wait } => save(&TagContext::open(place, of)?, said, true, !wait.no_wait, of.json),
-        TagCommand::Set { said, of, wait } => save(&TagContext::open(place, of)?, said, false, !wait.no_wait, of.json),
-        TagCommand::Delete { name, of } => {
-            let context = TagContext::open(place, of)?;
+        TagCommand::Create { definition_args, target, wait } => {
+            save(&TagContext::open(location, target)?, definition_args, true, !wait.no_wait, target.json)
+        }
+        TagCommand::Set { definition_args, target, wait } => {
+            save(&TagContext::open(location, target)?, definition_args, false, !wait.no_wait, target.json)
+        }
+        TagCommand::Delete { name, target } => {
+            let context = TagContext::open(location, target)?;
             context.tags()?.delete(name)?;
-            answer(of.json, json!({ "deleted": name }), || format!("tag {name} is deleted"));
+            print_result(target.json, json!({ "deleted": name }), || format!("tag {name} is deleted"));
             Ok(0)
         }
-        TagCommand::Rebuild { names, of, wait } => {
-            let context = TagContext::open(place, of)?;
-            match context.tags()?.again(names)? {
-                Some(job) => evaluated(&context, job, !wait.no_wait, of.json),
+        TagCommand::Rebuild { names, target, wait } => {
+            let context = TagContext::open(location, target)?;
+            match context.tags()?.reevaluate(names)? {
+                Some(job) => run_evaluation(&context, job, !wait.no_wait, target.json),
                 None => {
-                    answer(of.json, json!({ "job": null }), || "no tag has an XPath".to_owned());
+                    print_result(target.json, json!({ "job": null }), || "no tag has an XPath".to_owned());
                     Ok(0)
                 }
             }
         }
-        TagCommand::Ls { of } => ls(&TagContext::read(place, of)?, of.json),
-        TagCommand::Show { name, of } => {
-            let context = TagContext::read(place, of)?;
+        TagCommand::Ls { target } => ls(&TagContext::read(location, target)?, target.json),
+        TagCommand::Show { name, target } => {
+            let context = TagContext::read(location, target)?;
             let found = context.tags()?.show(name)?;
             let Some(found) = found else {
                 let (index, _) = tags::collection(&context.catalogue, &context.collection)?;
                 return Err(CommandError::new(tags::no_such_tag(name, &context.store.tags(&context.tenant, index)?.tags)));
             };
-            if of.json {
+            if target.json {
                 say!("{found}");
             } else {
                 let rows: Vec<Vec<String>> = found.as_object().into_iter().flatten().map(|(name, value)| vec![name.clone(), shown(value)]).collect();
@@ -87,12 +91,12 @@ pub fn tag(place: &CatalogueLocation, command: &TagCommand) -> CommandResult {
             }
             Ok(0)
         }
-        TagCommand::Add { name, keys, of } => assign(&TagContext::open(place, of)?, name, (keys, &[]), of.json),
-        TagCommand::Remove { name, keys, of } => assign(&TagContext::open(place, of)?, name, (&[], keys), of.json),
+        TagCommand::Add { name, keys, target } => assign(&TagContext::open(location, target)?, name, (keys, &[]), target.json),
+        TagCommand::Remove { name, keys, target } => assign(&TagContext::open(location, target)?, name, (&[], keys), target.json),
     }
 }
 
-fn answer(as_json: bool, json: Json, words: impl FnOnce() -> String) {
+fn print_result(as_json: bool, json: Json, words: impl FnOnce() -> String) {
     say!("{}", if as_json { json.to_string() } else { words() });
 }
 
@@ -106,24 +110,24 @@ fn shown(value: &Json) -> String {
 }
 
 /// Reads the requested changes: of one tag from arguments, of many from a file.
-fn wishes(said: &TagDefinitionArgs) -> Result<Vec<TagChange>, CommandError> {
-    let Some(file) = &said.file else {
-        let name = said.name.clone().ok_or_else(|| CommandError::usage("give the tag's name, or a file of tags with --file"))?;
-        let definition = match (&said.xpath, &said.query) {
+fn requested_changes(definition_args: &TagDefinitionArgs) -> Result<Vec<TagChange>, CommandError> {
+    let Some(file) = &definition_args.file else {
+        let name = definition_args.name.clone().ok_or_else(|| CommandError::usage("give the tag's name, or a file of tags with --file"))?;
+        let definition = match (&definition_args.xpath, &definition_args.query) {
             (Some(text), _) => Some(TagDefinition::XPath(text.clone())),
             (None, Some(text)) => Some(TagDefinition::Query(text.clone())),
             (None, None) => None,
         };
         let mut attributes = Map::new();
-        for pair in &said.attributes {
+        for pair in &definition_args.attributes {
             let (name, value) = pair.split_once('=').ok_or_else(|| CommandError::usage(format!("`{pair}` is not NAME=VALUE")))?;
             attributes.insert(name.to_owned(), json!(value));
         }
         let attributes = (!attributes.is_empty()).then_some(attributes);
-        return Ok(vec![TagChange { name, definition, comment: said.comment.clone(), attributes }]);
+        return Ok(vec![TagChange { name, definition, comment: definition_args.comment.clone(), attributes }]);
     };
     let open = std::fs::File::open(file).map_err(|error| CommandError::new(format!("{}: {error}", file.display())))?;
-    let mut wishes = Vec::new();
+    let mut changes = Vec::new();
     for (number, line) in std::io::BufReader::new(open).lines().enumerate() {
         let line = line?;
         if line.trim().is_empty() {
@@ -131,37 +135,37 @@ fn wishes(said: &TagDefinitionArgs) -> Result<Vec<TagChange>, CommandError> {
         }
         let wrong = |reason: String| CommandError::new(format!("{}, line {}: {reason}", file.display(), number + 1));
         let json: Json = serde_json::from_str(&line).map_err(|error| wrong(error.to_string()))?;
-        wishes.push(tags::wish_of(&json).map_err(wrong)?);
+        changes.push(tags::tag_change_from_json(&json).map_err(wrong)?);
     }
-    Ok(wishes)
+    Ok(changes)
 }
 
 /// Returns the query in a change, if there is one.
-fn query_of(wish: &TagChange) -> Option<&str> {
-    if let Some(TagDefinition::Query(text)) = &wish.definition { Some(text) } else { None }
+fn query_of(change: &TagChange) -> Option<&str> {
+    if let Some(TagDefinition::Query(text)) = &change.definition { Some(text) } else { None }
 }
 
-fn save(context: &TagContext, said: &TagDefinitionArgs, new: bool, waits: bool, as_json: bool) -> CommandResult {
-    let wishes = wishes(said)?;
+fn save(context: &TagContext, definition_args: &TagDefinitionArgs, new: bool, wait: bool, as_json: bool) -> CommandResult {
+    let changes = requested_changes(definition_args)?;
     let (index, _) = tags::collection(&context.catalogue, &context.collection)?;
     // tags in a file may use each other, in any order
-    let planned: Vec<(&str, Option<&str>)> = wishes.iter().filter(|_| new).map(|wish| (wish.name.as_str(), query_of(wish))).collect();
-    for wish in &wishes {
-        if let Some(TagDefinition::Query(text)) = &wish.definition {
-            let tag = stook_query::TagQuery { collection: index, name: &wish.name, text, planned: &planned };
+    let planned: Vec<(&str, Option<&str>)> = changes.iter().filter(|_| new).map(|change| (change.name.as_str(), query_of(change))).collect();
+    for change in &changes {
+        if let Some(TagDefinition::Query(text)) = &change.definition {
+            let tag = stook_query::TagQuery { collection: index, name: &change.name, text, planned: &planned };
             stook_query::check_tag(&tag, &context.catalogue, &*context.store, &context.tenant)?
-                .map_err(|problem| CommandError::new(render(&format!("tag {}", wish.name), text, &[problem], colours()).trim_end().to_owned()))?;
+                .map_err(|problem| CommandError::new(render(&format!("tag {}", change.name), text, &[problem], colours()).trim_end().to_owned()))?;
         }
     }
-    let TagChangeResult { advice, job } = context.tags()?.save(&wishes, new)?;
+    let TagChangeResult { advice, job } = context.tags()?.save(&changes, new)?;
     for (tag, advice) in &advice {
         eprintln!("note: tag {tag}: {advice}");
     }
-    let names: Vec<&str> = wishes.iter().map(|wish| wish.name.as_str()).collect();
+    let names: Vec<&str> = changes.iter().map(|change| change.name.as_str()).collect();
     match job {
-        Some(job) => evaluated(context, job, waits, as_json),
+        Some(job) => run_evaluation(context, job, wait, as_json),
         None => {
-            answer(as_json, json!({ "tags": names, "job": null }), || {
+            print_result(as_json, json!({ "tags": names, "job": null }), || {
                 format!("{} {}", count(names.len() as u64, "tag"), if new { "made" } else { "set" })
             });
             Ok(0)
@@ -170,35 +174,35 @@ fn save(context: &TagContext, said: &TagDefinitionArgs, new: bool, waits: bool, 
 }
 
 /// Runs a job that evaluates tags, or leaves it to workers.
-fn evaluated(context: &TagContext, job: JobId, waits: bool, as_json: bool) -> CommandResult {
-    if !waits {
-        answer(as_json, json!({ "job": job }), || format!("job {job} was created; run `stook work` to evaluate it"));
+fn run_evaluation(context: &TagContext, job: JobId, wait: bool, as_json: bool) -> CommandResult {
+    if !wait {
+        print_result(as_json, json!({ "job": job }), || format!("job {job} was created; run `stook work` to evaluate it"));
         return Ok(0);
     }
-    let all = context.store.job(job)?.progress.documents;
-    let bar = ProgressBar::new(all.max(1));
+    let record_count = context.store.job(job)?.progress.documents;
+    let bar = ProgressBar::new(record_count.max(1));
     if let Ok(style) = ProgressStyle::with_template("evaluating {bar:30} {pos}/{len} records {per_sec}") {
         bar.set_style(style);
     }
     let stop = stop_signal()?;
-    let done = {
+    let job_result = {
         let run = JobRun { job, workers: threads(None), settles: false, stop: &stop };
         tags::run(&context.catalogue, &*context.store, &run, &|records| bar.set_position(records))?
     };
     bar.finish_and_clear();
-    let progress = tags::progress(&done);
+    let progress = tags::progress(&job_result);
     let number = |name: &str| progress[name].as_u64().unwrap_or(0);
-    answer(as_json, progress.clone(), || {
+    print_result(as_json, progress.clone(), || {
         let failed = match number("failed") {
             0 => String::new(),
             failed => format!("; {} exceeded the step limit (stook journal {job})", count(failed, "record")),
         };
         format!("{} evaluated: {} added, {} removed{failed}", count(number("records"), "record"), number("added"), number("removed"))
     });
-    if !done.state.is_final() {
+    if !job_result.state.is_final() {
         eprintln!("stopped; continue with `stook import --resume {job}` or `stook work`");
     }
-    Ok(if number("failed") > 0 { 2 } else { u8::from(!done.state.is_final()) })
+    Ok(if number("failed") > 0 { 2 } else { u8::from(!job_result.state.is_final()) })
 }
 
 fn ls(context: &TagContext, as_json: bool) -> CommandResult {
@@ -210,9 +214,9 @@ fn ls(context: &TagContext, as_json: bool) -> CommandResult {
     let row = |tag: &Json| {
         let definition = tag.get("xpath").or_else(|| tag.get("query")).map(shown).unwrap_or_default();
         let evaluation = match tag.get("evaluation") {
-            Some(own) if !matches!(own["state"].as_str(), Some("completed")) => {
-                let (done, all) = (own["records"].as_u64().unwrap_or(0), own["of"].as_u64().unwrap_or(0));
-                format!("{} {}%", shown(&own["state"]), (done * 100).checked_div(all).unwrap_or(0))
+            Some(evaluation) if !matches!(evaluation["state"].as_str(), Some("completed")) => {
+                let (done, all) = (evaluation["records"].as_u64().unwrap_or(0), evaluation["of"].as_u64().unwrap_or(0));
+                format!("{} {}%", shown(&evaluation["state"]), (done * 100).checked_div(all).unwrap_or(0))
             }
             _ => String::new(),
         };
@@ -229,7 +233,7 @@ fn assign(context: &TagContext, name: &str, (add, remove): (&[String], &[String]
     };
     let (given, unknown) = context.tags()?.assign(name, &keys(add)?, &keys(remove)?)?;
     let unknown: Vec<&str> = unknown.iter().map(Key::as_str).collect();
-    answer(as_json, json!({ "added": given.added.len(), "removed": given.removed.len(), "unknown": unknown }), || {
+    print_result(as_json, json!({ "added": given.added.len(), "removed": given.removed.len(), "unknown": unknown }), || {
         format!("{} added, {} removed", given.added.len(), given.removed.len())
     });
     if !unknown.is_empty() {

@@ -9,17 +9,17 @@ use stook_catalogue::value::show_timestamp;
 use stook_server::access::new_token;
 use stook_store::access::Role;
 
-pub fn token(place: &CatalogueLocation, command: &TokenCommand) -> CommandResult {
+pub fn token(location: &CatalogueLocation, command: &TokenCommand) -> CommandResult {
     match command {
         TokenCommand::Create { role, tenant, name, json } => {
             let tenant = if tenant == "*" { None } else { Some(open::tenant(tenant)?) };
-            let role = Role::named(role).ok_or_else(|| CommandError::usage("a role is read, write or admin"))?;
+            let role = Role::from_name(role).ok_or_else(|| CommandError::usage("a role is read, write or admin"))?;
             let (secret, token) = new_token(tenant, role, name.clone()).map_err(|error| CommandError::new(error.to_string()))?;
-            if !place.exists()? {
+            if !location.exists()? {
                 // the first token may be created before the first document is imported
-                place.written()?;
+                location.written()?;
             }
-            let id = place.admin_store(false)?.create_token(token)?;
+            let id = location.admin_store(false)?.create_token(token)?;
             if *json {
                 say!("{}", json!({ "id": id, "token": secret }));
             } else {
@@ -28,7 +28,7 @@ pub fn token(place: &CatalogueLocation, command: &TokenCommand) -> CommandResult
             }
         }
         TokenCommand::Ls { json } => {
-            let tokens = place.admin_store(true)?.tokens()?;
+            let tokens = location.admin_store(true)?.tokens()?;
             let tenant = |token: &stook_store::access::Token| token.token.tenant.as_ref().map_or("*".to_owned(), ToString::to_string);
             if *json {
                 let shown: Vec<_> = tokens
@@ -43,15 +43,15 @@ pub fn token(place: &CatalogueLocation, command: &TokenCommand) -> CommandResult
                 let rows: Vec<Vec<String>> = tokens
                     .iter()
                     .map(|token| {
-                        let own = &token.token;
-                        vec![token.id.to_string(), tenant(token), own.role.name().to_owned(), own.name.clone(), show_timestamp(token.created)]
+                        let details = &token.token;
+                        vec![token.id.to_string(), tenant(token), details.role.name().to_owned(), details.name.clone(), show_timestamp(token.created)]
                     })
                     .collect();
                 say!("{}", table(&["token", "tenant", "role", "name", "created"], &rows, &[true]));
             }
         }
         TokenCommand::Revoke { id } => {
-            if !place.admin_store(false)?.revoke_token(*id)? {
+            if !location.admin_store(false)?.revoke_token(*id)? {
                 return Err(CommandError::new(format!("there is no token {id}")));
             }
             say!("token {id} is revoked");

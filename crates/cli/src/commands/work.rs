@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use stook_engine::work::{self, WorkerEvent, WorkerOptions};
 
-pub fn work(place: &CatalogueLocation, arguments: &WorkArgs) -> CommandResult {
+pub fn work(location: &CatalogueLocation, arguments: &WorkArgs) -> CommandResult {
     let stop = stop_signal()?;
-    let catalogue = place.catalogue()?;
-    let store = place.prepared(&catalogue, false)?;
+    let catalogue = location.catalogue()?;
+    let store = location.prepared(&catalogue, false)?;
     let options = WorkerOptions {
         workers: threads(arguments.workers),
         lease_seconds: arguments.lease.max(1),
@@ -31,12 +31,12 @@ pub fn work(place: &CatalogueLocation, arguments: &WorkArgs) -> CommandResult {
     if !arguments.json && !arguments.drain {
         bar.suspend(|| eprintln!("{} processing the queue; Ctrl-C stops after the current chunks", count(options.workers as u64, "worker")));
     }
-    let worst = std::sync::atomic::AtomicU8::new(0);
-    let tell = |event| match event {
+    let worst_severity = std::sync::atomic::AtomicU8::new(0);
+    let report_event = |event| match event {
         WorkerEvent::Committed(documents) => {
             let rate = documents as f64 / bar.elapsed().as_secs_f64().max(0.001);
-            let waits = if stop.load(Ordering::SeqCst) { ", ending" } else { "" };
-            bar.set_message(format!("{} documents  {}/s{waits}", number(documents), number(rate as u64)));
+            let suffix = if stop.load(Ordering::SeqCst) { ", ending" } else { "" };
+            bar.set_message(format!("{} documents  {}/s{suffix}", number(documents), number(rate as u64)));
         }
         // if standard error is not a terminal, tasks are logged as by the server
         WorkerEvent::TaskDone(_) if !std::io::stderr().is_terminal() => stook_server::worked(&event),
@@ -45,7 +45,7 @@ pub fn work(place: &CatalogueLocation, arguments: &WorkArgs) -> CommandResult {
             settle::warn(&stage.failures);
         }),
         WorkerEvent::Ended(job) => bar.suspend(|| {
-            worst.fetch_max(severity(exit_code(job.state)), Ordering::SeqCst);
+            worst_severity.fetch_max(severity(exit_code(job.state)), Ordering::SeqCst);
             let took = Duration::from_micros((job.finished.unwrap_or(job.created) - job.created).max(0) as u64);
             if report((&catalogue, &*store), &job, 0, took, arguments.json).is_err() {
                 say!("job {}: {}", job.id, words(job.state));
@@ -53,20 +53,20 @@ pub fn work(place: &CatalogueLocation, arguments: &WorkArgs) -> CommandResult {
         }),
         WorkerEvent::StoreUnavailable(error) => bar.suspend(|| eprintln!("{}", failure(&format!("{error}; retrying")))),
     };
-    let ended = work::run(&catalogue, &*store, &options, &stop, &tell);
+    let ended = work::run(&catalogue, &*store, &options, &stop, &report_event);
     bar.finish_and_clear();
     ended?;
-    match settle::left(&catalogue, &*store, &stop)? {
+    match settle::interruption(&catalogue, &*store, &stop)? {
         // with --drain, work is complete only when everything is settled
-        Some(left) if arguments.drain => return Err(CommandError::new(left)),
-        Some(left) => eprintln!("note: {left}"),
+        Some(message) if arguments.drain => return Err(CommandError::new(message)),
+        Some(message) => eprintln!("note: {message}"),
         None if arguments.drain && stop.load(Ordering::SeqCst) && !store.is_idle()? => {
             return Err(CommandError::new("work was interrupted: the queue still has chunks; run `stook work --drain` again"));
         }
         None => {}
     }
     // with --drain, the exit code is the worst result of a job
-    Ok(if arguments.drain { severity(worst.into_inner()) } else { 0 })
+    Ok(if arguments.drain { severity(worst_severity.into_inner()) } else { 0 })
 }
 
 /// Maps exit codes to their severity, and back: 0, 2 (some documents failed), 1.

@@ -157,14 +157,14 @@ pub fn run(rules: &Arc<SettleRules>, store: &dyn Store, evaluator: &Evaluator, e
         EditAction::Create(fields) | EditAction::Put(fields) | EditAction::Patch(fields) => read_fields(collection, fields),
         EditAction::Delete => Ok(vec![None; collection.fields.len()].into()),
     };
-    let mut said = match fields {
-        Ok(said) => said,
+    let mut edited_values = match fields {
+        Ok(edited_values) => edited_values,
         Err(problems) => return Ok(EditResult::Invalid(problems)),
     };
     let key = match &edit.key {
         Some(key) => key.clone(),
         None => {
-            let values: Vec<Value> = said.iter().cloned().map(Option::unwrap_or_default).collect();
+            let values: Vec<Value> = edited_values.iter().cloned().map(Option::unwrap_or_default).collect();
             match key_of(collection, &values, evaluator) {
                 Ok(key) => key,
                 Err(reason) => return Ok(EditResult::Invalid(vec![reason])),
@@ -173,10 +173,10 @@ pub fn run(rules: &Arc<SettleRules>, store: &dyn Store, evaluator: &Evaluator, e
     };
     // if the key is a field, the request need not repeat it
     if let (KeyDefinition::Field(index), false) = (&collection.key, edit.action == EditAction::Delete)
-        && said[*index].is_none()
+        && edited_values[*index].is_none()
     {
         match stook_catalogue::value::from_text(key.as_str(), &collection.fields[*index].ty, None) {
-            Ok(value) => said[*index] = Some(value),
+            Ok(value) => edited_values[*index] = Some(value),
             Err(error) => return Ok(EditResult::KeyMismatch(vec![format!("the key: {error}")])),
         }
     }
@@ -186,27 +186,27 @@ pub fn run(rules: &Arc<SettleRules>, store: &dyn Store, evaluator: &Evaluator, e
         EditAction::Create(_) if edit.conditions == Preconditions::default() => None,
         _ => store.read(&edit.tenant, edit.collection, std::slice::from_ref(&key), ReadDetail::Full)?.pop().flatten(),
     };
-    let context = EditContext { rules: rules.clone(), edit, said, key, now };
-    let ended = Arc::new(Mutex::new(LoggedEdit::default()));
+    let context = EditContext { rules: rules.clone(), edit, edited_values, key, now };
+    let result = Arc::new(Mutex::new(LoggedEdit::default()));
     let (writes, planned) = match context.decide(evaluator, stored)? {
-        Ok(PlannedEdit { write, logged, followed, edited }) => {
+        Ok(PlannedEdit { write, logged, propagation, edited }) => {
             let is_new = write.expect.is_none();
-            (vec![write], LoggedEdit { edited, logged, followed, is_new })
+            (vec![write], LoggedEdit { edited, logged, propagation, is_new })
         }
         // a request with a known idempotency key gets its former answer, even if it would be refused now
         Err(edited) if context.edit.call.is_some() => (Vec::new(), LoggedEdit { edited, ..LoggedEdit::default() }),
         Err(edited) => return Ok(edited),
     };
-    let unit = EditUnit { context, writes, planned, ended: ended.clone(), tagger: None };
+    let unit = EditUnit { context, writes, planned, result: result.clone(), tagger: None };
     let committed_at = store.commit(Box::new(unit))?.committed_at;
-    let mut edited = ended.lock().unwrap_or_else(PoisonError::into_inner).edited.clone();
+    let mut edited = result.lock().unwrap_or_else(PoisonError::into_inner).edited.clone();
     edited.committed(committed_at);
     Ok(edited)
 }
 
 /// The values of an edit by field: `None` if the edit does not have the field, null if it removes the field, or cleared.
 fn read_fields(collection: &Collection, fields: &EditFields) -> std::result::Result<IdVec<FieldId, Option<Value>>, Vec<String>> {
-    let mut said: IdVec<FieldId, Option<Value>> = vec![None; collection.fields.len()].into();
+    let mut edited_values: IdVec<FieldId, Option<Value>> = vec![None; collection.fields.len()].into();
     let mut problems = Vec::new();
     let mut find = |name: &str| match collection.field(name) {
         Some((_, field)) if field.derive.is_some() => {
@@ -229,13 +229,13 @@ fn read_fields(collection: &Collection, fields: &EditFields) -> std::result::Res
         let field = &collection.fields[index];
         match strict_from_json(json, &field.ty).and_then(|value| check(value, &field.ty, &field.one_of)) {
             // blank text counts as absent, as in documents
-            Ok(Value::Text(text)) if text.is_empty() => said[index] = Some(Value::Null),
-            Ok(value) => said[index] = Some(value),
+            Ok(Value::Text(text)) if text.is_empty() => edited_values[index] = Some(Value::Null),
+            Ok(value) => edited_values[index] = Some(value),
             Err(reason) => problems.push(format!("{name}: {reason}")),
         }
     }
-    cleared.into_iter().for_each(|index| said[index] = Some(Value::Cleared));
-    if problems.is_empty() { Ok(said) } else { Err(problems) }
+    cleared.into_iter().for_each(|index| edited_values[index] = Some(Value::Cleared));
+    if problems.is_empty() { Ok(edited_values) } else { Err(problems) }
 }
 
 /// The maximum size of a patched object, in bytes as JSON.
@@ -245,7 +245,7 @@ const MAX_PATCHED: usize = 16 << 20;
 struct EditContext {
     rules: Arc<SettleRules>,
     edit: Edit,
-    said: IdVec<FieldId, Option<Value>>,
+    edited_values: IdVec<FieldId, Option<Value>>,
     key: Key,
     now: i64,
 }
@@ -255,7 +255,7 @@ struct PlannedEdit {
     write: RecordWrite,
     logged: Option<NewChangeLogEntry>,
     /// The edges and marks that follow from it.
-    followed: Propagation,
+    propagation: Propagation,
     edited: EditResult,
 }
 
@@ -267,7 +267,7 @@ impl EditContext {
         drop(evaluator.failures());
         let collection = &self.rules.catalogue.collections[self.edit.collection];
         let living = stored.as_ref().filter(|record| record.exists);
-        if !self.edit.conditions.hold(living) {
+        if !self.edit.conditions.are_met(living) {
             return Ok(Err(EditResult::PreconditionFailed));
         }
         match (&self.edit.action, living) {
@@ -279,16 +279,16 @@ impl EditContext {
             Some(record) => record.contributions_of(collection)?,
             None => Vec::new(),
         };
-        let own = contributions.iter().position(|contribution| &*contribution.contributor == API_NAME);
-        let former = own.map(|place| contributions.remove(place));
+        let own_position = contributions.iter().position(|contribution| &*contribution.contributor == API_NAME);
+        let former = own_position.map(|position| contributions.remove(position));
         let as_of = former.as_ref().map_or(self.now, |former| self.now.max(former.as_of.saturating_add(1)));
-        let said = match self.say(collection, former.as_ref()) {
-            Ok(said) => said,
+        let new_content = match self.new_contribution(collection, former.as_ref()) {
+            Ok(new_content) => new_content,
             Err(reason) => return Ok(Err(EditResult::KeyMismatch(vec![reason]))),
         };
-        let hash = hash_of(&said, collection);
+        let hash = hash_of(&new_content, collection);
         let origin = ContributionOrigin::default();
-        let same = former.as_ref().is_some_and(|former| former.hash == hash);
+        let is_same_content = former.as_ref().is_some_and(|former| former.hash == hash);
         contributions.push(Contribution {
             contributor: API_NAME.into(),
             as_of,
@@ -299,7 +299,7 @@ impl EditContext {
             origin,
             before: None,
             retired: Retirement::Live,
-            content: said,
+            content: new_content,
             raw: None,
             unreadable: Vec::new(),
         });
@@ -319,7 +319,7 @@ impl EditContext {
         let merger = RecordMerger::new(&self.rules, self.edit.collection, &consolidator, evaluator, policy);
         let created_job = living.map_or(NO_JOB, |record| record.created_job);
         let overruled = self.overruled(collection, &consolidator, &contributions, &golden);
-        let stays = same && stored.as_ref().is_some_and(|stored| stored.exists == golden.alive && stored.golden[..] == golden.values[..]);
+        let stays = is_same_content && stored.as_ref().is_some_and(|stored| stored.exists == golden.alive && stored.golden[..] == golden.values[..]);
         let packed = pack(&contributions, collection, &golden.values);
         let content = merger.content(stored.as_ref(), created_job, golden, &contributions);
         let version = stored.as_ref().map(|record| record.version);
@@ -332,10 +332,10 @@ impl EditContext {
             caller: self.edit.caller.clone(),
             change,
         });
-        let followed = merger.follow(&self.key, stored.as_ref(), &change);
+        let propagation = merger.follow(&self.key, stored.as_ref(), &change);
         let write = RecordWrite { collection: self.edit.collection, key: self.key.clone(), expect: version, change };
         let (created, failures) = (living.is_none(), evaluator.failures());
-        Ok(Ok(PlannedEdit { write, logged, followed, edited: EditResult::Done { created, changed: !stays, record, overruled, failures } }))
+        Ok(Ok(PlannedEdit { write, logged, propagation, edited: EditResult::Done { created, changed: !stays, record, overruled, failures } }))
     }
 
     /// Fields of the edit whose golden values come from other contributors.
@@ -346,27 +346,29 @@ impl EditContext {
         contributions: &[Contribution],
         golden: &GoldenRecord,
     ) -> Vec<OverruledField> {
-        let own = contributions.iter().find(|own| &*own.contributor == API_NAME);
-        let Some(ContributionContent::Values(said)) = own.map(|own| &own.content) else { return Vec::new() };
+        let api_contribution = contributions.iter().find(|api_contribution| &*api_contribution.contributor == API_NAME);
+        let Some(ContributionContent::Values(contributed)) = api_contribution.map(|api_contribution| &api_contribution.content) else {
+            return Vec::new();
+        };
         let lost = |index: FieldId| {
-            let spoken = self.said[index].as_ref().is_some_and(|value| !value.is_null());
-            match (&said[index], collection.fields[index].survivorship.combines()) {
-                (Value::Cleared, _) => spoken && !golden.values[index].is_null(),
+            let is_edited = self.edited_values[index].as_ref().is_some_and(|value| !value.is_null());
+            match (&contributed[index], collection.fields[index].survivorship.combines()) {
+                (Value::Cleared, _) => is_edited && !golden.values[index].is_null(),
                 // combined values include this one
                 (_, true) => false,
-                (wanted, false) => spoken && golden.values[index] != *wanted,
+                (wanted, false) => is_edited && golden.values[index] != *wanted,
             }
         };
         if !collection.fields.ids().any(lost) {
             return Vec::new();
         }
-        let explained = consolidator.explain(contributions, golden).into_iter().filter(|own| lost(own.field));
-        let overruled = explained.map(|own| {
-            let field = &collection.fields[own.field];
-            let first: Vec<&str> = own.won.iter().map(|(contribution, _)| &*contribution.contributor).collect();
+        let explained = consolidator.explain(contributions, golden).into_iter().filter(|api_contribution| lost(api_contribution.field));
+        let overruled = explained.map(|api_contribution| {
+            let field = &collection.fields[api_contribution.field];
+            let first: Vec<&str> = api_contribution.won.iter().map(|(contribution, _)| &*contribution.contributor).collect();
             let reason = match &field.from {
                 Some(from) if !from.contains(&SourceRef::Api) => {
-                    let from: Vec<&str> = from.iter().map(|own| self.rules.catalogue.contributor_name(*own)).collect();
+                    let from: Vec<&str> = from.iter().map(|api_contribution| self.rules.catalogue.contributor_name(*api_contribution)).collect();
                     format!("the definition accepts this field only from {}", from.join(", "))
                 }
                 _ if field.survivorship.combines() => {
@@ -384,18 +386,18 @@ impl EditContext {
     }
 
     /// The new contribution of `api`.
-    fn say(&self, collection: &Collection, former: Option<&Contribution>) -> std::result::Result<ContributionContent, String> {
+    fn new_contribution(&self, collection: &Collection, former: Option<&Contribution>) -> std::result::Result<ContributionContent, String> {
         let mut values = vec![Value::Null; collection.fields.len()];
         match (&self.edit.action, former.map(|former| &former.content)) {
             (EditAction::Delete, _) => return Ok(ContributionContent::Tombstone),
             (EditAction::Patch(_), Some(ContributionContent::Values(former))) => values.clone_from_slice(former),
             _ => {}
         }
-        for ((value, said), field) in values.iter_mut().zip(&self.said).zip(&collection.fields) {
-            if let Some(said) = said {
+        for ((value, edited), field) in values.iter_mut().zip(&self.edited_values).zip(&collection.fields) {
+            if let Some(edited) = edited {
                 *value = match self.merged(field, value) {
                     Some(merged) => merged?,
-                    None => said.clone(),
+                    None => edited.clone(),
                 };
             }
         }
@@ -422,25 +424,25 @@ impl EditContext {
         if !missing.is_empty() {
             let reasons = missing.iter().map(|index| format!("{}: it is required", collection.fields[*index].name)).collect();
             // a missing value is a mistake of the request; one that was removed conflicts with the record
-            let unsaid = !matches!(self.edit.action, EditAction::Patch(_)) && missing.iter().any(|index| self.said[*index].is_none());
-            return Some(if unsaid { EditResult::Invalid(reasons) } else { EditResult::KeyMismatch(reasons) });
+            let is_omitted = !matches!(self.edit.action, EditAction::Patch(_)) && missing.iter().any(|index| self.edited_values[*index].is_none());
+            return Some(if is_omitted { EditResult::Invalid(reasons) } else { EditResult::KeyMismatch(reasons) });
         }
         match key_of(collection, golden, evaluator) {
             Ok(key) if key == self.key => None,
             // if documents form the key from values that did not survive, an edit of other fields is not to blame
-            Ok(_) if matches!(self.edit.action, EditAction::Patch(_)) && !self.says_of_key(collection) => None,
+            Ok(_) if matches!(self.edit.action, EditAction::Patch(_)) && !self.edits_key(collection) => None,
             Ok(key) => Some(EditResult::KeyMismatch(vec![format!("the fields identify record {:?}, not {:?}", key.as_str(), self.key.as_str())])),
             Err(reason) => Some(EditResult::KeyMismatch(vec![reason])),
         }
     }
 
-    fn says_of_key(&self, collection: &Collection) -> bool {
+    fn edits_key(&self, collection: &Collection) -> bool {
         let names: Vec<&str> = match &collection.key {
             KeyDefinition::Field(index) => vec![collection.fields[*index].name.as_str()],
             KeyDefinition::Template(template) => template.names().collect(),
             KeyDefinition::Expression(expression) => expression.variables().iter().map(String::as_str).collect(),
         };
-        collection.fields.iter().zip(&self.said).any(|(field, said)| said.is_some() && names.contains(&field.name.as_str()))
+        collection.fields.iter().zip(&self.edited_values).any(|(field, edited)| edited.is_some() && names.contains(&field.name.as_str()))
     }
 }
 
@@ -458,22 +460,22 @@ fn merged(former: Json, patch: &Json) -> Json {
 }
 
 impl Preconditions {
-    fn hold(&self, living: Option<&StoredRecord>) -> bool {
+    fn are_met(&self, living: Option<&StoredRecord>) -> bool {
         let among = |revisions: &[i64]| living.is_some_and(|record| revisions.is_empty() || revisions.contains(&record.version.revision));
         self.is.as_deref().is_none_or(among) && !self.is_not.as_deref().is_some_and(among)
     }
 }
 
-fn hash_of(said: &ContributionContent, collection: &Collection) -> Hash {
-    let mut content = Vec::new();
-    if let ContributionContent::Values(values) = said {
+fn hash_of(content: &ContributionContent, collection: &Collection) -> Hash {
+    let mut packed = Vec::new();
+    if let ContributionContent::Values(values) = content {
         for (value, field) in values.iter().zip(&collection.fields).filter(|(value, _)| !value.is_null()) {
-            put_bytes(&mut content, field.name.as_bytes());
-            put_value(&mut content, value);
+            put_bytes(&mut packed, field.name.as_bytes());
+            put_value(&mut packed, value);
         }
     }
     let mut hash = [0; 16];
-    hash.copy_from_slice(&blake3::hash(&content).as_bytes()[..16]);
+    hash.copy_from_slice(&blake3::hash(&packed).as_bytes()[..16]);
     hash
 }
 
@@ -498,7 +500,7 @@ struct EditUnit {
     writes: Vec<RecordWrite>,
     /// The result if no other transaction changes the record first.
     planned: LoggedEdit,
-    ended: Arc<Mutex<LoggedEdit>>,
+    result: Arc<Mutex<LoggedEdit>>,
     /// The tags of a new record, which has no documents.
     tagger: Option<TagEvaluator>,
 }
@@ -508,31 +510,31 @@ struct EditUnit {
 struct LoggedEdit {
     edited: EditResult,
     logged: Option<NewChangeLogEntry>,
-    followed: Propagation,
+    propagation: Propagation,
     /// Whether the record did not exist, not even as a deleted one.
     is_new: bool,
 }
 
 impl Default for LoggedEdit {
     fn default() -> Self {
-        Self { edited: EditResult::Missing, logged: None, followed: Propagation::default(), is_new: false }
+        Self { edited: EditResult::Missing, logged: None, propagation: Propagation::default(), is_new: false }
     }
 }
 
 impl EditUnit {
-    fn end(&self, ended: LoggedEdit) {
-        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = ended;
+    fn set_result(&self, result: LoggedEdit) {
+        *self.result.lock().unwrap_or_else(PoisonError::into_inner) = result;
     }
 
     fn take(&self, decision: EditDecision) -> Vec<RecordWrite> {
         match decision {
-            Ok(PlannedEdit { write, logged, followed, edited }) => {
+            Ok(PlannedEdit { write, logged, propagation, edited }) => {
                 let is_new = write.expect.is_none();
-                self.end(LoggedEdit { edited, logged, followed, is_new });
+                self.set_result(LoggedEdit { edited, logged, propagation, is_new });
                 vec![write]
             }
             Err(edited) => {
-                self.end(LoggedEdit { edited, ..LoggedEdit::default() });
+                self.set_result(LoggedEdit { edited, ..LoggedEdit::default() });
                 Vec::new()
             }
         }
@@ -550,12 +552,12 @@ impl Unit for EditUnit {
 
     fn repeated(&mut self, same: bool, answer: Vec<u8>) {
         let answer = serde_json::from_slice(&answer).ok().map(Box::new);
-        self.end(LoggedEdit { edited: EditResult::Replayed { same, answer }, ..LoggedEdit::default() });
+        self.set_result(LoggedEdit { edited: EditResult::Replayed { same, answer }, ..LoggedEdit::default() });
     }
 
-    fn answer(&mut self, committed_at: i64) -> Option<Vec<u8>> {
+    fn response_to_keep(&mut self, committed_at: i64) -> Option<Vec<u8>> {
         self.call()?;
-        let mut edited = self.ended.lock().unwrap_or_else(PoisonError::into_inner).edited.clone();
+        let mut edited = self.result.lock().unwrap_or_else(PoisonError::into_inner).edited.clone();
         edited.committed(committed_at);
         let collection = &self.context.rules.catalogue.collections[self.context.edit.collection];
         serde_json::to_vec(&edited.answer(collection)?).ok()
@@ -563,7 +565,7 @@ impl Unit for EditUnit {
 
     fn writes(&self) -> &[RecordWrite] {
         // the store may run the transaction again; then only the last result counts
-        self.end(self.planned.clone());
+        self.set_result(self.planned.clone());
         &self.writes
     }
 
@@ -578,17 +580,17 @@ impl Unit for EditUnit {
 
     fn refused(&mut self, refused: UniqueConflict) {
         let field = self.context.rules.catalogue.collections[self.context.edit.collection].fields[refused.field].name.clone();
-        self.end(LoggedEdit { edited: EditResult::UniqueConflict { field, holder: refused.holder }, ..LoggedEdit::default() });
+        self.set_result(LoggedEdit { edited: EditResult::UniqueConflict { field, holder: refused.holder }, ..LoggedEdit::default() });
     }
 
     fn settling(&mut self) -> SettlingChanges {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).followed.clone().settling()
+        self.result.lock().unwrap_or_else(PoisonError::into_inner).propagation.clone().settling()
     }
 
     fn tag_revision(&self) -> Option<i64> {
-        let is_asked = self.planned.is_new && self.context.rules.catalogue.collections[self.context.edit.collection].tag_document().is_some();
+        let needs_tags = self.planned.is_new && self.context.rules.catalogue.collections[self.context.edit.collection].tag_document().is_some();
         // no revision is this old, so the store passes the present tags inside the transaction
-        is_asked.then_some(i64::MIN)
+        needs_tags.then_some(i64::MIN)
     }
 
     fn retag(&mut self, tags: Vec<(CollectionId, CollectionTags)>) {
@@ -598,12 +600,12 @@ impl Unit for EditUnit {
     }
 
     fn tagging(&mut self) -> Vec<TagWrites> {
-        let is_new = self.ended.lock().unwrap_or_else(PoisonError::into_inner).is_new;
+        let is_new = self.result.lock().unwrap_or_else(PoisonError::into_inner).is_new;
         self.tagger.as_ref().filter(|_| is_new).map(TagEvaluator::tagging).unwrap_or_default()
     }
 
     fn log(&mut self) -> Vec<NewChangeLogEntry> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).logged.iter().cloned().collect()
+        self.result.lock().unwrap_or_else(PoisonError::into_inner).logged.iter().cloned().collect()
     }
 }
 
@@ -614,7 +616,7 @@ mod tests {
 
     /// The examples of RFC 7396, appendix A.
     #[test]
-    fn patches_are_merged_as_the_standard_says() {
+    fn a_patch_is_merged_as_in_the_examples_of_rfc_7396() {
         for (former, patch, expected) in [
             (json!({"a":"b"}), json!({"a":"c"}), json!({"a":"c"})),
             (json!({"a":"b"}), json!({"b":"c"}), json!({"a":"b","b":"c"})),

@@ -17,17 +17,17 @@ use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::{IdempotentCall, ReadDetail, RecordWrite, Store, StoreError, StoredRecord, Tenant, UniqueConflict, Unit, WriteConflict};
 
 /// The number of records that are read together.
-const LOOKED_AT: usize = 4;
+const READ_BATCH: usize = 4;
 /// The numbers of records that are found at once: few at first, because one of them will usually do, then more.
 const PAGES: [u64; 3] = [16, 64, 256];
 /// How often all records are searched while other callers hold some that would do.
-const PASSES: u32 = 10;
+const MAX_SEARCHES: u32 = 10;
 /// The first pause between these searches; each further one is twice as long, about a second in total.
 const PAUSE: Duration = Duration::from_millis(1);
 /// The maximum number of callers for which one search finds records.
-const MOST_CALLERS: usize = 64;
+const MAX_CALLERS_PER_SEARCH: usize = 64;
 /// The maximum number of queries for which the position of the last search is kept.
-const MOST_ASKED: usize = 64;
+const MAX_GROUPS: usize = 64;
 
 /// The picks of all callers of one process in one store.
 #[derive(Default)]
@@ -36,14 +36,14 @@ pub struct PickGroups(Mutex<HashMap<blake3::Hash, Arc<PickGroup>>>);
 /// The callers that pick by the same query.
 #[derive(Default)]
 struct PickGroup {
-    dealing: Mutex<GroupState>,
-    dealt: Condvar,
+    state: Mutex<GroupState>,
+    search_ended: Condvar,
 }
 
 #[derive(Default)]
 struct GroupState {
     /// Whether a caller is searching.
-    looking: bool,
+    is_searching: bool,
     /// The number of callers so far.
     callers: u64,
     /// Callers that wait for the next search.
@@ -58,61 +58,61 @@ struct SearchGuard<'t>(&'t PickGroup);
 
 impl Drop for SearchGuard<'_> {
     fn drop(&mut self) {
-        self.0.lock().looking = false;
-        self.0.dealt.notify_all();
+        self.0.lock().is_searching = false;
+        self.0.search_ended.notify_all();
     }
 }
 
 impl PickGroups {
-    fn table(&self, plan: &QueryPlan) -> Arc<PickGroup> {
-        let question = blake3::hash(format!("{:?} {} {:?}", plan.tenant, plan.collection, plan.conditions).as_bytes());
-        let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if tables.len() >= MOST_ASKED && !tables.contains_key(&question) {
-            tables.clear();
+    fn group(&self, plan: &QueryPlan) -> Arc<PickGroup> {
+        let query_hash = blake3::hash(format!("{:?} {} {:?}", plan.tenant, plan.collection, plan.conditions).as_bytes());
+        let mut groups = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if groups.len() >= MAX_GROUPS && !groups.contains_key(&query_hash) {
+            groups.clear();
         }
-        tables.entry(question).or_default().clone()
+        groups.entry(query_hash).or_default().clone()
     }
 }
 
 impl PickGroup {
     fn lock(&self) -> MutexGuard<'_, GroupState> {
-        self.dealing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns records for one caller. `look` finds records for a number of callers, after a key.
-    fn hand(&self, look: impl Fn(usize, Option<&Key>) -> Result<Vec<StoredRecord>>) -> Result<Vec<StoredRecord>> {
-        let mut dealing = self.lock();
-        dealing.callers += 1;
-        let own = dealing.callers;
-        dealing.waiting.push(own);
+    /// Returns records for one caller. `search` finds records for a number of callers, after a key.
+    fn assigned_records(&self, search: impl Fn(usize, Option<&Key>) -> Result<Vec<StoredRecord>>) -> Result<Vec<StoredRecord>> {
+        let mut state = self.lock();
+        state.callers += 1;
+        let caller = state.callers;
+        state.waiting.push(caller);
         loop {
-            if let Some(hand) = dealing.assigned.remove(&own) {
-                return Ok(hand);
+            if let Some(records) = state.assigned.remove(&caller) {
+                return Ok(records);
             }
-            if dealing.looking {
-                dealing = self.dealt.wait(dealing).unwrap_or_else(PoisonError::into_inner);
+            if state.is_searching {
+                state = self.search_ended.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
             // this caller is still in the list if another one's search for it has failed
-            dealing.waiting.retain(|caller| *caller != own);
-            let most = dealing.waiting.len().min(MOST_CALLERS - 1);
-            let mut callers = vec![own];
-            callers.extend(dealing.waiting.drain(..most));
-            let last = dealing.last.clone();
-            dealing.looking = true;
-            drop(dealing);
-            let looking = SearchGuard(self);
-            let found = look(callers.len(), last.as_ref())?;
-            dealing = self.lock();
-            dealing.last = found.last().map(|record| record.key.clone());
-            let mut hands: Vec<Vec<StoredRecord>> = callers.iter().map(|_| Vec::new()).collect();
-            for (place, record) in found.into_iter().enumerate() {
-                hands[place % callers.len()].push(record);
+            state.waiting.retain(|waiting| *waiting != caller);
+            let others = state.waiting.len().min(MAX_CALLERS_PER_SEARCH - 1);
+            let mut callers = vec![caller];
+            callers.extend(state.waiting.drain(..others));
+            let last = state.last.clone();
+            state.is_searching = true;
+            drop(state);
+            let search_guard = SearchGuard(self);
+            let found = search(callers.len(), last.as_ref())?;
+            state = self.lock();
+            state.last = found.last().map(|record| record.key.clone());
+            let mut shares: Vec<Vec<StoredRecord>> = callers.iter().map(|_| Vec::new()).collect();
+            for (position, record) in found.into_iter().enumerate() {
+                shares[position % callers.len()].push(record);
             }
-            dealing.assigned.extend(callers.into_iter().zip(hands));
-            drop(dealing);
-            drop(looking);
-            dealing = self.lock();
+            state.assigned.extend(callers.into_iter().zip(shares));
+            drop(state);
+            drop(search_guard);
+            state = self.lock();
         }
     }
 }
@@ -126,7 +126,7 @@ pub struct PickCall<'c> {
     /// Evaluates the transition's expressions.
     pub evaluator: &'c Evaluator,
     /// The transition to perform.
-    pub ask: &'c Arc<TransitionRequest>,
+    pub request: &'c Arc<TransitionRequest>,
     /// The conditions that the record must satisfy.
     pub plan: &'c QueryPlan,
     /// A number that distributes callers of several processes over the records.
@@ -137,11 +137,11 @@ impl PickCall<'_> {
     /// Performs the transition on this record, if it is allowed and no other transaction changes the record first.
     fn attempt(&self, record: &StoredRecord) -> Result<Option<TransitionResult>> {
         let now = self.store.clock();
-        let decision = self.ask.decide(self.catalogue, self.evaluator, &record.key, Some(record), now);
+        let decision = self.request.decide(self.catalogue, self.evaluator, &record.key, Some(record), now);
         if matches!(decision, TransitionDecision::Refused(_) | TransitionDecision::Missing) {
             return Ok(Some(TransitionResult::Missing));
         }
-        Ok(match decision.begin(self.catalogue, self.store, self.ask, (&record.key, now), false).wait()? {
+        Ok(match decision.begin(self.catalogue, self.store, self.request, (&record.key, now), false).wait()? {
             TransitionResult::Conflict => None,
             ended => Some(ended),
         })
@@ -150,14 +150,14 @@ impl PickCall<'_> {
     /// Reads records that still have the revision at which they satisfied the conditions.
     fn read(&self, found: &[(Key, i64)]) -> Result<Vec<StoredRecord>> {
         let keys: Vec<Key> = found.iter().map(|(key, _)| key.clone()).collect();
-        let records = self.store.read(&self.ask.tenant, self.ask.collection, &keys, ReadDetail::Values)?;
+        let records = self.store.read(&self.request.tenant, self.request.collection, &keys, ReadDetail::Values)?;
         let is_same = |(record, (_, revision)): (Option<StoredRecord>, &(Key, i64))| record.filter(|record| record.version.revision == *revision);
         Ok(records.into_iter().zip(found).filter_map(is_same).collect())
     }
 
     /// Finds records for a number of callers, and some more in case other processes change some first.
-    fn look(&self, callers: usize, last: Option<&Key>) -> Result<Vec<StoredRecord>> {
-        let wanted = callers + callers.max(LOOKED_AT) / 2;
+    fn search(&self, callers: usize, last: Option<&Key>) -> Result<Vec<StoredRecord>> {
+        let wanted = callers + callers.max(READ_BATCH) / 2;
         let mut found = self.page(last, None, wanted as u64)?;
         if let (true, Some(_)) = (found.len() < wanted, last) {
             found.extend(self.page(None, last, (wanted - found.len()) as u64)?);
@@ -182,20 +182,20 @@ impl PickCall<'_> {
     }
 
     /// Searches all records once, starting after `last`. Returns the result, or whether other callers were changing some of the records.
-    fn look_through(&self, last: Option<&Key>) -> Result<std::result::Result<TransitionResult, bool>> {
+    fn search_all(&self, last: Option<&Key>) -> Result<std::result::Result<TransitionResult, bool>> {
         let mut contended = false;
         // to the end, and then from the beginning up to `last`
-        let around = [(last.cloned(), None), (None, last.cloned())];
-        for (mut after, until) in around.into_iter().take(1 + usize::from(last.is_some())) {
+        let ranges = [(last.cloned(), None), (None, last.cloned())];
+        for (mut after, until) in ranges.into_iter().take(1 + usize::from(last.is_some())) {
             for pages in 0.. {
                 let size = PAGES[pages.min(PAGES.len() - 1)];
                 let mut candidates = self.page(after.as_ref(), until.as_ref(), size)?;
-                let full = candidates.len() as u64 == size;
+                let is_full_page = candidates.len() as u64 == size;
                 let Some(last) = candidates.last() else { break };
                 after = Some(last.0.clone());
                 let start = (self.turn % candidates.len() as u64) as usize;
                 candidates.rotate_left(start);
-                for group in candidates.chunks(LOOKED_AT) {
+                for group in candidates.chunks(READ_BATCH) {
                     let records = self.read(group)?;
                     contended |= records.len() < group.len();
                     for record in records {
@@ -206,7 +206,7 @@ impl PickCall<'_> {
                         }
                     }
                 }
-                if !full {
+                if !is_full_page {
                     break;
                 }
             }
@@ -221,20 +221,20 @@ impl PickCall<'_> {
 /// # Errors
 /// When the store fails.
 pub fn pick(picks: &PickGroups, caller: &PickCall<'_>) -> Result<Option<TransitionResult>> {
-    let PickCall { store, ask, .. } = *caller;
-    let table = picks.table(caller.plan);
-    for record in table.hand(|callers, last| caller.look(callers, last))? {
+    let PickCall { store, request, .. } = *caller;
+    let group = picks.group(caller.plan);
+    for record in group.assigned_records(|callers, last| caller.search(callers, last))? {
         match caller.attempt(&record)? {
             None | Some(TransitionResult::Refused(_) | TransitionResult::Missing) => {}
             ended => return Ok(ended),
         }
     }
-    let last = table.lock().last.clone();
+    let last = group.lock().last.clone();
     let mut contended = true;
-    for pass in 0..PASSES {
-        match caller.look_through(last.as_ref())? {
+    for pass in 0..MAX_SEARCHES {
+        match caller.search_all(last.as_ref())? {
             Ok(ended) => return Ok(Some(ended)),
-            Err(others) => contended = others,
+            Err(is_contended) => contended = is_contended,
         }
         if !contended {
             break;
@@ -243,17 +243,17 @@ pub fn pick(picks: &PickGroups, caller: &PickCall<'_>) -> Result<Option<Transiti
     }
     let nothing = contended.then_some(TransitionResult::Conflict);
     // a repeated request may find nothing because it has already taken the last record
-    let Some(call) = ask.call.clone() else { return Ok(nothing) };
-    let known = Arc::new(Mutex::new(None));
-    store.commit(Box::new(ReplayCheck { tenant: ask.tenant.clone(), call, known: known.clone() }))?;
-    Ok(known.lock().unwrap_or_else(PoisonError::into_inner).take().or(nothing))
+    let Some(call) = request.call.clone() else { return Ok(nothing) };
+    let replayed = Arc::new(Mutex::new(None));
+    store.commit(Box::new(ReplayCheck { tenant: request.tenant.clone(), call, replayed: replayed.clone() }))?;
+    Ok(replayed.lock().unwrap_or_else(PoisonError::into_inner).take().or(nothing))
 }
 
 /// Checks whether an idempotency key was used before.
 struct ReplayCheck {
     tenant: Tenant,
     call: IdempotentCall,
-    known: Arc<Mutex<Option<TransitionResult>>>,
+    replayed: Arc<Mutex<Option<TransitionResult>>>,
 }
 
 impl Unit for ReplayCheck {
@@ -267,7 +267,7 @@ impl Unit for ReplayCheck {
 
     fn repeated(&mut self, same: bool, answer: Vec<u8>) {
         let answer = serde_json::from_slice(&answer).unwrap_or_default();
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(TransitionResult::Replayed { same, answer });
+        *self.replayed.lock().unwrap_or_else(PoisonError::into_inner) = Some(TransitionResult::Replayed { same, answer });
     }
 
     fn writes(&self) -> &[RecordWrite] {

@@ -164,7 +164,7 @@ impl TransitionRequest {
         let Some(record) = record.filter(|record| record.exists) else { return TransitionDecision::Missing };
         let collection = &catalogue.collections[self.collection];
         let transition = &collection.transitions[self.transition];
-        let scope = TransitionScope { ask: self, collection, record, key, now };
+        let scope = TransitionScope { request: self, collection, record, key, now };
         match scope.refusals(evaluator, &transition.refuse) {
             Err(reason) => return TransitionDecision::Refused(vec![RefusalReason { code: 422, text: reason }]),
             Ok(reasons) if !reasons.is_empty() => return TransitionDecision::Refused(reasons),
@@ -179,7 +179,7 @@ impl TransitionRequest {
 
 /// The variables of a transition's expressions.
 struct TransitionScope<'s> {
-    ask: &'s TransitionRequest,
+    request: &'s TransitionRequest,
     collection: &'s Collection,
     record: &'s StoredRecord,
     key: &'s Key,
@@ -190,8 +190,8 @@ impl TransitionScope<'_> {
     fn variable(&self, name: &str) -> cel::Value {
         match name {
             "now" => return to_cel(&Value::Int(self.now), &FieldType::Timestamp),
-            "caller" => return text_to_cel(&self.ask.caller),
-            "role" => return text_to_cel(self.ask.role),
+            "caller" => return text_to_cel(&self.request.caller),
+            "role" => return text_to_cel(self.request.role),
             "key" => return text_to_cel(self.key.as_str()),
             "args" => return self.args(),
             _ => {}
@@ -204,9 +204,9 @@ impl TransitionScope<'_> {
 
     /// The arguments by name, each of its own type.
     fn args(&self) -> cel::Value {
-        let transition = &self.collection.transitions[self.ask.transition];
+        let transition = &self.collection.transitions[self.request.transition];
         let typed = transition.args.iter().map(|argument| {
-            let json = self.ask.args.0.get(&argument.name).unwrap_or(&Json::Null);
+            let json = self.request.args.0.get(&argument.name).unwrap_or(&Json::Null);
             let value = from_json(json, &argument.ty, None).unwrap_or_default();
             let value = if argument.ty == FieldType::Json { json_to_cel(json) } else { to_cel(&value, &argument.ty) };
             (cel::objects::Key::String(Arc::new(argument.name.clone())), value)
@@ -220,16 +220,16 @@ impl TransitionScope<'_> {
             if !evaluator.holds(&refusal.when, &|name: &str| self.variable(name)).map_err(|error| self.trouble("refuse", &refusal.when, &error))? {
                 continue;
             }
-            let said = evaluator.value(&refusal.reason, &FieldType::Text, &|name: &str| self.variable(name));
-            let said = said.ok().and_then(|said| said.as_text().map(str::to_owned));
-            let text = said.unwrap_or_else(|| format!("refused: `{}`", refusal.when.source()));
+            let message = evaluator.value(&refusal.reason, &FieldType::Text, &|name: &str| self.variable(name));
+            let message = message.ok().and_then(|message| message.as_text().map(str::to_owned));
+            let text = message.unwrap_or_else(|| format!("refused: `{}`", refusal.when.source()));
             reasons.push(RefusalReason { code: refusal.code, text });
         }
         Ok(reasons)
     }
 
-    fn trouble(&self, what: &str, expression: &Expression, error: &str) -> String {
-        format!("`{what}` of the transition fails on this record: `{}`: {error}", expression.source())
+    fn trouble(&self, keyword: &str, expression: &Expression, error: &str) -> String {
+        format!("`{keyword}` of the transition fails on this record: `{}`: {error}", expression.source())
     }
 
     fn change(&self, evaluator: &Evaluator, transition: &Transition) -> std::result::Result<StateChange, String> {
@@ -257,11 +257,16 @@ impl TransitionScope<'_> {
         let state = effective_state(self.collection, evaluator, &self.record.golden, &state_set);
         let shown: Map<String, Json> =
             self.collection.states.iter().zip(&state).map(|(field, value)| (field.name.clone(), value.to_json(&field.ty))).collect();
-        let (collection, key) = (self.ask.collection, self.key.clone());
+        let (collection, key) = (self.request.collection, self.key.clone());
         let answer = json!({ "key": key.as_str(), "transition": transition.name, "state": shown });
-        let change = json!({ "args": self.ask.args.0, "before": before, "after": after });
-        let logged =
-            NewChangeLogEntry { collection, key: key.clone(), transition: Some(transition.name.clone()), caller: self.ask.caller.clone(), change };
+        let change = json!({ "args": self.request.args.0, "before": before, "after": after });
+        let logged = NewChangeLogEntry {
+            collection,
+            key: key.clone(),
+            transition: Some(transition.name.clone()),
+            caller: self.request.caller.clone(),
+            change,
+        };
         let write = RecordWrite { collection, key, expect: Some(self.record.version), change: RecordChange::State { state, state_set } };
         Ok(StateChange { write, logged, answer })
     }
@@ -269,13 +274,13 @@ impl TransitionScope<'_> {
 
 /// The transitions that a record refuses now whatever their arguments are, by name, with all reasons; those without a reason are allowed.
 pub fn refused_now(
-    ask: &TransitionRequest,
+    request: &TransitionRequest,
     collection: &Collection,
     evaluator: &Evaluator,
     record: &StoredRecord,
     now: i64,
 ) -> Vec<(String, Vec<String>)> {
-    let scope = TransitionScope { ask, collection, record, key: &record.key, now };
+    let scope = TransitionScope { request, collection, record, key: &record.key, now };
     let of = |transition: &Transition| {
         let own = transition.refuse.iter().filter(|refusal| !refusal.when.variables().iter().any(|name| name == "args"));
         // a refusal that fails to evaluate is omitted here; performing the transition reports it
@@ -288,11 +293,11 @@ pub fn refused_now(
 /// A transition as a unit of work.
 struct TransitionUnit {
     catalogue: Arc<Catalogue>,
-    ask: Arc<TransitionRequest>,
+    request: Arc<TransitionRequest>,
     key: Key,
     now: i64,
     /// Whether to decide again if the record has changed since it was read, instead of ending with a conflict.
-    insists: bool,
+    waits_for_lock: bool,
     writes: Vec<RecordWrite>,
     /// The result if no other transaction changes the record first.
     planned: LoggedTransition,
@@ -302,13 +307,13 @@ struct TransitionUnit {
 /// The result of a transition, and its change log entry.
 #[derive(Debug, Clone)]
 struct LoggedTransition {
-    ended: TransitionResult,
+    result: TransitionResult,
     logged: Option<NewChangeLogEntry>,
 }
 
 impl From<TransitionResult> for LoggedTransition {
-    fn from(ended: TransitionResult) -> Self {
-        Self { ended, logged: None }
+    fn from(result: TransitionResult) -> Self {
+        Self { result, logged: None }
     }
 }
 
@@ -318,16 +323,16 @@ impl TransitionDecision {
         self,
         catalogue: &Arc<Catalogue>,
         store: &dyn Store,
-        ask: &Arc<TransitionRequest>,
+        request: &Arc<TransitionRequest>,
         (key, now): (&Key, i64),
-        insists: bool,
+        waits_for_lock: bool,
     ) -> PendingTransition {
         let (writes, planned) = self.outcome();
         let outcome = Arc::new(Mutex::new(planned.clone()));
         // a request with a known idempotency key gets its former answer, even if it would be refused now
-        let needed = !writes.is_empty() || ask.call.is_some();
-        let (catalogue, ask, key) = (catalogue.clone(), ask.clone(), key.clone());
-        let unit = TransitionUnit { catalogue, ask, key, now, insists, writes, planned, outcome: outcome.clone() };
+        let needed = !writes.is_empty() || request.call.is_some();
+        let (catalogue, request, key) = (catalogue.clone(), request.clone(), key.clone());
+        let unit = TransitionUnit { catalogue, request, key, now, waits_for_lock, writes, planned, outcome: outcome.clone() };
         let pending = needed.then(|| store.submit(Box::new(unit), Priority::Interactive));
         PendingTransition { pending, outcome }
     }
@@ -338,7 +343,7 @@ impl TransitionDecision {
             TransitionDecision::Refused(reasons) => (Vec::new(), TransitionResult::Refused(reasons).into()),
             TransitionDecision::Change(changed) => {
                 let StateChange { write, logged, answer } = *changed;
-                (vec![write], LoggedTransition { ended: TransitionResult::Done(answer), logged: Some(logged) })
+                (vec![write], LoggedTransition { result: TransitionResult::Done(answer), logged: Some(logged) })
             }
         }
     }
@@ -352,19 +357,19 @@ impl TransitionUnit {
 
 impl Unit for TransitionUnit {
     fn tenant(&self) -> &Tenant {
-        &self.ask.tenant
+        &self.request.tenant
     }
 
     fn call(&self) -> Option<&IdempotentCall> {
-        self.ask.call.as_ref()
+        self.request.call.as_ref()
     }
 
     fn repeated(&mut self, same: bool, answer: Vec<u8>) {
         self.end(TransitionResult::Replayed { same, answer: serde_json::from_slice(&answer).unwrap_or_default() });
     }
 
-    fn waits(&self) -> bool {
-        self.insists
+    fn waits_for_locks(&self) -> bool {
+        self.waits_for_lock
     }
 
     fn writes(&self) -> &[RecordWrite] {
@@ -374,15 +379,15 @@ impl Unit for TransitionUnit {
     }
 
     fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
-        if !self.insists {
+        if !self.waits_for_lock {
             self.end(TransitionResult::Conflict);
             return Ok(Vec::new());
         }
         let record = conflicts.into_iter().next().and_then(|conflict| conflict.record);
-        let name = &self.catalogue.collections[self.ask.collection].name;
+        let name = &self.catalogue.collections[self.request.collection].name;
         let record = record.map(|record| record.sound(name)).transpose()?;
         let evaluator = Evaluator::new(self.catalogue.tables.clone());
-        let decision = self.ask.decide(&self.catalogue, &evaluator, &self.key, record.as_ref(), self.now);
+        let decision = self.request.decide(&self.catalogue, &evaluator, &self.key, record.as_ref(), self.now);
         let (writes, outcome) = decision.outcome();
         self.end(outcome);
         Ok(writes)
@@ -394,8 +399,8 @@ impl Unit for TransitionUnit {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner).logged.iter().cloned().collect()
     }
 
-    fn answer(&mut self, _committed_at: i64) -> Option<Vec<u8>> {
-        match &self.outcome.lock().unwrap_or_else(PoisonError::into_inner).ended {
+    fn response_to_keep(&mut self, _committed_at: i64) -> Option<Vec<u8>> {
+        match &self.outcome.lock().unwrap_or_else(PoisonError::into_inner).result {
             TransitionResult::Done(answer) => Some(answer.to_string().into_bytes()),
             _ => None,
         }
@@ -419,7 +424,7 @@ impl PendingTransition {
             Err(StoreError::Held) => return Ok(TransitionResult::Conflict),
             other => other?,
         };
-        Ok(self.outcome.lock().unwrap_or_else(PoisonError::into_inner).ended.clone())
+        Ok(self.outcome.lock().unwrap_or_else(PoisonError::into_inner).result.clone())
     }
 }
 
@@ -431,10 +436,10 @@ pub fn run(
     catalogue: &Arc<Catalogue>,
     store: &dyn Store,
     evaluator: &Evaluator,
-    ask: &Arc<TransitionRequest>,
+    request: &Arc<TransitionRequest>,
     key: &Key,
 ) -> Result<TransitionResult> {
-    let record = store.read(&ask.tenant, ask.collection, std::slice::from_ref(key), ReadDetail::Values)?.pop().flatten();
+    let record = store.read(&request.tenant, request.collection, std::slice::from_ref(key), ReadDetail::Values)?.pop().flatten();
     let now = store.clock();
-    ask.decide(catalogue, evaluator, key, record.as_ref(), now).begin(catalogue, store, ask, (key, now), true).wait()
+    request.decide(catalogue, evaluator, key, record.as_ref(), now).begin(catalogue, store, request, (key, now), true).wait()
 }

@@ -69,11 +69,11 @@ pub struct WithdrawalRequest<'r> {
 pub fn withdraw(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &WithdrawalRequest<'_>, show: &dyn Fn(u64)) -> Result<WithdrawalReport> {
     let WithdrawalRequest { tenant, contributor, collection, key } = *request;
     let source = contributor.split(':').next().unwrap_or(contributor);
-    let known = catalogue.source(source).map(|(_, source)| source);
-    if known.is_none() && source != "api" {
+    let source_definition = catalogue.source(source).map(|(_, source)| source);
+    if source_definition.is_none() && source != "api" {
         return Err(EngineError::Wrong(format!("there is no source `{source}`")));
     }
-    let collections: Vec<CollectionId> = match (collection, known) {
+    let collections: Vec<CollectionId> = match (collection, source_definition) {
         (Some(name), _) => vec![find_collection(catalogue, name)?.0],
         (None, Some(source)) => source.feeds.iter().map(|feed| feed.collection).collect(),
         (None, None) => catalogue.collections.ids().collect(),
@@ -83,9 +83,9 @@ pub fn withdraw(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Withdra
     }
     let collection_is_all = collection.is_none();
     let rules = Arc::new(SettleRules::new(catalogue));
-    let own = contributor.to_owned();
+    let withdrawn = contributor.to_owned();
     let removes: RemoveContributions = Arc::new(move |contributions| {
-        contributions.retain(|contribution| *contribution.contributor != *own && contribution.source() != own);
+        contributions.retain(|contribution| *contribution.contributor != *withdrawn && contribution.source() != withdrawn);
     });
     let removal = Removal { tenant, removes: &removes, caller: &format!("withdrawal of {contributor}") };
     let mut total = WithdrawalReport::default();
@@ -104,7 +104,7 @@ pub fn withdraw(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Withdra
             show(total.records);
         }
     }
-    if let Some(replaces) = known.and_then(|source| source.replaces.as_ref()).filter(|_| contributor == source && collection_is_all) {
+    if let Some(replaces) = source_definition.and_then(|source| source.replaces.as_ref()).filter(|_| contributor == source && collection_is_all) {
         // without its ledger, what the source delivers again is not retired on arrival
         let forget = replaces.links().to_vec();
         store.commit(Box::new(SettlingUnit {
@@ -154,7 +154,7 @@ pub(crate) fn page(
         writes: Vec::new(),
         counted: counted.clone(),
         logged: BTreeMap::new(),
-        followed: BTreeMap::new(),
+        propagations: BTreeMap::new(),
     };
     for record in stored.into_iter().flatten() {
         let write = unit.write(record)?;
@@ -180,7 +180,7 @@ struct WithdrawUnit {
     writes: Vec<RecordWrite>,
     counted: Arc<std::sync::Mutex<CountedWithdrawal>>,
     logged: BTreeMap<Key, NewChangeLogEntry>,
-    followed: BTreeMap<Key, Propagation>,
+    propagations: BTreeMap<Key, Propagation>,
     /// The tags of the changed records, if tags are computed from documents.
     tagger: Option<TagEvaluator>,
 }
@@ -200,14 +200,14 @@ impl WithdrawUnit {
         let policy = ImportPolicy { job: NO_JOB, matched: OnMatched::Withdraw, unmatched: OnUnmatched::Skip };
         let empty = contributions.is_empty();
         if let (Some(tagger), Some(document)) = (&mut self.tagger, definition.tag_document())
-            && (empty || document::differ(&self.rules.catalogue, document, &before, &contributions))
+            && (empty || document::documents_differ(&self.rules.catalogue, document, &before, &contributions))
         {
             tagger.add_whole(self.collection, record.key.clone(), (!empty).then_some(&contributions));
         }
         let merger = RecordMerger::new(&self.rules, self.collection, &consolidator, &evaluator, policy);
         let change = merger.without(&record, contributions);
-        let followed = merger.follow(&record.key, Some(&record), &change);
-        self.followed.insert(record.key.clone(), followed);
+        let propagation = merger.follow(&record.key, Some(&record), &change);
+        self.propagations.insert(record.key.clone(), propagation);
         if let Some(logged) = golden_change(definition, Some(&record), &change) {
             let (collection, key, caller) = (self.collection, record.key.clone(), self.caller.clone());
             self.logged.insert(record.key.clone(), NewChangeLogEntry { collection, key, transition: None, caller, change: logged });
@@ -240,7 +240,7 @@ impl Unit for WithdrawUnit {
         let mut writes = Vec::new();
         for conflict in conflicts {
             self.logged.remove(&conflict.key);
-            self.followed.remove(&conflict.key);
+            self.propagations.remove(&conflict.key);
             if let Some(tagger) = &mut self.tagger {
                 tagger.forget(self.collection, &conflict.key);
             }
@@ -255,7 +255,7 @@ impl Unit for WithdrawUnit {
     fn refused(&mut self, refused: UniqueConflict) {
         let key = &refused.key;
         self.logged.remove(key);
-        self.followed.remove(key);
+        self.propagations.remove(key);
         if let Some(tagger) = &mut self.tagger {
             tagger.forget(refused.collection, key);
         }
@@ -269,12 +269,12 @@ impl Unit for WithdrawUnit {
 
     fn settling(&mut self) -> SettlingChanges {
         let mut all = Propagation::default();
-        self.followed.values().for_each(|followed| all.extend(followed));
+        self.propagations.values().for_each(|propagation| all.extend(propagation));
         all.settling()
     }
 
     fn tag_revision(&self) -> Option<i64> {
-        self.tagger.as_ref().map(|tagger| tagger.stamp)
+        self.tagger.as_ref().map(|tagger| tagger.revision)
     }
 
     fn retag(&mut self, tags: Vec<(CollectionId, CollectionTags)>) {

@@ -14,21 +14,21 @@ impl ChunkUnit {
     /// # Errors
     /// When the store fails.
     pub fn consolidate(&mut self, store: &dyn Store) -> std::result::Result<(), StoreError> {
-        let (met, may_go_unread) = (self.context.match_ratio.clone(), self.goes_unread());
+        let (match_ratio, may_skip_read) = (self.context.match_ratio.clone(), self.may_consolidate_unread());
         self.consolidate_with(Some(store), |tenant, collection, keys| {
-            if may_go_unread && met.is_seldom(collection) {
-                met.note(collection, keys.len(), 0);
+            if may_skip_read && match_ratio.is_seldom(collection) {
+                match_ratio.note(collection, keys.len(), 0);
                 return Ok(vec![None; keys.len()]);
             }
             let found = store.read_damaged(tenant, collection, keys, ReadDetail::Full)?;
-            met.note(collection, keys.len(), found.iter().flatten().count());
+            match_ratio.note(collection, keys.len(), found.iter().flatten().count());
             Ok(found)
         })
     }
 
     /// Whether [`ChunkUnit::consolidate_unread`] may be used: only if the profile creates missing records. Otherwise nothing would be written
     /// for them, so the store would compare no version, and existing records would be missed.
-    pub fn goes_unread(&self) -> bool {
+    pub fn may_consolidate_unread(&self) -> bool {
         self.context.policy.unmatched == OnUnmatched::Create
     }
 

@@ -18,21 +18,22 @@ impl ChunkUnit {
     /// Computes the propagation of the chunk's changes and settles records inline if possible, starting with records that others read.
     pub(super) fn follow(&mut self, store: Option<&dyn Store>) -> std::result::Result<(), StoreError> {
         let rules = self.context.rules.clone();
-        let mut collections: Vec<CollectionId> = self.decisions.keys().map(|(collection, _)| *collection).filter(|own| rules.concern(*own)).collect();
+        let mut collections: Vec<CollectionId> =
+            self.decisions.keys().map(|(collection, _)| *collection).filter(|own| rules.has_consequences(*own)).collect();
         collections.dedup();
         collections.sort_by_key(|collection| rules.depth(*collection));
-        (self.settled_by, self.search_ranges, self.read_set) = (HashMap::new(), Vec::new(), ReadSet::default());
+        (self.settled_by_target, self.search_ranges, self.read_set) = (HashMap::new(), Vec::new(), ReadSet::default());
         for collection in collections {
             if rules.is_child(collection) {
-                self.settle_at_once(&rules, collection, store)?;
+                self.settle_collection_inline(&rules, collection, store)?;
             }
-            for (place, decision) in &mut self.decisions {
-                if place.0 != collection || decision.write.is_none() {
+            for (record_id, decision) in &mut self.decisions {
+                if record_id.0 != collection || decision.write.is_none() {
                     continue;
                 }
                 let (before, after) = (decision.before.as_deref(), decision.after.as_deref());
                 let by = if decision.settled { ChangeCause::InlineSettled } else { ChangeCause::External };
-                let changed = ValueChange { collection, key: &place.1, before, after, job: self.context.policy.job, by };
+                let changed = ValueChange { collection, key: &record_id.1, before, after, job: self.context.policy.job, by };
                 decision.propagation = Propagation::default();
                 decision.propagation.follow(&rules, &self.evaluator, &changed);
                 decision.take_failures(&self.evaluator);
@@ -41,32 +42,39 @@ impl ChunkUnit {
         Ok(())
     }
 
-    fn settle_at_once(&mut self, rules: &SettleRules, collection: CollectionId, store: Option<&dyn Store>) -> std::result::Result<(), StoreError> {
+    fn settle_collection_inline(
+        &mut self,
+        rules: &SettleRules,
+        collection: CollectionId,
+        store: Option<&dyn Store>,
+    ) -> std::result::Result<(), StoreError> {
         // if records of the collection do not read each other, they are settled without a copy: with a store, none of them needs a pass
-        let in_place = store.is_some() && !rules.reads_of(collection, collection);
-        let mut is_own = vec![false; self.decisions.len()];
+        let in_place = store.is_some() && !rules.reads_records_of(collection, collection);
+        let mut is_to_settle = vec![false; self.decisions.len()];
         let mut values: Vec<Arc<[Value]>> = Vec::new();
-        for ((_, decision), is_own) in self.decisions.iter_mut().zip(&mut is_own).filter(|((place, _), _)| place.0 == collection) {
+        for ((_, decision), is_to_settle) in self.decisions.iter_mut().zip(&mut is_to_settle).filter(|((record_id, _), _)| record_id.0 == collection)
+        {
             let (Some(after), Some((_, RecordChange::Put(content)))) = (&decision.after, &mut decision.write) else { continue };
             decision.settled = decision.before.as_deref().is_some_and(|before| rules.stays_settled(collection, before, after));
             if decision.settled {
                 continue;
             }
-            *is_own = true;
+            *is_to_settle = true;
             values.push(after.clone());
             if in_place && !content.indexes_unchanged {
                 (decision.after, content.golden) = (None, Arc::default());
             }
         }
-        let beside = self.decisions.iter().filter(|((own, _), decision)| decision.write.is_some() && rules.reads_of(collection, *own));
-        let beside: HashMap<(CollectionId, &Key), Option<&[Value]>> =
-            beside.map(|((collection, key), decision)| ((*collection, key), decision.after.as_deref())).collect();
-        let written = |collection: CollectionId, key: &Key| beside.get(&(collection, key)).copied();
+        let written_values =
+            self.decisions.iter().filter(|((unsettled, _), decision)| decision.write.is_some() && rules.reads_records_of(collection, *unsettled));
+        let written_values: HashMap<(CollectionId, &Key), Option<&[Value]>> =
+            written_values.map(|((collection, key), decision)| ((*collection, key), decision.after.as_deref())).collect();
+        let written = |collection: CollectionId, key: &Key| written_values.get(&(collection, key)).copied();
         let context = InlineContext { rules, evaluator: &self.evaluator, tenant: &self.context.tenant, store };
         let settled = settle_inline(&context, collection, values, &written, &mut self.read_set)?;
         self.search_ranges.resize_with(self.read_set.ranges.len(), Vec::new);
-        let own = self.decisions.iter_mut().zip(is_own).filter(|(_, is_own)| *is_own);
-        for (((place, decision), _), settled) in own.zip(settled) {
+        let unsettled = self.decisions.iter_mut().zip(is_to_settle).filter(|(_, is_to_settle)| *is_to_settle);
+        for (((record_id, decision), _), settled) in unsettled.zip(settled) {
             let Some(InlineResult { values, targets, ranges, failures }) = settled else { continue };
             decision.add_failures(failures);
             let Some((_, RecordChange::Put(content))) = &mut decision.write else { continue };
@@ -75,67 +83,67 @@ impl ChunkUnit {
             decision.after = Some(content.golden.clone());
             decision.settled = true;
             for target in targets {
-                self.settled_by.entry(target).or_default().push(place.clone());
+                self.settled_by_target.entry(target).or_default().push(record_id.clone());
             }
-            ranges.into_iter().for_each(|range| self.search_ranges[range].push(place.clone()));
+            ranges.into_iter().for_each(|range| self.search_ranges[range].push(record_id.clone()));
         }
         Ok(())
     }
 
     /// Adds the edges of contributions in scopes, the marks of these scopes, and how much of its file the chunk is.
-    pub(super) fn follow_scopes(&mut self, followed: &mut Propagation) {
+    pub(super) fn follow_scopes(&mut self, propagation: &mut Propagation) {
         let rules = self.context.rules.clone();
         let policy = self.context.policy;
         let source = &rules.catalogue.sources[self.context.source];
         let (Some(replaces), true) = (&source.replaces, policy.matched != OnMatched::Withdraw) else { return };
-        let mut spoken: BTreeMap<(&str, bool), (i64, i64)> = BTreeMap::new();
+        let mut marked_spans: BTreeMap<(&str, bool), (i64, i64)> = BTreeMap::new();
         for ((collection, key), decision) in &self.decisions {
-            let Some(statements) = self.mapped.records.get(&(*collection, key.clone())) else { continue };
-            for numbered in decision.stored.iter().map(|won| &statements[*won]) {
+            let Some(contributions) = self.mapped.records.get(&(*collection, key.clone())) else { continue };
+            for numbered in decision.stored.iter().map(|position| &contributions[*position]) {
                 let own = &numbered.contribution;
                 let Some(scoped) = &own.scope else { continue };
                 let name = complete_delivery::contribution_name(&rules.catalogue.collections[*collection].name, &own.contributor, key);
-                complete_delivery::contribution_edge(replaces, numbered, name).into_iter().for_each(|edge| followed.edge(edge));
-                let span = spoken.entry((&scoped.scope, own.is_retired())).or_insert((scoped.at, scoped.at));
+                complete_delivery::contribution_edge(replaces, numbered, name).into_iter().for_each(|edge| propagation.edge(edge));
+                let span = marked_spans.entry((&scoped.scope, own.is_retired())).or_insert((scoped.at, scoped.at));
                 *span = (span.0.min(scoped.at), span.1.max(scoped.at));
             }
         }
-        for ((scope, retired), span) in spoken {
+        for ((scope, retired), span) in marked_spans {
             let mark = if retired { complete_delivery::mark_retired } else { complete_delivery::mark_scope };
-            mark(followed, replaces, scope, span, policy.job);
+            mark(propagation, replaces, scope, span, policy.job);
         }
         let failed = self.current_journal().map_or(0, |journal| journal.counts.of(Outcome::Failed).max(0) as u64);
         if let Some(part) = &mut self.mapped.part {
             part.failed = failed;
             let first = self.mapped.entries.first().map_or(0, |entry| entry.document);
-            part.tell(replaces, (policy.job, self.file), first, followed);
+            part.add_to_propagation(replaces, (policy.job, self.file), first, propagation);
         }
     }
 
     /// Marks records that were settled inline from values that have changed since.
-    pub(super) fn mark_children(&mut self, places: &[(CollectionId, Key)]) {
-        for (collection, key) in places {
+    pub(super) fn mark_children(&mut self, records: &[(CollectionId, Key)]) {
+        for (collection, key) in records {
             if let Some(decision) = self.decisions.get_mut(&(*collection, key.clone())) {
                 decision.propagation.mark_child(&self.context.rules, *collection, key, self.context.policy.job);
             }
         }
     }
 
-    /// Computes the propagation of records that were merged again; `again` has the values that they were thought to get before. Records that were
+    /// Computes the propagation of records that were merged again; `remerged` has the values that they were thought to get before. Records that were
     /// settled inline from them are marked, unless they read the same values.
-    pub(super) fn follow_again(&mut self, again: &BTreeMap<(CollectionId, Key), Option<Arc<[Value]>>>) {
+    pub(super) fn follow_remerged(&mut self, remerged: &BTreeMap<(CollectionId, Key), Option<Arc<[Value]>>>) {
         let (rules, job) = (self.context.rules.clone(), self.context.policy.job);
-        for (place, taken_for) in again {
-            let Some(decision) = self.decisions.get_mut(place) else { continue };
+        for (record_id, expected_values) in remerged {
+            let Some(decision) = self.decisions.get_mut(record_id) else { continue };
             let (before, after) = (decision.before.as_deref(), decision.after.as_deref());
-            let changed = ValueChange { collection: place.0, key: &place.1, before, after, job, by: ChangeCause::External };
+            let changed = ValueChange { collection: record_id.0, key: &record_id.1, before, after, job, by: ChangeCause::External };
             decision.propagation = Propagation::default();
             decision.propagation.follow(&rules, &self.evaluator, &changed);
             // the new values are unknown if the record stays as another transaction has written it
             let is_known = decision.write.is_some();
-            let reads_the_same = is_known && rules.reads_the_same(place.0, taken_for.as_deref(), after);
+            let leaves_read_values_unchanged = is_known && rules.leaves_read_values_unchanged(record_id.0, expected_values.as_deref(), after);
             decision.take_failures(&self.evaluator);
-            if !reads_the_same && let Some(settled) = self.settled_by.get(place).cloned() {
+            if !leaves_read_values_unchanged && let Some(settled) = self.settled_by_target.get(record_id).cloned() {
                 self.mark_children(&settled);
             }
         }

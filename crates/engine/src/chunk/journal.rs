@@ -20,43 +20,43 @@ impl ChunkUnit {
     /// Collects outcomes and issues from the decisions.
     pub(super) fn build_journal(&self) -> ChunkJournal {
         let mut counts = OutcomeCounts { documents: self.mapped.entries.len() as i64, ..OutcomeCounts::default() };
-        let mut lines: Vec<DocumentOutcome> = Vec::with_capacity(self.mapped.entries.len());
+        let mut document_outcomes: Vec<DocumentOutcome> = Vec::with_capacity(self.mapped.entries.len());
         let mut troubles = self.mapped.troubles.clone();
         let mut corrections = Vec::new();
-        let place = |document: u64| {
-            let index = self.mapped.entries.partition_point(|entry| entry.document < document);
-            self.mapped.entries.get(index).map_or((0, 0), |entry| (entry.record, entry.offset))
+        let location = |document: u64| {
+            let position = self.mapped.entries.partition_point(|entry| entry.document < document);
+            self.mapped.entries.get(position).map_or((0, 0), |entry| (entry.record, entry.offset))
         };
         // both are in the same order
         let mut records = self.mapped.records.iter().peekable();
         for (decided @ (collection, key), decision) in &self.decisions {
             while records.next_if(|(record, _)| *record < decided).is_some() {}
-            let Some((_, statements)) = records.next_if(|(record, _)| *record == decided) else { continue };
-            let outcomes = statements.iter().zip(&decision.outcomes).enumerate();
-            for (index, (own, (outcome, reason))) in outcomes.filter(|(_, (own, _))| !own.contribution.embedded) {
-                let (record, offset) = place(own.document);
-                let outcome = &with_embedded(own, *outcome, statements, decision);
+            let Some((_, contributions)) = records.next_if(|(record, _)| *record == decided) else { continue };
+            let outcomes = contributions.iter().zip(&decision.outcomes).enumerate();
+            for (position, (numbered, (outcome, reason))) in outcomes.filter(|(_, (numbered, _))| !numbered.contribution.embedded) {
+                let (record, offset) = location(numbered.document);
+                let outcome = &with_embedded(numbered, *outcome, contributions, decision);
                 counts.add(*outcome, 1);
-                lines.push(DocumentOutcome {
-                    document: own.document,
+                document_outcomes.push(DocumentOutcome {
+                    document: numbered.document,
                     offset,
                     collection: Some(*collection),
                     outcome: *outcome,
                     key: key.shared(),
-                    reason: decision.superseded.get(&index).filter(|_| *outcome == Outcome::Superseded).map(Into::into),
+                    reason: decision.superseded.get(&position).filter(|_| *outcome == Outcome::Superseded).map(Into::into),
                 });
                 if let Some(reason) = reason {
-                    let (document, file, key, reason) = (own.document, self.file, Some(key.to_string()), reason.clone());
+                    let (document, file, key, reason) = (numbered.document, self.file, Some(key.to_string()), reason.clone());
                     let failed = *outcome == Outcome::Failed;
                     troubles.push(Issue { document, file, record, offset, key, failed, reason });
                 }
             }
             // these warnings follow from all contributions together; they are journalled with the record's last document in the chunk
-            if let Some(document) = statements.last().map(|own| own.document) {
+            if let Some(document) = contributions.last().map(|numbered| numbered.document) {
                 let values = decision.after.as_deref().unwrap_or_default();
                 let left_out = if values.is_empty() { Vec::new() } else { left_out(&self.context.rules.catalogue, *collection, values) };
                 let reasons = left_out.into_iter().chain(decision.repaired.clone()).chain(decision.failures.iter().cloned());
-                let ((record, offset), key) = (place(document), Some(key.to_string()));
+                let ((record, offset), key) = (location(document), Some(key.to_string()));
                 let trouble = |reason| Issue { document, file: self.file, record, offset, key: key.clone(), failed: false, reason };
                 troubles.extend(reasons.map(trouble));
             }
@@ -67,9 +67,9 @@ impl ChunkUnit {
             }
         }
         for FailedEvaluation { collection, key, reason } in self.tagger.iter().flat_map(TagEvaluator::failures) {
-            let own = self.mapped.records.get(&(collection, key.clone())).and_then(|statements| statements.last());
-            let Some(document) = own.map(|own| own.document) else { continue };
-            let (record, offset) = place(document);
+            let numbered = self.mapped.records.get(&(collection, key.clone())).and_then(|contributions| contributions.last());
+            let Some(document) = numbered.map(|numbered| numbered.document) else { continue };
+            let (record, offset) = location(document);
             troubles.push(Issue { document, file: self.file, record, offset, key: Some(key.to_string()), failed: false, reason });
         }
         let only = match self.context.rules.catalogue.sources[self.context.source].feeds.as_slice() {
@@ -78,8 +78,8 @@ impl ChunkUnit {
         };
         for UnmappedDocument { document, outcome, key, reason } in &self.mapped.without_record {
             counts.add(*outcome, 1);
-            let (_, offset) = place(*document);
-            lines.push(DocumentOutcome {
+            let (_, offset) = location(*document);
+            document_outcomes.push(DocumentOutcome {
                 document: *document,
                 offset,
                 collection: only,
@@ -88,27 +88,28 @@ impl ChunkUnit {
                 reason: reason.as_deref().map(Into::into),
             });
         }
-        lines.sort_by_key(|line| (line.document, line.collection));
+        document_outcomes.sort_by_key(|outcome| (outcome.document, outcome.collection));
         troubles.sort_by_key(|trouble| trouble.document);
         counts.warnings = troubles.iter().filter(|trouble| !trouble.failed).count() as i64;
         let first = self.mapped.entries.first().map_or(0, |entry| entry.document);
-        let kept = self.mapped.failed_documents.clone();
+        let failed_documents = self.mapped.failed_documents.clone();
         ChunkJournal {
             file: self.file,
             file_start: self.mapped.file_start,
             counts,
             first,
-            packed_outcomes: pack(&lines),
+            packed_outcomes: pack(&document_outcomes),
             troubles,
-            failed_documents: kept,
+            failed_documents,
             corrections,
         }
     }
 }
 
 /// The outcome of a document: if it changes nothing itself, but documents embedded in it do, it is an update.
-fn with_embedded(own: &NumberedContribution, outcome: Outcome, statements: &[NumberedContribution], decision: &MergeResult) -> Outcome {
-    let inside = statements.iter().zip(&decision.outcomes).filter(|(other, _)| other.contribution.embedded && other.document == own.document);
+fn with_embedded(numbered: &NumberedContribution, outcome: Outcome, contributions: &[NumberedContribution], decision: &MergeResult) -> Outcome {
+    let embedded =
+        contributions.iter().zip(&decision.outcomes).filter(|(other, _)| other.contribution.embedded && other.document == numbered.document);
     let changes = |(_, (outcome, _)): (&NumberedContribution, &(Outcome, Option<String>))| matches!(outcome, Outcome::Created | Outcome::Updated);
-    if outcome == Outcome::Unchanged && inside.into_iter().any(changes) { Outcome::Updated } else { outcome }
+    if outcome == Outcome::Unchanged && embedded.into_iter().any(changes) { Outcome::Updated } else { outcome }
 }

@@ -1,6 +1,6 @@
 //! The mapped documents of a chunk: contributions by record, and what failed.
 
-use super::map::{DocumentMapper, Envelope, SkippedPlace};
+use super::map::{DocumentMapper, Envelope, SkippedContribution};
 use super::read;
 use crate::job::JobContext;
 use crate::job::file::{UPLOADED, syntax};
@@ -22,9 +22,9 @@ use stook_store::queue::{ChunkSlice, JobFile};
 use stook_store::{Store, Tenant};
 
 /// The maximum number of bytes that are kept of a document that failed.
-const MOST_KEPT: usize = 64 << 10;
+const MAX_KEPT_BYTES: usize = 64 << 10;
 /// The maximum number of bytes that are kept of all failed documents of a chunk.
-const MOST_KEPT_ALL: usize = 256 << 10;
+const MAX_KEPT_BYTES_OF_CHUNK: usize = 256 << 10;
 
 /// A chunk, and where its bytes come from.
 pub struct ChunkInput<'i> {
@@ -75,10 +75,10 @@ pub(super) struct UnmappedDocument {
 impl MappedDocuments {
     /// Keeps a document that failed, if the limit allows it.
     fn keep(&mut self, document: u64, bytes: &[u8]) {
-        let own = &bytes[..bytes.len().min(MOST_KEPT)];
-        if self.kept_bytes + own.len() <= MOST_KEPT_ALL {
-            self.kept_bytes += own.len();
-            self.failed_documents.push((document, own.to_vec()));
+        let head = &bytes[..bytes.len().min(MAX_KEPT_BYTES)];
+        if self.kept_bytes + head.len() <= MAX_KEPT_BYTES_OF_CHUNK {
+            self.kept_bytes += head.len();
+            self.failed_documents.push((document, head.to_vec()));
         }
     }
 }
@@ -138,20 +138,20 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
             chunk.keep(document, &bytes);
         } else if let Some(reason) = mapped.skipped {
             chunk.without_record.push(UnmappedDocument { document, outcome: Outcome::Skipped, key: mapped.key, reason: Some(reason) });
-            skipped.extend(mapped.skipped_place);
+            skipped.extend(mapped.skipped_contribution);
         }
-        for statement in mapped.statements {
-            let generation = match statement.embedded {
-                true => store.generation(statement.source, statement.feed),
-                false => generations[statement.feed],
+        for contribution in mapped.contributions {
+            let generation = match contribution.embedded {
+                true => store.generation(contribution.source, contribution.feed),
+                false => generations[contribution.feed],
             };
-            let record = (statement.collection, statement.key.clone());
+            let record = (contribution.collection, contribution.key.clone());
             // most records get only one contribution
             chunk.records.entry(record).or_insert_with(|| Vec::with_capacity(1)).push(NumberedContribution {
                 document,
                 received: received(document),
                 generation,
-                contribution: statement,
+                contribution,
             });
         }
         Ok(())
@@ -175,7 +175,7 @@ fn more(repairs: &Repairs) -> Option<String> {
 fn part_of(
     (catalogue, replaces): (&Catalogue, &CompleteDelivery),
     records: &mut BTreeMap<(CollectionId, Key), Vec<NumberedContribution>>,
-    skipped: &[SkippedPlace],
+    skipped: &[SkippedContribution],
     (slice, retires_all): (&ChunkSlice, bool),
     (store, tenant): (&dyn Store, &Tenant),
 ) -> Result<FilePart> {
@@ -184,7 +184,8 @@ fn part_of(
         FilePart { documents, file_documents: slice.is_last.then_some(slice.file_documents + documents), retires_all, ..FilePart::default() };
     let scopes = records.values().flatten().filter_map(|own| own.contribution.scope.as_deref());
     let ledger = DeliveryLedger::read(store, tenant, replaces, scopes.map(|scoped| scoped.scope.as_str()))?;
-    for ((collection, key), own) in records.iter_mut().flat_map(|(place, all)| all.iter_mut().map(move |own| (place, &mut own.contribution))) {
+    for ((collection, key), own) in records.iter_mut().flat_map(|(record_id, all)| all.iter_mut().map(move |own| (record_id, &mut own.contribution)))
+    {
         let Some(scoped) = &own.scope else { continue };
         part.add(scoped, &[complete_delivery::contribution_name(&catalogue.collections[*collection].name, &own.contributor, key)], own.as_of);
         own.replaced_by = ledger.replacement(&scoped.scope, scoped.at, own.as_of);

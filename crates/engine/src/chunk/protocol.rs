@@ -28,17 +28,17 @@ impl Unit for ChunkUnit {
 
     fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
         self.journal = None;
-        let mut again = BTreeMap::new();
+        let mut remerged = BTreeMap::new();
         for conflict in conflicts {
             self.context.match_ratio.note(conflict.collection, 0, usize::from(conflict.record.is_some()));
-            let place = (conflict.collection, conflict.key.clone());
-            let taken_for = self.decisions.get(&place).and_then(|decision| decision.after.clone());
-            again.insert(place, taken_for);
+            let record_id = (conflict.collection, conflict.key.clone());
+            let expected_values = self.decisions.get(&record_id).and_then(|decision| decision.after.clone());
+            remerged.insert(record_id, expected_values);
             self.decide(conflict.collection, std::iter::once((conflict.key, conflict.record)));
         }
-        self.follow_again(&again);
-        self.tag_again(again.keys())?;
-        Ok(self.take_writes(|place| again.contains_key(place)))
+        self.follow_remerged(&remerged);
+        self.tag_again(remerged.keys())?;
+        Ok(self.take_writes(|record_id| remerged.contains_key(record_id)))
     }
 
     fn refused(&mut self, refused: UniqueConflict) {
@@ -46,10 +46,10 @@ impl Unit for ChunkUnit {
         self.journal = None;
         let name = &self.context.rules.catalogue.collections[collection].fields[field].name;
         let reason = format!("`{name}` must be unique, but record {holder:?} already has this value");
-        let place = (collection, key);
-        let mut taken_for = None;
-        if let Some(decision) = self.decisions.get_mut(&place) {
-            taken_for = decision.after.take();
+        let record_id = (collection, key);
+        let mut expected_values = None;
+        if let Some(decision) = self.decisions.get_mut(&record_id) {
+            expected_values = decision.after.take();
             decision.outcomes.iter_mut().for_each(|outcome| *outcome = (Outcome::Failed, Some(reason.clone())));
             decision.superseded.clear();
             decision.corrections.clear();
@@ -59,9 +59,9 @@ impl Unit for ChunkUnit {
             decision.before = None;
         }
         if let Some(tagger) = &mut self.tagger {
-            tagger.forget(collection, &place.1);
+            tagger.forget(collection, &record_id.1);
         }
-        self.follow_again(&BTreeMap::from([(place, taken_for)]));
+        self.follow_remerged(&BTreeMap::from([(record_id, expected_values)]));
     }
 
     fn read_set(&self) -> Option<&ReadSet> {
@@ -69,12 +69,12 @@ impl Unit for ChunkUnit {
     }
 
     fn read_set_changed(&mut self, records: &[usize], ranges: &[usize]) -> Vec<(CollectionId, Key)> {
-        let mut places: Vec<(CollectionId, Key)> = ranges.iter().flat_map(|range| self.search_ranges[*range].clone()).collect();
+        let mut affected: Vec<(CollectionId, Key)> = ranges.iter().flat_map(|range| self.search_ranges[*range].clone()).collect();
         for record in records {
             let RecordRead { collection, key, .. } = self.read_set.records[*record].clone();
-            places.extend(self.settled_by.get(&(collection, key)).into_iter().flatten().cloned());
+            affected.extend(self.settled_by_target.get(&(collection, key)).into_iter().flatten().cloned());
         }
-        self.mark_children(&places);
+        self.mark_children(&affected);
         Vec::new()
     }
 
@@ -88,7 +88,7 @@ impl Unit for ChunkUnit {
     }
 
     fn tag_revision(&self) -> Option<i64> {
-        self.tagger.as_ref().map(|tagger| tagger.stamp)
+        self.tagger.as_ref().map(|tagger| tagger.revision)
     }
 
     fn retag(&mut self, tags: Vec<(CollectionId, CollectionTags)>) {
@@ -114,7 +114,7 @@ impl Unit for ChunkUnit {
         self.current_journal()
     }
 
-    fn is_made_again(&self) -> bool {
+    fn is_rebuilt_if_undone(&self) -> bool {
         self.lease_token.is_some()
     }
 }

@@ -18,8 +18,8 @@ impl ChunkUnit {
         for ((collection, key), decision) in &mut self.decisions {
             any |= catalogue.collections[*collection].tags.is_some();
             if let (true, Some((expect, change))) = (decision.reevaluates_tags, &decision.write) {
-                let (changes, is_new, goes) = (std::mem::take(&mut decision.documents), expect.is_none(), *change == RecordChange::Delete);
-                changed.entry(*collection).or_default().push(ChangedDocuments { key: key.clone(), changes, is_new, goes });
+                let (changes, is_new, is_deleted) = (std::mem::take(&mut decision.documents), expect.is_none(), *change == RecordChange::Delete);
+                changed.entry(*collection).or_default().push(ChangedDocuments { key: key.clone(), changes, is_new, is_deleted });
             }
         }
         self.tagger = None;
@@ -35,19 +35,19 @@ impl ChunkUnit {
     }
 
     /// Computes them again for records that were merged again inside the store's transaction, from all documents that these now have.
-    pub(super) fn tag_again<'p>(&mut self, again: impl Iterator<Item = &'p (CollectionId, Key)>) -> std::result::Result<(), StoreError> {
+    pub(super) fn tag_again<'p>(&mut self, remerged: impl Iterator<Item = &'p (CollectionId, Key)>) -> std::result::Result<(), StoreError> {
         let Some(tagger) = &mut self.tagger else { return Ok(()) };
         let catalogue = &self.context.rules.catalogue;
-        for place in again {
-            tagger.forget(place.0, &place.1);
-            let definition = &catalogue.collections[place.0];
-            let Some(decision) = self.decisions.get(place).filter(|decision| decision.reevaluates_tags) else { continue };
+        for record_id in remerged {
+            tagger.forget(record_id.0, &record_id.1);
+            let definition = &catalogue.collections[record_id.0];
+            let Some(decision) = self.decisions.get(record_id).filter(|decision| decision.reevaluates_tags) else { continue };
             match &decision.write {
                 Some((_, RecordChange::Put(content))) => {
                     let read = unpack(&content.contributions, definition, &content.golden, content.raw.as_deref());
-                    tagger.add_whole(place.0, place.1.clone(), Some(&read.for_record(&definition.name, &place.1)?));
+                    tagger.add_whole(record_id.0, record_id.1.clone(), Some(&read.for_record(&definition.name, &record_id.1)?));
                 }
-                Some((_, RecordChange::Delete)) => tagger.add_whole(place.0, place.1.clone(), None),
+                Some((_, RecordChange::Delete)) => tagger.add_whole(record_id.0, record_id.1.clone(), None),
                 // the documents are the same as before
                 _ => {}
             }

@@ -25,7 +25,7 @@ pub struct ChunkUnit {
     pub(super) decisions: BTreeMap<(CollectionId, Key), MergeResult>,
     pub(super) writes: Vec<RecordWrite>,
     /// Records that were settled inline, by the targets that they read.
-    pub(super) settled_by: HashMap<(CollectionId, Key), Vec<(CollectionId, Key)>>,
+    pub(super) settled_by_target: HashMap<(CollectionId, Key), Vec<(CollectionId, Key)>>,
     /// For each range of the read set, the records whose targets were looked for in it.
     pub(super) search_ranges: Vec<Vec<(CollectionId, Key)>>,
     pub(super) read_set: ReadSet,
@@ -53,7 +53,7 @@ impl ChunkUnit {
             mapped,
             decisions: BTreeMap::new(),
             writes: Vec::new(),
-            settled_by: HashMap::new(),
+            settled_by_target: HashMap::new(),
             search_ranges: Vec::new(),
             read_set: ReadSet::default(),
             tagger: None,
@@ -68,20 +68,20 @@ impl ChunkUnit {
         let consolidator = Consolidator::new(&self.context.rules.catalogue, definition, &self.evaluator);
         let merger = RecordMerger::new(&self.context.rules, collection, &consolidator, &self.evaluator, self.context.policy);
         for (key, record) in stored {
-            let place = (collection, key);
-            let Some(statements) = self.mapped.records.get(&place) else { continue };
-            let mut decision = merger.decide(record.as_ref(), statements);
+            let record_id = (collection, key);
+            let Some(contributions) = self.mapped.records.get(&record_id) else { continue };
+            let mut decision = merger.decide(record.as_ref(), contributions);
             decision.failures = self.evaluator.failures();
             // the former values of a repaired record are unknown, and so are its edges: it writes all of them again
-            if decision.write.is_some() && decision.repaired.is_none() && self.context.rules.concern(collection) {
+            if decision.write.is_some() && decision.repaired.is_none() && self.context.rules.has_consequences(collection) {
                 decision.before = record.filter(|record| record.exists).map(|record| record.golden);
             }
-            self.decisions.insert(place, decision);
+            self.decisions.insert(record_id, decision);
         }
     }
 
     /// Sets the name of the caller in change logs, which is otherwise the job.
-    pub fn called_by(&mut self, caller: &str) {
+    pub fn set_caller(&mut self, caller: &str) {
         caller.clone_into(&mut self.caller);
     }
 
@@ -89,9 +89,9 @@ impl ChunkUnit {
     /// dry run.
     pub fn part(&self) -> Option<(&FilePart, impl Iterator<Item = String>)> {
         let catalogue = &self.context.rules.catalogue;
-        let statements =
+        let contributions =
             self.mapped.records.iter().flat_map(|((collection, key), all)| all.iter().map(move |own| (*collection, key, &own.contribution)));
-        let named = statements
+        let named = contributions
             .filter(|(_, _, own)| own.scope.is_some())
             .map(|(collection, key, own)| complete_delivery::contribution_name(&catalogue.collections[collection].name, &own.contributor, key));
         Some((self.mapped.part.as_ref()?, named))
@@ -108,9 +108,12 @@ impl ChunkUnit {
     }
 
     /// Whether its records have no tags, pass nothing to other records and depend on none.
-    pub fn stands_alone(&self) -> bool {
+    pub fn is_independent(&self) -> bool {
         let rules = &self.context.rules;
-        self.mapped.records.keys().all(|(collection, _)| !rules.concern(*collection) && rules.catalogue.collections[*collection].tags.is_none())
+        self.mapped
+            .records
+            .keys()
+            .all(|(collection, _)| !rules.has_consequences(*collection) && rules.catalogue.collections[*collection].tags.is_none())
     }
 
     /// The number of records that it contributes to.
@@ -125,11 +128,11 @@ impl ChunkUnit {
 
     pub(super) fn take_writes(&mut self, wanted: impl Fn(&(CollectionId, Key)) -> bool) -> Vec<RecordWrite> {
         let mut writes = Vec::with_capacity(self.decisions.len());
-        for (place, decision) in &mut self.decisions {
-            if !wanted(place) {
+        for (record_id, decision) in &mut self.decisions {
+            if !wanted(record_id) {
                 continue;
             }
-            let (collection, key) = place;
+            let (collection, key) = record_id;
             if let Some((expect, change)) = decision.write.take() {
                 writes.push(RecordWrite { collection: *collection, key: key.clone(), expect, change });
             }

@@ -59,13 +59,16 @@ impl Serialize for NotedCondition {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ServiceAnswer {
     /// The requested path with its arguments, after the service's URL.
-    pub asked: String,
+    #[serde(rename = "asked")]
+    pub request: String,
     /// The call's name.
     pub call: String,
     /// The conditions that were passed.
-    pub told: Vec<NotedCondition>,
+    #[serde(rename = "told")]
+    pub conditions: Vec<NotedCondition>,
     /// When fetching started.
-    pub begun: i64,
+    #[serde(rename = "begun")]
+    pub started: i64,
     /// When fetching ended.
     pub ended: i64,
     /// The time until which it is fresh.
@@ -92,17 +95,17 @@ pub struct ServiceAnswer {
 
 impl ServiceAnswer {
     /// An answer that failed.
-    pub fn failed(asked: &str, now: i64, reason: String) -> Self {
-        Self { reason: Some(reason), state: AnswerState::Failed, ended: now, ..Self::begun(asked, "", Vec::new(), now, now) }
+    pub fn failed(request: &str, now: i64, reason: String) -> Self {
+        Self { reason: Some(reason), state: AnswerState::Failed, ended: now, ..Self::running(request, "", Vec::new(), now, now) }
     }
 
-    pub(super) fn begun(asked: &str, call: &str, told: Vec<NotedCondition>, now: i64, expires: i64) -> Self {
-        let (asked, call) = (asked.to_owned(), call.to_owned());
+    pub(super) fn running(request: &str, call: &str, conditions: Vec<NotedCondition>, now: i64, expires: i64) -> Self {
+        let (request, call) = (request.to_owned(), call.to_owned());
         Self {
-            asked,
+            request,
             call,
-            told,
-            begun: now,
+            conditions,
+            started: now,
             ended: now,
             expires,
             state: AnswerState::Running,
@@ -118,7 +121,7 @@ impl ServiceAnswer {
 }
 
 /// The maximum length of a request under which an answer is stored as it is; a longer one is replaced by its hash.
-const LONGEST: usize = 300;
+const MAX_NAME_BYTES: usize = 300;
 /// The target of edges to answers with conditions other than equalities.
 const WIDE: &str = "*";
 /// The target of the edge that has the name of a source's only request, or [`WIDE`] if there were several.
@@ -128,12 +131,16 @@ const TRIED: &str = "tried";
 /// The target of edges to complete answers, ordered by the time they were requested.
 const RECENT: &str = "!";
 /// How long an answer with conditions other than equalities is kept after it has expired, in microseconds.
-const LISTED: i64 = 24 * 3600 * 1_000_000;
+const KEPT_AFTER_EXPIRY: i64 = 24 * 3600 * 1_000_000;
 /// The maximum number of equalities of which every subset is looked for.
-const MOST_EQUALITIES: usize = 4;
+const MAX_EQUALITIES: usize = 4;
 
-fn name(asked: &str) -> String {
-    if asked.len() <= LONGEST && !asked.contains('\0') { asked.to_owned() } else { blake3::hash(asked.as_bytes()).to_hex().to_string() }
+fn name(request: &str) -> String {
+    if request.len() <= MAX_NAME_BYTES && !request.contains('\0') {
+        request.to_owned()
+    } else {
+        blake3::hash(request.as_bytes()).to_hex().to_string()
+    }
 }
 
 /// The stored answers of a source.
@@ -141,24 +148,24 @@ pub struct AnswerStore<'k> {
     pub store: &'k dyn Store,
     pub tenant: &'k Tenant,
     pub collection: &'k Collection,
-    pub asks: &'k ServiceBinding,
+    pub binding: &'k ServiceBinding,
 }
 
 impl AnswerStore<'_> {
-    fn at(&self, target: &str) -> Result<Vec<ServiceAnswer>> {
-        let edges = self.store.edges(self.tenant, self.asks.id, target)?;
+    fn answers_under(&self, target: &str) -> Result<Vec<ServiceAnswer>> {
+        let edges = self.store.edges(self.tenant, self.binding.id, target)?;
         Ok(edges.iter().filter_map(|edge| serde_json::from_slice(&edge.payload).ok()).collect())
     }
 
     /// The answers to exactly this request: the last complete one, and the last attempt since.
-    pub fn of(&self, asked: &str) -> Result<Vec<ServiceAnswer>> {
-        self.at(&name(asked))
+    pub fn answers_to(&self, request: &str) -> Result<Vec<ServiceAnswer>> {
+        self.answers_under(&name(request))
     }
 
     /// Whether the source was ever sent another request.
-    pub fn has_others(&self, asked: &str) -> Result<bool> {
-        let own = name(asked);
-        Ok(self.store.edges(self.tenant, self.asks.id, ANY)?.iter().any(|edge| edge.payload != own.as_bytes()))
+    pub fn has_other_requests(&self, request: &str) -> Result<bool> {
+        let own_name = name(request);
+        Ok(self.store.edges(self.tenant, self.binding.id, ANY)?.iter().any(|edge| edge.payload != own_name.as_bytes()))
     }
 
     /// A complete answer that has all that a query needs; of several, the one that is fresh for longest.
@@ -166,86 +173,88 @@ impl AnswerStore<'_> {
         let mut best: Option<ServiceAnswer> = None;
         let mut consider = |answers: Vec<ServiceAnswer>| {
             for answer in answers {
-                let told = if answer.state == AnswerState::Complete { self.told(&answer) } else { None };
-                let fits = told.is_some_and(|(call, told)| conditions.are_covered(self.collection, &self.asks.calls[call], &told));
+                let bound_arguments = if answer.state == AnswerState::Complete { self.bound_arguments(&answer) } else { None };
+                let fits =
+                    bound_arguments.is_some_and(|(call, arguments)| conditions.are_covered(self.collection, &self.binding.calls[call], &arguments));
                 if fits && best.as_ref().is_none_or(|best| answer.expires > best.expires) {
                     best = Some(answer);
                 }
             }
             best.as_ref().is_some_and(|best| best.expires > now)
         };
-        for asked in self.exact(conditions) {
-            if consider(self.at(&name(&asked))?) {
+        for request in self.requests_by_subset(conditions) {
+            if consider(self.answers_under(&name(&request))?) {
                 return Ok(best);
             }
         }
-        consider(self.at(WIDE)?);
+        consider(self.answers_under(WIDE)?);
         Ok(best)
     }
 
     /// The requests that would result from every subset of a query's equalities.
-    fn exact(&self, conditions: &QueryConditions<'_>) -> Vec<String> {
-        let mut asked = Vec::new();
-        for call in &self.asks.calls {
+    fn requests_by_subset(&self, conditions: &QueryConditions<'_>) -> Vec<String> {
+        let mut requests = Vec::new();
+        for call in &self.binding.calls {
             let Ok(all) = conditions.bind(self.collection, call, |_| true) else { continue };
             let equal: Vec<usize> =
-                all.iter().filter(|(_, test)| matches!(test, Comparison::Equal(_))).map(|(place, _)| *place).take(MOST_EQUALITIES).collect();
+                all.iter().filter(|(_, test)| matches!(test, Comparison::Equal(_))).map(|(position, _)| *position).take(MAX_EQUALITIES).collect();
             for selection in 0_u32..1 << equal.len() {
-                let wanted = |place: usize| equal.iter().position(|own| *own == place).is_some_and(|bit| selection & (1 << bit) != 0);
-                if let Ok(told) = conditions.bind(self.collection, call, wanted)
-                    && !is_wide(&told)
+                let wanted = |position: usize| equal.iter().position(|equal| *equal == position).is_some_and(|bit| selection & (1 << bit) != 0);
+                if let Ok(arguments) = conditions.bind(self.collection, call, wanted)
+                    && !is_wide(&arguments)
                 {
-                    asked.push(path(self.collection, call, &told, "*"));
+                    requests.push(path(self.collection, call, &arguments, "*"));
                 }
             }
         }
-        asked.dedup();
-        asked
+        requests.dedup();
+        requests
     }
 
     /// The call and the conditions of an answer, if the definition still has them.
-    pub fn told(&self, answer: &ServiceAnswer) -> Option<(usize, BoundArguments)> {
-        let (index, call) = self.asks.calls.iter().enumerate().find(|(_, call)| call.name == answer.call)?;
-        let mut told = BoundArguments::new();
-        for noted in &answer.told {
-            let place = call.args.iter().position(|own| own.name == noted.argument)?;
-            told.push((place, test_of(&noted.kind, &noted.values, type_of(self.collection, &call.args[place]))?));
+    pub fn bound_arguments(&self, answer: &ServiceAnswer) -> Option<(usize, BoundArguments)> {
+        let (index, call) = self.binding.calls.iter().enumerate().find(|(_, call)| call.name == answer.call)?;
+        let mut arguments = BoundArguments::new();
+        for noted in &answer.conditions {
+            let position = call.args.iter().position(|own| own.name == noted.argument)?;
+            arguments.push((position, test_of(&noted.kind, &noted.values, type_of(self.collection, &call.args[position]))?));
         }
-        Some((index, told))
+        Some((index, arguments))
     }
 
     /// Stores an answer.
-    pub fn note(&self, answer: &ServiceAnswer, is_wide: bool) -> Result<()> {
+    pub fn store_answer(&self, answer: &ServiceAnswer, is_wide: bool) -> Result<()> {
         let edge = |target: &str, start: i64, child: &str, payload: Vec<u8>| {
-            EdgeChange::Put(Edge { link: self.asks.id, target: target.into(), group: SmolStr::default(), start, child: child.into(), payload })
+            EdgeChange::Put(Edge { link: self.binding.id, target: target.into(), group: SmolStr::default(), start, child: child.into(), payload })
         };
         let payload = serde_json::to_vec(answer).map_err(|error| EngineError::Wrong(error.to_string()))?;
-        let own = name(&answer.asked);
-        let first = self.store.edges(self.tenant, self.asks.id, ANY)?.pop();
-        let any = if first.is_none_or(|first| first.payload == own.as_bytes()) { own.clone() } else { WIDE.to_owned() };
-        let whole = answer.state == AnswerState::Complete;
+        let request_name = name(&answer.request);
+        let first = self.store.edges(self.tenant, self.binding.id, ANY)?.pop();
+        let any = if first.is_none_or(|first| first.payload == request_name.as_bytes()) { request_name.clone() } else { WIDE.to_owned() };
+        let is_complete = answer.state == AnswerState::Complete;
         // an incomplete attempt does not replace the last complete answer
-        let mut edges = vec![edge(ANY, 0, "", any.into_bytes()), edge(&own, 0, if whole { "" } else { TRIED }, payload.clone())];
-        if whole {
+        let mut edges = vec![edge(ANY, 0, "", any.into_bytes()), edge(&request_name, 0, if is_complete { "" } else { TRIED }, payload.clone())];
+        if is_complete {
             let tried = Edge {
-                link: self.asks.id,
-                target: own.as_str().into(),
+                link: self.binding.id,
+                target: request_name.as_str().into(),
                 group: SmolStr::default(),
                 start: 0,
                 child: TRIED.into(),
                 payload: Vec::new(),
             };
             edges.push(EdgeChange::Delete(tried));
-            edges.push(edge(RECENT, answer.begun, &own, payload.clone()));
-            let range = StartRange { target: RECENT.into(), low: i64::MIN, high: answer.begun - LISTED };
-            let old = self.store.edges_starting_between(self.tenant, self.asks.id, &[range])?;
+            edges.push(edge(RECENT, answer.started, &request_name, payload.clone()));
+            let range = StartRange { target: RECENT.into(), low: i64::MIN, high: answer.started - KEPT_AFTER_EXPIRY };
+            let old = self.store.edges_starting_between(self.tenant, self.binding.id, &[range])?;
             edges.extend(old.into_iter().map(EdgeChange::Delete));
         }
-        if is_wide && whole {
-            edges.push(edge(WIDE, 0, &own, payload));
-            let old = self.store.edges(self.tenant, self.asks.id, WIDE)?.into_iter().filter(|old| old.child != own);
-            let is_old =
-                |old: &Edge| serde_json::from_slice::<ServiceAnswer>(&old.payload).is_ok_and(|old| old.expires.saturating_add(LISTED) < answer.begun);
+        if is_wide && is_complete {
+            edges.push(edge(WIDE, 0, &request_name, payload));
+            let old = self.store.edges(self.tenant, self.binding.id, WIDE)?.into_iter().filter(|old| old.child != request_name);
+            let is_old = |old: &Edge| {
+                serde_json::from_slice::<ServiceAnswer>(&old.payload).is_ok_and(|old| old.expires.saturating_add(KEPT_AFTER_EXPIRY) < answer.started)
+            };
             edges.extend(old.filter(is_old).map(EdgeChange::Delete));
         }
         let settling = SettlingChanges { edges, ..SettlingChanges::default() };
@@ -255,9 +264,9 @@ impl AnswerStore<'_> {
 
     /// Marks a complete answer as expired, if it is still the newest one to its request.
     pub fn expire(&self, answer: &ServiceAnswer, now: i64) -> Result<()> {
-        let is_newest = self.of(&answer.asked)?.iter().any(|own| own.begun == answer.begun && own.state == AnswerState::Complete);
-        match self.told(answer).filter(|_| is_newest) {
-            Some((_, told)) => self.note(&ServiceAnswer { expires: now, ..answer.clone() }, is_wide(&told)),
+        let is_newest = self.answers_to(&answer.request)?.iter().any(|own| own.started == answer.started && own.state == AnswerState::Complete);
+        match self.bound_arguments(answer).filter(|_| is_newest) {
+            Some((_, arguments)) => self.store_answer(&ServiceAnswer { expires: now, ..answer.clone() }, is_wide(&arguments)),
             None => Ok(()),
         }
     }
@@ -265,15 +274,15 @@ impl AnswerStore<'_> {
     /// The complete answers that were requested after a time.
     pub fn newer(&self, than: i64) -> Result<Vec<ServiceAnswer>> {
         let range = StartRange { target: RECENT.into(), low: than + 1, high: i64::MAX };
-        let edges = self.store.edges_starting_between(self.tenant, self.asks.id, &[range])?;
+        let edges = self.store.edges_starting_between(self.tenant, self.binding.id, &[range])?;
         Ok(edges.iter().filter_map(|edge| serde_json::from_slice(&edge.payload).ok()).collect())
     }
 }
 
 /// Converts conditions to their stored form.
-pub fn noted(collection: &Collection, call: &ServiceCall, told: &BoundArguments) -> Vec<NotedCondition> {
-    let one = |(place, test): &(usize, Comparison)| {
-        let arg = &call.args[*place];
+pub fn noted(collection: &Collection, call: &ServiceCall, arguments: &BoundArguments) -> Vec<NotedCondition> {
+    let noted_condition = |(position, test): &(usize, Comparison)| {
+        let arg = &call.args[*position];
         let ty = type_of(collection, arg);
         let (kind, values) = match test {
             Comparison::Equal(value) => ("is", value.to_json(ty)),
@@ -284,7 +293,7 @@ pub fn noted(collection: &Collection, call: &ServiceCall, told: &BoundArguments)
         };
         NotedCondition { argument: arg.name.clone(), kind: kind.to_owned(), values }
     };
-    told.iter().map(one).collect()
+    arguments.iter().map(noted_condition).collect()
 }
 
 fn test_of(kind: &str, json: &Json, ty: &FieldType) -> Option<Comparison> {
@@ -300,6 +309,6 @@ fn test_of(kind: &str, json: &Json, ty: &FieldType) -> Option<Comparison> {
 }
 
 /// Whether there are no conditions, or any that are not equalities.
-pub fn is_wide(told: &BoundArguments) -> bool {
-    told.is_empty() || told.iter().any(|(_, test)| !matches!(test, Comparison::Equal(_)))
+pub fn is_wide(arguments: &BoundArguments) -> bool {
+    arguments.is_empty() || arguments.iter().any(|(_, test)| !matches!(test, Comparison::Equal(_)))
 }

@@ -28,7 +28,7 @@ pub struct QueryConditions<'p> {
 
 impl<'p> QueryConditions<'p> {
     /// The conditions of a query that are on fields, including the key if it is text, and what else the query reads.
-    pub fn of(collection: &Collection, asks: &ServiceBinding, plan: &'p QueryPlan, aggregates: &[Aggregate]) -> Self {
+    pub fn from_plan(collection: &Collection, binding: &ServiceBinding, plan: &'p QueryPlan, aggregates: &[Aggregate]) -> Self {
         let key = key_field(collection);
         let (mut by_field, mut of_row) = (Vec::new(), Vec::new());
         for condition in &plan.conditions {
@@ -44,16 +44,16 @@ impl<'p> QueryConditions<'p> {
                 _ => {}
             }
         }
-        let in_part = asks.calls.iter().flat_map(|call| &call.args).filter_map(|arg| collection.member(arg.field)).map(|(list, _)| list);
+        let in_part = binding.calls.iter().flat_map(|call| &call.args).filter_map(|arg| collection.member(arg.field)).map(|(list, _)| list);
         let is_read = |list: &FieldId| {
             let rows = plan.columns.iter().filter(|_| aggregates.is_empty() || plan.distinct);
             let mut read = rows.chain(plan.sort.iter().map(|sort| &sort.column)).chain(aggregates.iter().map(|aggregate| &aggregate.column));
             read.any(|column| matches!(column, PlanColumn::Field(field) if collection.member(*field).map_or(*field, |(list, _)| list) == *list))
         };
-        let mut whole: Vec<FieldId> = in_part.filter(is_read).collect();
-        whole.sort_unstable();
-        whole.dedup();
-        Self { by_field, of_row, each: plan.each, complete_lists: whole }
+        let mut complete_lists: Vec<FieldId> = in_part.filter(is_read).collect();
+        complete_lists.sort_unstable();
+        complete_lists.dedup();
+        Self { by_field, of_row, each: plan.each, complete_lists }
     }
 
     /// The lists of which the query needs all elements, as text.
@@ -61,13 +61,13 @@ impl<'p> QueryConditions<'p> {
         format!("{:?}", self.complete_lists)
     }
 
-    fn on(&self, field: FieldId) -> impl Iterator<Item = &'p Comparison> {
+    fn conditions_on(&self, field: FieldId) -> impl Iterator<Item = &'p Comparison> {
         self.by_field.iter().chain(&self.of_row).filter(move |(own, _)| *own == field).map(|(_, test)| *test)
     }
 
     /// Whether the query's conditions on a field imply `test`. A call's default replaces a missing condition.
-    fn imply(&self, field: FieldId, test: &Comparison, default: Option<&Comparison>) -> bool {
-        let mut own = self.on(field).peekable();
+    fn is_implied_by_query(&self, field: FieldId, test: &Comparison, default: Option<&Comparison>) -> bool {
+        let mut own = self.conditions_on(field).peekable();
         match (own.peek(), default) {
             (None, Some(default)) => implies(default, test),
             _ => own.any(|own| implies(own, test)),
@@ -75,11 +75,11 @@ impl<'p> QueryConditions<'p> {
     }
 
     /// The conditions that are passed to a call by default, because the query has none on these fields.
-    pub fn by_default(&self, collection: &Collection, call: &ServiceCall, told: &BoundArguments) -> Option<String> {
-        let is_said = |field: FieldId| self.on(field).next().is_some();
-        let assumed = told.iter().filter_map(|(place, test)| match test {
-            Comparison::Equal(value) if !is_said(call.args[*place].field) && call.args[*place].default.is_some() => {
-                let arg = &call.args[*place];
+    pub fn by_default(&self, collection: &Collection, call: &ServiceCall, arguments: &BoundArguments) -> Option<String> {
+        let is_restricted = |field: FieldId| self.conditions_on(field).next().is_some();
+        let assumed = arguments.iter().filter_map(|(position, test)| match test {
+            Comparison::Equal(value) if !is_restricted(call.args[*position].field) && call.args[*position].default.is_some() => {
+                let arg = &call.args[*position];
                 Some(format!("{}={}", collection.fields[arg.field].name, value.show(type_of(collection, arg))))
             }
             _ => None,
@@ -88,9 +88,9 @@ impl<'p> QueryConditions<'p> {
     }
 
     /// The condition that an argument requires.
-    fn wanted(&self, collection: &Collection, arg: &CallArgument) -> MissingCondition {
+    fn missing_condition(&self, collection: &Collection, arg: &CallArgument) -> MissingCondition {
         let name = &collection.fields[arg.field].name;
-        if self.on(arg.field).next().is_none() {
+        if self.conditions_on(arg.field).next().is_none() {
             return MissingCondition::Any(name.clone());
         }
         let form = if arg.matches.is_some() { " of its form" } else { "" };
@@ -103,21 +103,21 @@ impl<'p> QueryConditions<'p> {
     }
 
     /// Whether an answer of a call with these arguments has all that the query needs.
-    pub fn are_covered(&self, collection: &Collection, call: &ServiceCall, told: &BoundArguments) -> bool {
-        told.iter().all(|(place, test)| {
-            let Some(arg) = call.args.get(*place) else { return false };
-            self.bears_part(collection, arg.field, test) && self.imply(arg.field, test, default(collection, arg).as_ref())
+    pub fn are_covered(&self, collection: &Collection, call: &ServiceCall, arguments: &BoundArguments) -> bool {
+        arguments.iter().all(|(position, test)| {
+            let Some(arg) = call.args.get(*position) else { return false };
+            self.allows_part(collection, arg.field, test) && self.is_implied_by_query(arg.field, test, default(collection, arg).as_ref())
         })
     }
 
     /// Whether the query needs only those elements of a list that satisfy a condition on a member; true for fields that are not members of lists.
-    fn bears_part(&self, collection: &Collection, field: FieldId, test: &Comparison) -> bool {
+    fn allows_part(&self, collection: &Collection, field: FieldId, test: &Comparison) -> bool {
         let Some((list, _)) = collection.member(field) else { return true };
-        let is_told = |own: &(FieldId, &Comparison)| own.0 == field && implies(own.1, test);
+        let is_implied = |own: &(FieldId, &Comparison)| own.0 == field && implies(own.1, test);
         let mut any = self.by_field.iter().filter(|(own, _)| collection.member(*own).is_some_and(|(own, _)| own == list)).peekable();
-        let of_row = if self.each == Some(list) { self.of_row.iter().any(is_told) } else { any.peek().is_some() };
+        let of_row = if self.each == Some(list) { self.of_row.iter().any(is_implied) } else { any.peek().is_some() };
         // several conditions may be satisfied by different elements
-        of_row && any.all(is_told) && !self.complete_lists.contains(&list)
+        of_row && any.all(is_implied) && !self.complete_lists.contains(&list)
     }
 
     /// The arguments that a call gets from the query; from equalities only those for which `wanted` returns true.
@@ -125,21 +125,21 @@ impl<'p> QueryConditions<'p> {
     /// # Errors
     /// Returns the condition that the call requires and the query does not have.
     pub fn bind(&self, collection: &Collection, call: &ServiceCall, wanted: impl Fn(usize) -> bool) -> Result<BoundArguments, MissingCondition> {
-        let mut told = BoundArguments::new();
+        let mut arguments = BoundArguments::new();
         let mut in_part = false;
-        for (place, arg) in call.args.iter().enumerate() {
+        for (position, arg) in call.args.iter().enumerate() {
             let is_part = collection.member(arg.field).is_some();
-            let bears = |test: &Comparison| !is_part || (!in_part && self.bears_part(collection, arg.field, test));
-            let found = self.on(arg.field).filter(|_| wanted(place)).find_map(|test| take(collection, arg, test).filter(bears));
+            let is_allowed = |test: &Comparison| !is_part || (!in_part && self.allows_part(collection, arg.field, test));
+            let found = self.conditions_on(arg.field).filter(|_| wanted(position)).find_map(|test| take(collection, arg, test).filter(is_allowed));
             // at most one condition on members is passed: it names the part of a list that the answer contains
             in_part |= is_part && found.is_some();
             match found.or_else(|| default(collection, arg)) {
-                Some(test) => told.push((place, test)),
-                None if arg.required => return Err(self.wanted(collection, arg)),
+                Some(test) => arguments.push((position, test)),
+                None if arg.required => return Err(self.missing_condition(collection, arg)),
                 None => {}
             }
         }
-        Ok(told)
+        Ok(arguments)
     }
 }
 
@@ -163,9 +163,9 @@ pub fn type_of<'c>(collection: &'c Collection, arg: &CallArgument) -> &'c FieldT
 }
 
 /// If an answer returns only some elements of a list, which ones: the part of its contributor's name.
-pub fn part(collection: &Collection, call: &ServiceCall, told: &BoundArguments) -> Option<String> {
-    told.iter().find_map(|(place, test)| {
-        let arg = &call.args[*place];
+pub fn part(collection: &Collection, call: &ServiceCall, arguments: &BoundArguments) -> Option<String> {
+    arguments.iter().find_map(|(position, test)| {
+        let arg = &call.args[*position];
         collection.member(arg.field)?;
         Some(parts::name(collection, arg.field, &pattern(collection, arg, test)?))
     })
@@ -177,7 +177,7 @@ fn pattern(collection: &Collection, arg: &CallArgument, test: &Comparison) -> Op
         Comparison::Equal(value) => Some(value.show(type_of(collection, arg))).filter(|text| !text.contains('*'))?,
         other => pieces(other)?.join("*"),
     };
-    (text.len() <= parts::LONGEST).then_some(text)
+    (text.len() <= parts::MAX_VALUE_BYTES).then_some(text)
 }
 
 fn default(collection: &Collection, arg: &CallArgument) -> Option<Comparison> {
@@ -249,7 +249,7 @@ pub fn holds(test: &Comparison, value: &Value) -> bool {
             (Value::Text(text), Some(pieces)) => matches(&pieces, text),
             _ => false,
         },
-        Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) | Comparison::Lies(..) => false,
+        Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) | Comparison::Related(..) => false,
     }
 }
 
@@ -261,7 +261,7 @@ pub fn implies(narrow: &Comparison, wide: &Comparison) -> bool {
         (Comparison::Equal(value), _) => holds(wide, value),
         (Comparison::In(values), _) => values.iter().all(|value| holds(wide, value)),
         (Comparison::Range { low, high }, Comparison::Range { low: least, high: most }) => {
-            let inside = |own: &Option<(Value, bool)>, bound: &Option<(Value, bool)>, towards: Ordering| match (own, bound) {
+            let is_within = |own: &Option<(Value, bool)>, bound: &Option<(Value, bool)>, towards: Ordering| match (own, bound) {
                 (_, None) => true,
                 (None, Some(_)) => false,
                 (Some((own, own_in)), Some((bound, bound_in))) => match order(own, bound) {
@@ -270,7 +270,7 @@ pub fn implies(narrow: &Comparison, wide: &Comparison) -> bool {
                     None => false,
                 },
             };
-            inside(low, least, Ordering::Greater) && inside(high, most, Ordering::Less)
+            is_within(low, least, Ordering::Greater) && is_within(high, most, Ordering::Less)
         }
         (Comparison::Prefix(_) | Comparison::Wildcard(_), Comparison::Prefix(_) | Comparison::Wildcard(_)) => match (pieces(narrow), pieces(wide)) {
             (Some(narrow), Some(wide)) => matches(&wide, &narrow.join(STAR)),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_contain_each_other_as_the_digest_says() {
+    fn a_pattern_is_implied_by_the_patterns_that_it_contains() {
         let contains = |narrow: &str, wide: &str| implies(&pattern(narrow), &pattern(wide));
         for (narrow, wide, expected) in [
             ("*Run2011*RECO", "*Run201*RECO", true),
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_and_lists_contain_each_other() {
+    fn ranges_and_lists_imply_those_that_contain_them() {
         let range = |low: Option<(i64, bool)>, high: Option<(i64, bool)>| Comparison::Range {
             low: low.map(|(value, included)| (Value::Int(value), included)),
             high: high.map(|(value, included)| (Value::Int(value), included)),
@@ -329,7 +329,7 @@ mod tests {
 
     /// If one condition implies another, every value that satisfies the first satisfies the second.
     #[test]
-    fn what_is_implied_holds() {
+    fn an_implied_condition_holds_for_every_matching_value() {
         let texts = ["", "a", "b", "ab", "ba", "aab", "aba", "abab", "bab", "abb"];
         let patterns = ["*", "a*", "*a", "a*b", "*ab*", "ab*", "*b*a*", "a*a*b", "ab", "**", "a**b"];
         for narrow in patterns.map(pattern) {

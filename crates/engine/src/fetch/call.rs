@@ -36,19 +36,19 @@ pub fn fetch(
     rules: &Arc<SettleRules>,
     store: &dyn Store,
     limits: &[ServiceLimits],
-    question: &FetchRequest<'_>,
+    request: &FetchRequest<'_>,
     stop: &AtomicBool,
 ) -> Result<ServiceAnswer> {
     let catalogue = &rules.catalogue;
-    let source = &catalogue.sources[question.source];
-    let Some(asks) = &source.asks else { return Err(EngineError::Wrong(format!("source `{}` does not fetch on demand", source.name))) };
+    let source = &catalogue.sources[request.source];
+    let Some(binding) = &source.asks else { return Err(EngineError::Wrong(format!("source `{}` does not fetch on demand", source.name))) };
     let collection = &catalogue.collections[source.feeds[0].collection];
-    let (service, call) = (&catalogue.services[asks.service], &asks.calls[question.call]);
-    let known = AnswerStore { store, tenant: question.tenant, collection, asks };
-    let begun = store.clock();
-    let old = known.of(question.request)?;
-    let asked_before = !old.is_empty();
-    for old in old.iter().filter(|old| old.state == AnswerState::Running && old.expires < begun) {
+    let (service, call) = (&catalogue.services[binding.service], &binding.calls[request.call]);
+    let answers = AnswerStore { store, tenant: request.tenant, collection, binding };
+    let started = store.clock();
+    let old = answers.answers_to(request.request)?;
+    let was_requested_before = !old.is_empty();
+    for old in old.iter().filter(|old| old.state == AnswerState::Running && old.expires < started) {
         // the process that made this call has died
         for job in &old.jobs {
             if store.job_state(*job).is_ok_and(|state| !state.is_final()) {
@@ -56,24 +56,24 @@ pub fn fetch(
             }
         }
     }
-    let wide = is_wide(&question.arguments);
+    let is_wide_request = is_wide(&request.arguments);
     let mut answer =
-        ServiceAnswer::begun(question.request, &call.name, noted(collection, call, &question.arguments), begun, begun + service.deadline);
-    known.note(&answer, wide)?;
-    let mut fetching = FetchRun {
+        ServiceAnswer::running(request.request, &call.name, noted(collection, call, &request.arguments), started, started + service.deadline);
+    answers.store_answer(&answer, is_wide_request)?;
+    let mut run = FetchRun {
         rules,
         store,
-        tenant: question.tenant,
+        tenant: request.tenant,
         source,
         service,
-        limits: &limits[asks.service],
-        until: Instant::now() + limits[asks.service].deadline,
-        part: part(collection, call, &question.arguments),
+        limits: &limits[binding.service],
+        until: Instant::now() + limits[binding.service].deadline,
+        part: part(collection, call, &request.arguments),
         stop,
         ttl: None,
         beginning: String::new(),
     };
-    let fetched = fetching.pages(call, question.request, &mut answer, &mut |answer| known.note(answer, wide));
+    let fetched = run.pages(call, request.request, &mut answer, &mut |answer| answers.store_answer(answer, is_wide_request));
     match fetched {
         Err(EngineError::Store(error)) => return Err(error.into()),
         Err(error) => {
@@ -86,36 +86,35 @@ pub fn fetch(
         Ok(()) if answer.failed > 0 => {
             answer.state = if answer.documents > answer.failed { AnswerState::Partial } else { AnswerState::Failed };
             let jobs: Vec<String> = answer.jobs.iter().map(ToString::to_string).collect();
-            let first =
-                fetching.first_of(&answer.jobs, |outcome| outcome == Outcome::Failed)?.map(|reason| format!(" ({reason})")).unwrap_or_default();
+            let first = run.first_of(&answer.jobs, |outcome| outcome == Outcome::Failed)?.map(|reason| format!(" ({reason})")).unwrap_or_default();
             let (failed, all) = (answer.failed, answer.documents);
             // an error message may be a document of the same format
-            let first = if answer.state == AnswerState::Failed { format!("{first}, which begins with: {}", fetching.beginning) } else { first };
+            let first = if answer.state == AnswerState::Failed { format!("{first}, which begins with: {}", run.beginning) } else { first };
             answer.reason = Some(format!("{failed} of {all} documents could not be read{first}; see the journal of job {}", jobs.join(", ")));
         }
         Ok(()) => answer.state = AnswerState::Complete,
     }
-    if answer.state == AnswerState::Complete && (asked_before || known.has_others(question.request)?) {
-        answer.retired += fetching.retire(&known, (call, &question.arguments), begun)?;
+    if answer.state == AnswerState::Complete && (was_requested_before || answers.has_other_requests(request.request)?) {
+        answer.retired += run.retire(&answers, (call, &request.arguments), started)?;
     }
     let ttl = match answer.state {
-        AnswerState::Complete => fetching.ttl.unwrap_or(if answer.documents == 0 { service.ttl_empty } else { service.ttl }),
+        AnswerState::Complete => run.ttl.unwrap_or(if answer.documents == 0 { service.ttl_empty } else { service.ttl }),
         _ => service.ttl_failed,
     };
     answer.ended = store.clock();
     answer.expires = answer.ended.saturating_add(ttl);
-    known.note(&answer, wide)?;
+    answers.store_answer(&answer, is_wide_request)?;
     // keep the jobs of the last complete answer and of attempts since, which another process may have stored meanwhile
-    let kept = known.of(question.request)?;
-    for job in old.iter().flat_map(|old| &old.jobs).filter(|job| !kept.iter().any(|kept| kept.jobs.contains(job))) {
+    let current = answers.answers_to(request.request)?;
+    for job in old.iter().flat_map(|old| &old.jobs).filter(|job| !current.iter().any(|current| current.jobs.contains(job))) {
         if store.job_state(*job).is_ok_and(JobState::is_final) {
             store.forget_job(*job)?;
         }
     }
     // documents that were imported here may be older than a newer answer that does not contain them
-    for newer in known.newer(begun)? {
-        if let Some((call, told)) = known.told(&newer) {
-            fetching.retire(&known, (&asks.calls[call], &told), newer.begun)?;
+    for newer in answers.newer(started)? {
+        if let Some((call, bound_arguments)) = answers.bound_arguments(&newer) {
+            run.retire(&answers, (&binding.calls[call], &bound_arguments), newer.started)?;
         }
     }
     Ok(answer)

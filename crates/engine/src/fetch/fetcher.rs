@@ -34,19 +34,19 @@ pub struct Fetcher {
 }
 
 /// The number of times that an answer must have been used to be fetched ahead.
-const OFTEN: u32 = 2;
+const MIN_USES_AHEAD: u32 = 2;
 /// The maximum number of calls that are made ahead at once.
-const MOST_AHEAD: usize = 32;
+const MAX_CALLS_AHEAD: usize = 32;
 /// How long an answer is used without reading the store, where another process may have put a newer one.
-const LATELY: Duration = Duration::from_secs(1);
+const CACHE_TIME: Duration = Duration::from_secs(1);
 /// The maximum number of answers in `recent`, and in `in_demand`.
-const MOST_LATELY: usize = 10_000;
+const MAX_CACHED_ANSWERS: usize = 10_000;
 
 /// Tenant, source, and conditions or request.
 type FetchKey = (Tenant, SourceId, String);
 
 /// How often a query that waits for a service checks whether it has been cancelled.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A call in progress.
 pub(super) struct InFlightFetch {
@@ -58,12 +58,12 @@ impl InFlightFetch {
     pub(super) fn wait(&self, until: Instant) -> Option<ServiceAnswer> {
         let mut ended = lock(&self.ended);
         while ended.is_none() {
-            let mut left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
-            if let Some(wanted) = wanted::CancelToken::now() {
+            let mut remaining = until.checked_duration_since(Instant::now()).filter(|remaining| !remaining.is_zero())?;
+            if let Some(wanted) = wanted::CancelToken::current() {
                 // the call continues after this: other queries may wait for it, and its answer is stored
-                left = Some(left.min(LOOK_AGAIN)).filter(|_| !wanted.is_over())?;
+                remaining = Some(remaining.min(CANCEL_CHECK_INTERVAL)).filter(|_| !wanted.is_cancelled())?;
             }
-            ended = self.changed.wait_timeout(ended, left).unwrap_or_else(PoisonError::into_inner).0;
+            ended = self.changed.wait_timeout(ended, remaining).unwrap_or_else(PoisonError::into_inner).0;
         }
         ended.clone()
     }
@@ -77,22 +77,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct CandidateSource<'c> {
     pub(super) index: SourceId,
     pub(super) source: &'c Source,
-    pub(super) asks: &'c ServiceBinding,
+    pub(super) binding: &'c ServiceBinding,
     pub(super) service: &'c Service,
     pub(super) collection: &'c Collection,
 }
 
 impl<'c> CandidateSource<'c> {
     /// The source with this id, if it is fetched from.
-    fn of(catalogue: &'c Catalogue, index: SourceId) -> Option<Self> {
+    fn from_source(catalogue: &'c Catalogue, index: SourceId) -> Option<Self> {
         let source = &catalogue.sources[index];
-        let asks = source.asks.as_ref()?;
-        let (service, collection) = (&catalogue.services[asks.service], &catalogue.collections[source.feeds[0].collection]);
-        Some(Self { index, source, asks, service, collection })
+        let binding = source.asks.as_ref()?;
+        let (service, collection) = (&catalogue.services[binding.service], &catalogue.collections[source.feeds[0].collection]);
+        Some(Self { index, source, binding, service, collection })
     }
 
     /// The status of a source that is not fetched from.
-    pub(super) fn unasked(&self) -> ServiceStatus {
+    pub(super) fn unfetched(&self) -> ServiceStatus {
         ServiceStatus {
             service: self.service.name.clone(),
             source: self.source.name.clone(),
@@ -105,8 +105,8 @@ impl<'c> CandidateSource<'c> {
         }
     }
 
-    fn known<'k>(&'k self, store: &'k dyn Store, tenant: &'k Tenant) -> AnswerStore<'k> {
-        AnswerStore { store, tenant, collection: self.collection, asks: self.asks }
+    fn answers<'k>(&'k self, store: &'k dyn Store, tenant: &'k Tenant) -> AnswerStore<'k> {
+        AnswerStore { store, tenant, collection: self.collection, binding: self.binding }
     }
 }
 
@@ -137,26 +137,26 @@ impl Fetcher {
 
     /// Whether any call of a collection's sources has an argument for a field.
     pub(super) fn takes(&self, collection: CollectionId, field: FieldId) -> bool {
-        self.candidates(collection).any(|candidate| candidate.asks.calls.iter().flat_map(|call| &call.args).any(|arg| arg.field == field))
+        self.candidates(collection).any(|candidate| candidate.binding.calls.iter().flat_map(|call| &call.args).any(|arg| arg.field == field))
     }
 
     /// The longest time that fetching an answer of a source may take.
     pub(super) fn deadline(&self, source: SourceId) -> Duration {
-        self.rules.catalogue.sources[source].asks.as_ref().map_or(Duration::ZERO, |asks| self.limits[asks.service].deadline)
+        self.rules.catalogue.sources[source].asks.as_ref().map_or(Duration::ZERO, |binding| self.limits[binding.service].deadline)
     }
 
     /// The status of each source that is fetched from: the newest answer that this process has fetched for a tenant, and the number of its calls in
     /// progress.
     pub fn services(&self, tenant: &Tenant) -> Vec<(ServiceStatus, usize)> {
         let catalogue = &self.rules.catalogue;
-        let candidates = catalogue.sources.ids().filter_map(|index| CandidateSource::of(catalogue, index));
+        let candidates = catalogue.sources.ids().filter_map(|index| CandidateSource::from_source(catalogue, index));
         let (newest, flights) = (lock(&self.newest), lock(&self.in_flight));
         candidates
             .map(|candidate| {
                 let answer = newest.get(&(tenant.clone(), candidate.index)).cloned();
-                let asked = answer.as_ref().map(|answer| answer.asked.clone());
-                let running = flights.keys().filter(|(whose, source, _)| whose == tenant && *source == candidate.index).count();
-                (ServiceStatus { request: asked, answer, cached: true, ..candidate.unasked() }, running)
+                let request = answer.as_ref().map(|answer| answer.request.clone());
+                let running = flights.keys().filter(|(owner, source, _)| owner == tenant && *source == candidate.index).count();
+                (ServiceStatus { request, answer, cached: true, ..candidate.unfetched() }, running)
             })
             .collect()
     }
@@ -169,7 +169,7 @@ impl Fetcher {
     pub(super) fn candidates(&self, collection: CollectionId) -> impl Iterator<Item = CandidateSource<'_>> {
         let catalogue = &self.rules.catalogue;
         let feeds = move |candidate: &CandidateSource<'_>| candidate.source.feeds[0].collection == collection;
-        catalogue.sources.ids().filter_map(|index| CandidateSource::of(catalogue, index)).filter(feeds)
+        catalogue.sources.ids().filter_map(|index| CandidateSource::from_source(catalogue, index)).filter(feeds)
     }
 
     /// Looks for an answer of a source that covers a plan; if there is none, starts a call.
@@ -177,79 +177,81 @@ impl Fetcher {
         self: &Arc<Self>,
         store: &Arc<dyn Store>,
         (plan, aggregates): (&QueryPlan, &[Aggregate]),
-        wish: FetchOptions,
+        options: FetchOptions,
         candidate: &CandidateSource<'_>,
     ) -> Result<FetchStep> {
         let (collection, service) = (candidate.collection, candidate.service);
-        let conditions = QueryConditions::of(collection, candidate.asks, plan, aggregates);
-        let status = candidate.unasked();
-        let place = (plan.tenant.clone(), candidate.index, format!("{:?}{}", plan.conditions, conditions.needs()));
-        let (now, known) = (store.clock(), candidate.known(&**store, &plan.tenant));
-        if wish.when != FetchPolicy::Always {
-            let is_known = |known: &&(Instant, ServiceAnswer)| known.0.elapsed() < LATELY && known.1.expires > now;
-            let lately = lock(&self.recent).get(&place).filter(is_known).map(|(_, answer)| answer.clone());
-            let is_new = lately.is_none();
-            let found = match lately {
+        let conditions = QueryConditions::from_plan(collection, candidate.binding, plan, aggregates);
+        let status = candidate.unfetched();
+        let key = (plan.tenant.clone(), candidate.index, format!("{:?}{}", plan.conditions, conditions.needs()));
+        let (now, answers) = (store.clock(), candidate.answers(&**store, &plan.tenant));
+        if options.when != FetchPolicy::Always {
+            let is_recent = |(read, answer): &&(Instant, ServiceAnswer)| read.elapsed() < CACHE_TIME && answer.expires > now;
+            let recent = lock(&self.recent).get(&key).filter(is_recent).map(|(_, answer)| answer.clone());
+            let is_new = recent.is_none();
+            let found = match recent {
                 Some(answer) => Some(answer),
-                None => known.covering(&conditions, now)?,
+                None => answers.covering(&conditions, now)?,
             };
             if let Some(answer) = found {
                 let is_fresh = answer.expires > now;
                 if is_fresh && service.ahead.is_some() {
-                    self.note_need(&plan.tenant, candidate.index, &answer);
+                    self.note_use(&plan.tenant, candidate.index, &answer);
                 }
-                if is_fresh || wish.when == FetchPolicy::Background {
-                    let has_defaults = candidate.asks.calls.iter().flat_map(|call| &call.args).any(|arg| arg.default.is_some());
-                    let told = if has_defaults { known.told(&answer) } else { None };
-                    let by_default = told.and_then(|(call, told)| conditions.by_default(collection, &candidate.asks.calls[call], &told));
+                if is_fresh || options.when == FetchPolicy::Background {
+                    let has_defaults = candidate.binding.calls.iter().flat_map(|call| &call.args).any(|arg| arg.default.is_some());
+                    let bound_arguments = if has_defaults { answers.bound_arguments(&answer) } else { None };
+                    let by_default = bound_arguments
+                        .and_then(|(call, bound_arguments)| conditions.by_default(collection, &candidate.binding.calls[call], &bound_arguments));
                     let status = ServiceStatus {
-                        request: Some(answer.asked.clone()),
+                        request: Some(answer.request.clone()),
                         default_arguments: by_default,
                         cached: true,
                         answer: Some(answer.clone()),
                         ..status
                     };
                     if is_fresh && is_new {
-                        let mut lately = lock(&self.recent);
-                        if lately.len() >= MOST_LATELY {
-                            lately.clear();
+                        let mut recent = lock(&self.recent);
+                        if recent.len() >= MAX_CACHED_ANSWERS {
+                            recent.clear();
                         }
-                        lately.insert(place, (Instant::now(), answer));
+                        recent.insert(key, (Instant::now(), answer));
                     }
-                    if !is_fresh && let Ok((call, told)) = choose(candidate, &conditions) {
-                        let asked = path(collection, &candidate.asks.calls[call], &told, &service.wildcard);
-                        self.fly(store, &plan.tenant, candidate.index, (call, told, asked));
+                    if !is_fresh && let Ok((call, bound_arguments)) = choose(candidate, &conditions) {
+                        let request = path(collection, &candidate.binding.calls[call], &bound_arguments, &service.wildcard);
+                        self.start_call(store, &plan.tenant, candidate.index, (call, bound_arguments, request));
                     }
                     return Ok(FetchStep::Done(status));
                 }
             }
         }
-        let (call, told) = match choose(candidate, &conditions) {
+        let (call, bound_arguments) = match choose(candidate, &conditions) {
             Ok(chosen) => chosen,
             Err(missing) => {
                 let reason = format!("it requires {missing}");
                 return Ok(FetchStep::Done(ServiceStatus { reason: Some(reason), ..status }));
             }
         };
-        let asked = path(collection, &candidate.asks.calls[call], &told, &service.wildcard);
-        let status = ServiceStatus { default_arguments: conditions.by_default(collection, &candidate.asks.calls[call], &told), ..status };
+        let request = path(collection, &candidate.binding.calls[call], &bound_arguments, &service.wildcard);
+        let status =
+            ServiceStatus { default_arguments: conditions.by_default(collection, &candidate.binding.calls[call], &bound_arguments), ..status };
         // a call that has just failed is not repeated at once
-        if wish.when != FetchPolicy::Always {
+        if options.when != FetchPolicy::Always {
             let failed = |answer: &ServiceAnswer| matches!(answer.state, AnswerState::Failed | AnswerState::Partial) && answer.expires > now;
-            if let Some(answer) = known.of(&asked)?.into_iter().find(failed) {
-                return Ok(FetchStep::Done(ServiceStatus { request: Some(asked), answer: Some(answer), cached: true, ..status }));
+            if let Some(answer) = answers.answers_to(&request)?.into_iter().find(failed) {
+                return Ok(FetchStep::Done(ServiceStatus { request: Some(request), answer: Some(answer), cached: true, ..status }));
             }
         }
-        let flight = self.fly(store, &plan.tenant, candidate.index, (call, told, asked.clone()));
-        Ok(FetchStep::Wait(ServiceStatus { request: Some(asked), ..status }, flight))
+        let flight = self.start_call(store, &plan.tenant, candidate.index, (call, bound_arguments, request.clone()));
+        Ok(FetchStep::Wait(ServiceStatus { request: Some(request), ..status }, flight))
     }
 
-    fn note_need(&self, tenant: &Tenant, source: SourceId, answer: &ServiceAnswer) {
-        let mut needed = lock(&self.in_demand);
-        if needed.len() < MOST_LATELY {
-            let own = needed.entry((tenant.clone(), source, answer.asked.clone())).or_insert_with(|| (answer.clone(), 0));
-            own.0.clone_from(answer);
-            own.1 += 1;
+    fn note_use(&self, tenant: &Tenant, source: SourceId, answer: &ServiceAnswer) {
+        let mut in_demand = lock(&self.in_demand);
+        if in_demand.len() < MAX_CACHED_ANSWERS {
+            let entry = in_demand.entry((tenant.clone(), source, answer.request.clone())).or_insert_with(|| (answer.clone(), 0));
+            entry.0.clone_from(answer);
+            entry.1 += 1;
         }
     }
 
@@ -261,69 +263,70 @@ impl Fetcher {
     pub fn refresh(self: &Arc<Self>, store: &Arc<dyn Store>) -> Result<()> {
         let now = store.clock();
         let catalogue = &self.rules.catalogue;
-        let ahead = |source: SourceId| CandidateSource::of(catalogue, source)?.service.ahead;
+        let ahead = |source: SourceId| CandidateSource::from_source(catalogue, source)?.service.ahead;
         let mut due: Vec<(u32, FetchKey, ServiceAnswer)> = Vec::new();
-        lock(&self.in_demand).retain(|place, (answer, times)| {
-            let soon = answer.expires - ahead(place.1).unwrap_or(0) <= now;
-            let is_due = soon && *times >= OFTEN && answer.expires > now;
+        lock(&self.in_demand).retain(|key, (answer, times)| {
+            let soon = answer.expires - ahead(key.1).unwrap_or(0) <= now;
+            let is_due = soon && *times >= MIN_USES_AHEAD && answer.expires > now;
             if is_due {
-                due.push((*times, place.clone(), answer.clone()));
+                due.push((*times, key.clone(), answer.clone()));
             }
             // those over the limit are fetched by a later refresh
             !soon || is_due
         });
         due.sort_by_key(|(times, ..)| std::cmp::Reverse(*times));
-        for (_, place, answer) in due.into_iter().take(MOST_AHEAD) {
-            lock(&self.in_demand).remove(&place);
-            let (tenant, source, asked) = place;
-            let Some(candidate) = CandidateSource::of(catalogue, source) else { continue };
-            let known = candidate.known(&**store, &tenant);
+        for (_, key, answer) in due.into_iter().take(MAX_CALLS_AHEAD) {
+            lock(&self.in_demand).remove(&key);
+            let (tenant, source, request) = key;
+            let Some(candidate) = CandidateSource::from_source(catalogue, source) else { continue };
+            let answers = candidate.answers(&**store, &tenant);
             // another process may have fetched it meanwhile
-            let is_newest = !known.of(&asked)?.iter().any(|other| other.begun > answer.begun && other.state != AnswerState::Failed);
-            if let Some((call, told)) = known.told(&answer).filter(|_| is_newest) {
-                self.fly(store, &tenant, source, (call, told, asked));
+            let is_newest = !answers.answers_to(&request)?.iter().any(|other| other.started > answer.started && other.state != AnswerState::Failed);
+            if let Some((call, bound_arguments)) = answers.bound_arguments(&answer).filter(|_| is_newest) {
+                self.start_call(store, &tenant, source, (call, bound_arguments, request));
             }
         }
         Ok(())
     }
 
     /// Forgets what is known of a source's older answers, after a new one.
-    fn forget(&self, (tenant, source, asked): &FetchKey) {
-        lock(&self.recent).retain(|(whose, own, _), _| whose != tenant || own != source);
-        lock(&self.in_demand).remove(&(tenant.clone(), *source, asked.clone()));
+    fn forget(&self, (tenant, source, request): &FetchKey) {
+        lock(&self.recent).retain(|(owner, own, _), _| owner != tenant || own != source);
+        lock(&self.in_demand).remove(&(tenant.clone(), *source, request.clone()));
     }
 
     /// Starts a call on a thread of its own, unless it is already in progress.
-    fn fly(
+    fn start_call(
         self: &Arc<Self>,
         store: &Arc<dyn Store>,
         tenant: &Tenant,
         source: SourceId,
-        (call, told, asked): (usize, BoundArguments, String),
+        (call, bound_arguments, request): (usize, BoundArguments, String),
     ) -> Arc<InFlightFetch> {
-        let place = (tenant.clone(), source, asked);
+        let key = (tenant.clone(), source, request);
         let mut flights = lock(&self.in_flight);
-        if let Some(flight) = flights.get(&place) {
+        if let Some(flight) = flights.get(&key) {
             return flight.clone();
         }
         let flight = Arc::new(InFlightFetch { ended: Mutex::new(None), changed: Condvar::new() });
-        flights.insert(place.clone(), flight.clone());
+        flights.insert(key.clone(), flight.clone());
         drop(flights);
-        let (asker, store, own) = (self.clone(), store.clone(), flight.clone());
+        let (fetcher, store, call_in_progress) = (self.clone(), store.clone(), flight.clone());
         std::thread::spawn(move || {
-            let question = FetchRequest { tenant: &place.0, source, call, arguments: told, request: &place.2 };
-            let answer =
-                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| fetch(&asker.rules, &*store, &asker.limits, &question, &asker.stop)));
+            let fetch_request = FetchRequest { tenant: &key.0, source, call, arguments: bound_arguments, request: &key.2 };
+            let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                fetch(&fetcher.rules, &*store, &fetcher.limits, &fetch_request, &fetcher.stop)
+            }));
             let answer = match answer {
                 Ok(Ok(answer)) => answer,
-                Ok(Err(error)) => ServiceAnswer::failed(&place.2, store.clock(), error.to_string()),
-                Err(_) => ServiceAnswer::failed(&place.2, store.clock(), "the fetch failed with an internal error".into()),
+                Ok(Err(error)) => ServiceAnswer::failed(&key.2, store.clock(), error.to_string()),
+                Err(_) => ServiceAnswer::failed(&key.2, store.clock(), "the fetch failed with an internal error".into()),
             };
-            asker.forget(&place);
-            lock(&asker.in_flight).remove(&place);
-            lock(&asker.newest).insert((place.0, source), answer.clone());
-            *lock(&own.ended) = Some(answer);
-            own.changed.notify_all();
+            fetcher.forget(&key);
+            lock(&fetcher.in_flight).remove(&key);
+            lock(&fetcher.newest).insert((key.0, source), answer.clone());
+            *lock(&call_in_progress.ended) = Some(answer);
+            call_in_progress.changed.notify_all();
         });
         flight
     }
@@ -333,14 +336,15 @@ impl Fetcher {
 pub(super) fn choose(candidate: &CandidateSource<'_>, conditions: &QueryConditions<'_>) -> std::result::Result<(usize, BoundArguments), String> {
     let mut best: Option<(usize, BoundArguments)> = None;
     let mut missing: Vec<MissingCondition> = Vec::new();
-    for (place, call) in candidate.asks.calls.iter().enumerate() {
+    for (index, call) in candidate.binding.calls.iter().enumerate() {
         match conditions.bind(candidate.collection, call, |_| true) {
-            Ok(told) => {
-                let better = |(other, known): &(usize, BoundArguments)| {
-                    (told.len(), std::cmp::Reverse(call.cost)) > (known.len(), std::cmp::Reverse(candidate.asks.calls[*other].cost))
+            Ok(bound_arguments) => {
+                let better = |(other, best_arguments): &(usize, BoundArguments)| {
+                    (bound_arguments.len(), std::cmp::Reverse(call.cost))
+                        > (best_arguments.len(), std::cmp::Reverse(candidate.binding.calls[*other].cost))
                 };
                 if best.as_ref().is_none_or(better) {
-                    best = Some((place, told));
+                    best = Some((index, bound_arguments));
                 }
             }
             Err(wanted) if !missing.contains(&wanted) => missing.push(wanted),

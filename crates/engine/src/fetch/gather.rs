@@ -25,7 +25,7 @@ use stook_store::plan::{Aggregate, Comparison, Condition, PlanColumn, QueryPlan}
 /// The maximum number of calls that a query makes for records it reads through links.
 const MAX_LINKED_CALLS: usize = 100;
 /// Up to this many calls are made, one for each value, instead of one call without a condition.
-const FEW_CALLS: usize = 20;
+const MAX_CALLS_BY_VALUE: usize = 20;
 /// The maximum number of links that are followed one after the other.
 const MAX_DEPTH: usize = 8;
 
@@ -33,12 +33,12 @@ const MAX_DEPTH: usize = 8;
 struct Gathering<'g> {
     fetcher: &'g Arc<Fetcher>,
     store: &'g Arc<dyn Store>,
-    wish: FetchOptions,
-    began: Instant,
+    options: FetchOptions,
+    started: Instant,
     statuses: Vec<ServiceStatus>,
     calls_left: usize,
     /// Requests to sources of linked records that have been made.
-    asked: HashSet<(SourceId, String)>,
+    requested: HashSet<(SourceId, String)>,
 }
 
 /// Whether everything that was requested has been answered.
@@ -80,25 +80,25 @@ impl Fetcher {
         store: &Arc<dyn Store>,
         plan: &QueryPlan,
         aggregates: &[Aggregate],
-        wish: FetchOptions,
+        options: FetchOptions,
     ) -> Result<Vec<ServiceStatus>> {
-        if wish.when == FetchPolicy::Never {
+        if options.when == FetchPolicy::Never {
             return Ok(Vec::new());
         }
-        let (statuses, asked) = (Vec::new(), HashSet::new());
-        let mut gathering = Gathering { fetcher: self, store, wish, began: Instant::now(), statuses, calls_left: MAX_LINKED_CALLS, asked };
-        if gathering.fetch_own(plan, aggregates)? == Progress::Answered && gathering.fetch_own_by_linked(plan)? == Progress::Answered {
+        let (statuses, requested) = (Vec::new(), HashSet::new());
+        let mut gathering = Gathering { fetcher: self, store, options, started: Instant::now(), statuses, calls_left: MAX_LINKED_CALLS, requested };
+        if gathering.fetch_collection(plan, aggregates)? == Progress::Answered && gathering.fetch_collection_by_linked(plan)? == Progress::Answered {
             gathering.fetch_linked(plan, aggregates, 0)?;
         }
         Ok(gathering.statuses)
     }
 
     /// Whether any service has documents for what a plan reads.
-    pub fn concerns(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> bool {
+    pub fn has_services_for(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> bool {
         let catalogue = self.catalogue();
-        let is_linked = |column: &PlanColumn| reads_of(catalogue, plan.collection, column).iter().any(|read| catalogue.asks_for(read));
-        catalogue.is_asked(plan.collection)
-            || creating(catalogue, plan.collection).iter().any(|read| catalogue.asks_for(read))
+        let is_linked = |column: &PlanColumn| linked_reads_of(catalogue, plan.collection, column).iter().any(|read| catalogue.needs_fetch(read));
+        catalogue.is_fetched(plan.collection)
+            || creating(catalogue, plan.collection).iter().any(|read| catalogue.needs_fetch(read))
             || plan.conditions.iter().any(|condition| is_linked(&condition.column))
             || shown(plan, aggregates).any(is_linked)
     }
@@ -111,7 +111,7 @@ fn shown<'p>(plan: &'p QueryPlan, aggregates: &'p [Aggregate]) -> impl Iterator<
 }
 
 /// What a column reads of linked records.
-fn reads_of(catalogue: &Catalogue, collection: CollectionId, column: &PlanColumn) -> Vec<LinkedRead> {
+fn linked_reads_of(catalogue: &Catalogue, collection: CollectionId, column: &PlanColumn) -> Vec<LinkedRead> {
     match column {
         PlanColumn::Field(field) => catalogue.linked_reads(collection, *field),
         PlanColumn::TargetsExist(link) => vec![LinkedRead { link: *link, end: LinkEnd::Targets, fields: Vec::new() }],
@@ -133,7 +133,7 @@ impl Gathering<'_> {
     fn wait(&mut self, steps: Vec<(SourceId, FetchStep)>, through: Option<&str>) -> Progress {
         let longest = steps.iter().filter(|(_, step)| matches!(step, FetchStep::Wait(..))).map(|(source, _)| self.fetcher.deadline(*source)).max();
         // calls that were already in progress end earlier
-        let until = self.wish.time.map_or(Instant::now() + longest.unwrap_or(Duration::ZERO), |time| self.began + time);
+        let until = self.options.time.map_or(Instant::now() + longest.unwrap_or(Duration::ZERO), |time| self.started + time);
         let mut progress = Progress::Answered;
         for (_, step) in steps {
             let status = match step {
@@ -141,7 +141,7 @@ impl Gathering<'_> {
                 FetchStep::Wait(status, flight) => match flight.wait(until) {
                     Some(answer) => ServiceStatus { answer: Some(answer), ..status },
                     None => {
-                        let reason = format!("no answer after {:.1} s; still waiting", self.began.elapsed().as_secs_f64());
+                        let reason = format!("no answer after {:.1} s; still waiting", self.started.elapsed().as_secs_f64());
                         ServiceStatus { reason: Some(reason), ..status }
                     }
                 },
@@ -155,52 +155,53 @@ impl Gathering<'_> {
     }
 
     /// Fetches from the sources of a plan's own collection.
-    fn fetch_own(&mut self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Progress> {
+    fn fetch_collection(&mut self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Progress> {
         let mut steps = Vec::new();
         for candidate in self.fetcher.candidates(plan.collection) {
-            steps.push((candidate.index, self.fetcher.step(self.store, (plan, aggregates), self.wish, &candidate)?));
+            steps.push((candidate.index, self.fetcher.step(self.store, (plan, aggregates), self.options, &candidate)?));
         }
         Ok(self.wait(steps, None))
     }
 
     /// Fetches from sources of the own collection that require a condition which the query has only through a link, with values of the linked
     /// records.
-    fn fetch_own_by_linked(&mut self, plan: &QueryPlan) -> Result<Progress> {
+    fn fetch_collection_by_linked(&mut self, plan: &QueryPlan) -> Result<Progress> {
         let catalogue = self.catalogue().clone();
-        let is_unasked = |status: &ServiceStatus| status.through.is_none() && status.state() == "unasked";
+        let is_unfetched = |status: &ServiceStatus| status.through.is_none() && status.state() == "unasked";
         let sources: Vec<SourceId> =
-            self.statuses.iter().filter(|status| is_unasked(status)).filter_map(|status| Some(catalogue.source(&status.source)?.0)).collect();
+            self.statuses.iter().filter(|status| is_unfetched(status)).filter_map(|status| Some(catalogue.source(&status.source)?.0)).collect();
         if sources.is_empty() {
             return Ok(Progress::Answered);
         }
-        let is_own = |condition: &&Condition| reads_of(&catalogue, plan.collection, &condition.column).iter().all(|read| !catalogue.asks_for(read));
-        let before = QueryPlan { conditions: plan.conditions.iter().filter(is_own).cloned().collect(), ..plan.clone() };
+        let is_local =
+            |condition: &&Condition| linked_reads_of(&catalogue, plan.collection, &condition.column).iter().all(|read| !catalogue.needs_fetch(read));
+        let before = QueryPlan { conditions: plan.conditions.iter().filter(is_local).cloned().collect(), ..plan.clone() };
         let linked = plan.conditions.iter().flat_map(|condition| linked_conditions(&catalogue, plan.collection, condition));
-        for own in linked.filter(|own| catalogue.asks_for(&own.read)) {
-            let Some(test) = own.test else { continue };
-            let is_told = |pair: &EqualFields| pair.own.field().is_some_and(|field| self.fetcher.takes(plan.collection, field));
-            let Some(pair) = equal_fields(&catalogue, &own.read).into_iter().find(is_told) else { continue };
-            if self.fetch_read(&before, &own.read, Some(&test), None, 0)? == Progress::Running {
+        for linked_condition in linked.filter(|linked| catalogue.needs_fetch(&linked.read)) {
+            let Some(test) = linked_condition.test else { continue };
+            let is_argument = |pair: &EqualFields| pair.own.field().is_some_and(|field| self.fetcher.takes(plan.collection, field));
+            let Some(pair) = equal_fields(&catalogue, &linked_condition.read).into_iter().find(is_argument) else { continue };
+            if self.fetch_read(&before, &linked_condition.read, Some(&test), None, 0)? == Progress::Running {
                 return Ok(Progress::Running);
             }
-            let to = own.read.collection(&catalogue);
-            let mut conditions = passed_on(&catalogue, plan.collection, &own.read, &before.conditions);
+            let target_collection = linked_condition.read.collection(&catalogue);
+            let mut conditions = passed_on(&catalogue, plan.collection, &linked_condition.read, &before.conditions);
             conditions.push(test);
-            let found = QueryPlan { conditions, ..QueryPlan::all(plan.tenant.clone(), to) };
-            let turned = EqualFields { own: pair.other, other: pair.own };
-            let values = self.values(&found, &turned, (&catalogue.collections[to], &catalogue.collections[plan.collection]))?;
-            let mut unasked = Vec::new();
+            let found = QueryPlan { conditions, ..QueryPlan::all(plan.tenant.clone(), target_collection) };
+            let reversed = EqualFields { own: pair.other, other: pair.own };
+            let values = self.values(&found, &reversed, (&catalogue.collections[target_collection], &catalogue.collections[plan.collection]))?;
+            let mut unfetched = Vec::new();
             if !matches!(&values, LinkedValues::Some(values) if values.is_empty()) {
-                let through = name_of(&catalogue, &own.read);
+                let through = name_of(&catalogue, &linked_condition.read);
                 let values = Some((pair.own, values));
-                let own = LinkedPlan { plan: before.clone(), through, values, read: Vec::new(), sources: Some(sources.clone()) };
-                if self.ask(&own, &mut unasked)? == Progress::Running {
+                let linked_plan = LinkedPlan { plan: before.clone(), through, values, read: Vec::new(), sources: Some(sources.clone()) };
+                if self.fetch_linked_sources(&linked_plan, &mut unfetched)? == Progress::Running {
                     return Ok(Progress::Running);
                 }
             }
             // the values of one link are enough
-            if unasked.is_empty() {
-                self.statuses.retain(|status| !is_unasked(status));
+            if unfetched.is_empty() {
+                self.statuses.retain(|status| !is_unfetched(status));
                 break;
             }
         }
@@ -211,14 +212,14 @@ impl Gathering<'_> {
     fn fetch_linked(&mut self, plan: &QueryPlan, aggregates: &[Aggregate], depth: usize) -> Result<Progress> {
         let catalogue = self.catalogue().clone();
         let reads = |column: &PlanColumn| {
-            let mut reads = reads_of(&catalogue, plan.collection, column);
-            reads.retain(|read| catalogue.asks_for(read));
+            let mut reads = linked_reads_of(&catalogue, plan.collection, column);
+            reads.retain(|read| catalogue.needs_fetch(read));
             reads
         };
         if depth >= MAX_DEPTH {
             return Ok(Progress::Answered);
         }
-        for read in creating(&catalogue, plan.collection).iter().filter(|read| catalogue.asks_for(read)) {
+        for read in creating(&catalogue, plan.collection).iter().filter(|read| catalogue.needs_fetch(read)) {
             if self.fetch_read(plan, read, None, None, depth)? == Progress::Running {
                 return Ok(Progress::Running);
             }
@@ -227,11 +228,11 @@ impl Gathering<'_> {
         let of_records = || plan.conditions.iter().filter(|condition| !matches!(condition.column, PlanColumn::Element(_))).cloned();
         let all =
             QueryPlan { collection: plan.collection, conditions: of_records().collect(), ..QueryPlan::all(plan.tenant.clone(), plan.collection) };
-        let own: Vec<Condition> = of_records().filter(|condition| reads(&condition.column).is_empty()).collect();
-        let before = QueryPlan { conditions: own, ..all.clone() };
+        let unlinked: Vec<Condition> = of_records().filter(|condition| reads(&condition.column).is_empty()).collect();
+        let before = QueryPlan { conditions: unlinked, ..all.clone() };
         for condition in plan.conditions.iter().filter(|condition| !reads(&condition.column).is_empty()) {
-            for own in linked_conditions(&catalogue, plan.collection, condition) {
-                if self.fetch_read(&before, &own.read, own.test.as_ref(), Some(&before), depth)? == Progress::Running {
+            for linked in linked_conditions(&catalogue, plan.collection, condition) {
+                if self.fetch_read(&before, &linked.read, linked.test.as_ref(), Some(&before), depth)? == Progress::Running {
                     return Ok(Progress::Running);
                 }
             }
@@ -265,8 +266,8 @@ impl Gathering<'_> {
         depth: usize,
     ) -> Result<Progress> {
         let catalogue = self.catalogue().clone();
-        let (to, pairs) = (read.collection(&catalogue), equal_fields(&catalogue, read));
-        let (own, other) = (&catalogue.collections[plan.collection], &catalogue.collections[to]);
+        let (target_collection, pairs) = (read.collection(&catalogue), equal_fields(&catalogue, read));
+        let (own, other) = (&catalogue.collections[plan.collection], &catalogue.collections[target_collection]);
         if let Some(readers) = readers
             && self.store.find(&QueryPlan { columns: vec![PlanColumn::Key], limit: Some(1), ..readers.clone() })?.rows.is_empty()
         {
@@ -280,9 +281,9 @@ impl Gathering<'_> {
         let lists: Vec<FieldId> = of_link.filter(|field| other.member(*field).is_some()).collect();
         let columns: Vec<FieldId> = if test.is_some() { lists } else { read.fields.iter().copied().chain(lists).collect() };
         let columns: Vec<PlanColumn> = columns.into_iter().map(PlanColumn::Field).collect();
-        let told = |column: PlanColumn| column.field().is_some_and(|field| self.fetcher.takes(to, field));
+        let is_argument = |column: PlanColumn| column.field().is_some_and(|field| self.fetcher.takes(target_collection, field));
         let is_known = |column: PlanColumn| conditions.iter().any(|own| own.column == column && matches!(own.test, Comparison::Equal(_)));
-        let pair = pairs.iter().find(|pair| told(pair.other) && !is_known(pair.other));
+        let pair = pairs.iter().find(|pair| is_argument(pair.other) && !is_known(pair.other));
         let values = match (pair, readers) {
             (Some(pair), Some(readers)) => Some((pair.other, self.values(readers, pair, (own, other))?)),
             _ => None,
@@ -291,7 +292,7 @@ impl Gathering<'_> {
         let mut wanted: Vec<FieldId> = read.fields.clone();
         wanted.extend(test.and_then(|test| test.column.field()));
         let of_link: Vec<FieldId> = pairs.iter().filter_map(|pair| pair.other.field()).collect();
-        let read_fields = self.needed_of(to, &wanted, &of_link);
+        let read_fields = self.needed_of(target_collection, &wanted, &of_link);
         let values = match values {
             Some((_, LinkedValues::Some(values))) if values.is_empty() => return Ok(Progress::Answered),
             Some((column, LinkedValues::Some(values))) if values.len() == 1 => {
@@ -300,11 +301,11 @@ impl Gathering<'_> {
             }
             values => values,
         };
-        let one = |conditions: Vec<Condition>| {
-            let plan = QueryPlan { conditions, columns: columns.clone(), ..QueryPlan::all(plan.tenant.clone(), to) };
+        let linked_plan = |conditions: Vec<Condition>| {
+            let plan = QueryPlan { conditions, columns: columns.clone(), ..QueryPlan::all(plan.tenant.clone(), target_collection) };
             LinkedPlan { plan, through: through.clone(), values: values.clone(), read: read_fields.clone(), sources: None }
         };
-        self.alternatives(closed(other, &conditions).into_iter().map(one).collect(), depth)
+        self.fetch_alternatives(closed(other, &conditions).into_iter().map(linked_plan).collect(), depth)
     }
 
     /// The values that a link's field has in the records that `readers` finds.
@@ -340,13 +341,13 @@ impl Gathering<'_> {
             bases
         };
         let wanted = bases(wanted);
-        let says = |candidate: &CandidateSource<'_>, field: FieldId| candidate.source.feeds[0].map.iter().any(|rule| rule.field == field);
+        let maps = |candidate: &CandidateSource<'_>, field: FieldId| candidate.source.feeds[0].map.iter().any(|rule| rule.field == field);
         let mut needed = wanted.clone();
         if !wanted.is_empty() {
-            let of_wanted = |candidate: &CandidateSource<'_>| wanted.iter().any(|field| says(candidate, *field));
+            let of_wanted = |candidate: &CandidateSource<'_>| wanted.iter().any(|field| maps(candidate, *field));
             for field in bases(of_link) {
                 // a source of the fields that are read also has the link's field
-                if !self.fetcher.candidates(collection).filter(of_wanted).all(|candidate| says(&candidate, field)) {
+                if !self.fetcher.candidates(collection).filter(of_wanted).all(|candidate| maps(&candidate, field)) {
                     needed.push(field);
                 }
             }
@@ -356,99 +357,102 @@ impl Gathering<'_> {
 
     /// Fetches linked records, and what is read through them. Of several alternative sets of conditions, it is enough if some can be passed to
     /// services.
-    fn alternatives(&mut self, linked: Vec<LinkedPlan>, depth: usize) -> Result<Progress> {
-        let mut unasked = Vec::new();
-        let (alone, mut is_asked) = (linked.len() == 1, false);
-        for own in linked {
+    fn fetch_alternatives(&mut self, linked: Vec<LinkedPlan>, depth: usize) -> Result<Progress> {
+        let mut unfetched = Vec::new();
+        let (is_only, mut is_fetched) = (linked.len() == 1, false);
+        for linked_plan in linked {
             let mut reasons = Vec::new();
-            if self.ask(&own, &mut reasons)? == Progress::Running {
+            if self.fetch_linked_sources(&linked_plan, &mut reasons)? == Progress::Running {
                 return Ok(Progress::Running);
             }
             let is_complete = reasons.is_empty();
-            unasked.extend(reasons);
-            if !is_complete && !alone {
+            unfetched.extend(reasons);
+            if !is_complete && !is_only {
                 continue;
             }
-            is_asked |= is_complete;
-            let mut plan = own.plan;
-            if let Some((column, LinkedValues::Some(values))) = own.values {
+            is_fetched |= is_complete;
+            let mut plan = linked_plan.plan;
+            if let Some((column, LinkedValues::Some(values))) = linked_plan.values {
                 plan.conditions.push(Condition { column, test: Comparison::In(values) });
             }
             if self.fetch_linked(&plan, &[], depth + 1)? == Progress::Running {
                 return Ok(Progress::Running);
             }
         }
-        if !is_asked {
-            self.statuses.extend(unasked);
+        if !is_fetched {
+            self.statuses.extend(unfetched);
         }
         Ok(Progress::Answered)
     }
 
     /// Fetches from the sources of linked records.
-    fn ask(&mut self, own: &LinkedPlan, unasked: &mut Vec<ServiceStatus>) -> Result<Progress> {
-        let says = |candidate: &CandidateSource<'_>| candidate.source.feeds[0].map.iter().any(|rule| own.read.contains(&rule.field));
-        let mut candidates: Vec<CandidateSource<'_>> = self.fetcher.candidates(own.plan.collection).collect();
-        if candidates.iter().any(says) {
-            candidates.retain(says);
+    fn fetch_linked_sources(&mut self, linked: &LinkedPlan, unfetched: &mut Vec<ServiceStatus>) -> Result<Progress> {
+        let maps_read_field = |candidate: &CandidateSource<'_>| candidate.source.feeds[0].map.iter().any(|rule| linked.read.contains(&rule.field));
+        let mut candidates: Vec<CandidateSource<'_>> = self.fetcher.candidates(linked.plan.collection).collect();
+        if candidates.iter().any(maps_read_field) {
+            candidates.retain(maps_read_field);
         }
-        candidates.retain(|candidate| own.sources.as_ref().is_none_or(|sources| sources.contains(&candidate.index)));
+        candidates.retain(|candidate| linked.sources.as_ref().is_none_or(|sources| sources.contains(&candidate.index)));
         let mut steps = Vec::new();
         for candidate in &candidates {
-            match self.plans(own, candidate) {
+            match self.plans(linked, candidate) {
                 Ok(plans) => {
                     for plan in plans {
-                        let conditions = QueryConditions::of(candidate.collection, candidate.asks, &plan, &[]);
+                        let conditions = QueryConditions::from_plan(candidate.collection, candidate.binding, &plan, &[]);
                         let request = choose(candidate, &conditions);
-                        let request =
-                            request.map(|(call, told)| path(candidate.collection, &candidate.asks.calls[call], &told, &candidate.service.wildcard));
-                        let is_new = request.map_or(true, |request| self.asked.insert((candidate.index, request)));
+                        let request = request.map(|(call, arguments)| {
+                            path(candidate.collection, &candidate.binding.calls[call], &arguments, &candidate.service.wildcard)
+                        });
+                        let is_new = request.map_or(true, |request| self.requested.insert((candidate.index, request)));
                         if is_new {
                             self.calls_left = self.calls_left.saturating_sub(1);
-                            steps.push((candidate.index, self.fetcher.step(self.store, (&plan, &[]), self.wish, candidate)?));
+                            steps.push((candidate.index, self.fetcher.step(self.store, (&plan, &[]), self.options, candidate)?));
                         }
                     }
                 }
                 Err(reason) => {
-                    let reason = Some(format!("{reason}; it is read through {}", own.through));
-                    unasked.push(ServiceStatus { reason, through: Some(own.through.clone()), ..candidate.unasked() });
+                    let reason = Some(format!("{reason}; it is read through {}", linked.through));
+                    unfetched.push(ServiceStatus { reason, through: Some(linked.through.clone()), ..candidate.unfetched() });
                 }
             }
         }
-        Ok(self.wait(steps, Some(&own.through)))
+        Ok(self.wait(steps, Some(&linked.through)))
     }
 
     /// The plans by which a source is fetched from: one for all values, or one for each value.
-    fn plans(&self, own: &LinkedPlan, candidate: &CandidateSource<'_>) -> std::result::Result<Vec<QueryPlan>, String> {
-        let told = |plan: &QueryPlan| {
-            let conditions = QueryConditions::of(candidate.collection, candidate.asks, plan, &[]);
-            choose(candidate, &conditions).map(|(_, told)| told.len()).map_err(|missing| format!("it requires {missing}"))
+    fn plans(&self, linked: &LinkedPlan, candidate: &CandidateSource<'_>) -> std::result::Result<Vec<QueryPlan>, String> {
+        let argument_count = |plan: &QueryPlan| {
+            let conditions = QueryConditions::from_plan(candidate.collection, candidate.binding, plan, &[]);
+            choose(candidate, &conditions).map(|(_, arguments)| arguments.len()).map_err(|missing| format!("it requires {missing}"))
         };
         let with = |column: PlanColumn, test: Comparison| {
-            let mut plan = own.plan.clone();
+            let mut plan = linked.plan.clone();
             plan.conditions.push(Condition { column, test });
             plan
         };
-        let left = self.calls_left;
+        let calls_left = self.calls_left;
         let of_values = |column: PlanColumn| column.field().map_or("key", |field| &candidate.collection.fields[field].name);
         let limit = |number: String, of: &str| {
             format!("it would take {number} calls{of}, and a query makes at most {MAX_LINKED_CALLS} for what it reads through links")
         };
-        let (at_once, column, first) = match &own.values {
+        let (at_once, column, first) = match &linked.values {
             None => {
-                told(&own.plan)?;
-                return if left == 0 { Err(limit("more".into(), "")) } else { Ok(vec![own.plan.clone()]) };
+                argument_count(&linked.plan)?;
+                return if calls_left == 0 { Err(limit("more".into(), "")) } else { Ok(vec![linked.plan.clone()]) };
             }
             Some((column, LinkedValues::Some(values))) => (with(*column, Comparison::In(values.clone())), *column, &values[0]),
-            Some((column, LinkedValues::TooMany(first))) => (own.plan.clone(), *column, first),
+            Some((column, LinkedValues::TooMany(first))) => (linked.plan.clone(), *column, first),
         };
-        let one = told(&with(column, Comparison::Equal(first.clone())))?;
+        let single_arguments = argument_count(&with(column, Comparison::Equal(first.clone())))?;
         let limit = |number: String| limit(number, &format!(", one for each value of {}", of_values(column)));
-        match (told(&at_once), &own.values) {
-            (Ok(all), Some((_, LinkedValues::Some(values)))) if all < one && all == 0 && values.len() <= FEW_CALLS.min(left) => {
+        match (argument_count(&at_once), &linked.values) {
+            (Ok(at_once_arguments), Some((_, LinkedValues::Some(values))))
+                if at_once_arguments < single_arguments && at_once_arguments == 0 && values.len() <= MAX_CALLS_BY_VALUE.min(calls_left) =>
+            {
                 Ok(values.iter().map(|value| with(column, Comparison::Equal(value.clone()))).collect())
             }
-            (Ok(_), _) if left > 0 => Ok(vec![at_once]),
-            (Err(_), Some((_, LinkedValues::Some(values)))) if values.len() <= left => {
+            (Ok(_), _) if calls_left > 0 => Ok(vec![at_once]),
+            (Err(_), Some((_, LinkedValues::Some(values)))) if values.len() <= calls_left => {
                 Ok(values.iter().map(|value| with(column, Comparison::Equal(value.clone()))).collect())
             }
             (_, Some((_, LinkedValues::Some(values)))) => Err(limit(values.len().to_string())),

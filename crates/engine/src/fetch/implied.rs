@@ -12,7 +12,7 @@ use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_store::plan::{Comparison, Condition, PlanColumn};
 
 /// The maximum number of alternative sets of conditions.
-const MOST_ALTERNATIVES: usize = 8;
+const MAX_ALTERNATIVES: usize = 8;
 
 /// A pair of fields at the two ends of a link that are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +106,7 @@ pub(super) fn closed(collection: &Collection, conditions: &[Condition]) -> Vec<V
                 originals => sets.extend(originals.iter().map(|original| with(Some(*original)))),
             }
         }
-        if sets.len() > MOST_ALTERNATIVES {
+        if sets.len() > MAX_ALTERNATIVES {
             return vec![conditions.to_vec()];
         }
         all = sets;

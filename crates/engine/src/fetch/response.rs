@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_is_found_in_a_page() {
+    fn the_next_page_is_found_in_a_page() {
         let json = |text: &str| member_of(file(text).path(), "next").map_err(|error| error.to_string());
         assert_eq!(json(r#"{"rows":[{"next":"inner"}],"next":"/b"}"#), Ok(Some("/b".into())));
         assert_eq!(json(r#"{"next":null,"rows":[]}"#), Ok(None));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_says_how_long_it_is_fresh() {
+    fn freshness_is_read_from_response_headers() {
         let fresh = |headers: &[(&'static str, &'static str)]| {
             let mut map = HeaderMap::new();
             headers.iter().for_each(|(name, value)| drop(map.insert(*name, value.parse().unwrap())));

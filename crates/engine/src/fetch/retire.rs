@@ -20,19 +20,19 @@ use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan, keys_of};
 impl FetchRun<'_> {
     /// Withdraws what the source contributed, before a complete answer was requested, to records that the answer should contain but does not. These
     /// may still exist with other values: older answers that would contain them then are marked as expired.
-    pub(super) fn retire(&self, known: &AnswerStore<'_>, (call, told): (&ServiceCall, &BoundArguments), begun: i64) -> Result<u64> {
+    pub(super) fn retire(&self, answers: &AnswerStore<'_>, (call, arguments): (&ServiceCall, &BoundArguments), started: i64) -> Result<u64> {
         let index = self.source.feeds[0].collection;
         let collection = &self.rules.catalogue.collections[index];
         let key = key_field(collection);
-        let tests = tests_of(call, told);
+        let tests = tests_of(call, arguments);
         let column = |field: FieldId| if key == Some(field) { PlanColumn::Key } else { PlanColumn::Field(field) };
         let conditions = tests.iter().map(|(field, test)| Condition { column: column(*field), test: test.clone() }).collect();
         let keys = keys_of(self.store, &QueryPlan { conditions, ..QueryPlan::all(self.tenant.clone(), index) })?;
-        let wider = Arc::new(BroaderAnswers::of(known, &tests, key, begun)?);
+        let broader = Arc::new(BroaderAnswers::find(answers, &tests, key, started)?);
         // conditions on members select elements, not records
         let tests = tests.into_iter().filter(|(field, _)| collection.member(*field).is_none()).collect();
-        let old = PreviousContributions { source: self.source.name.clone(), begun, tests, wider: wider.clone() };
-        let removes: RemoveContributions = match part(collection, call, told) {
+        let old = PreviousContributions { source: self.source.name.clone(), started, tests, broader: broader.clone() };
+        let removes: RemoveContributions = match part(collection, call, arguments) {
             None => Arc::new(move |all| old.retire(all)),
             Some(part) => {
                 let (rules, contributor) = (self.rules.clone(), format!("{}:{part}", self.source.name));
@@ -44,8 +44,8 @@ impl FetchRun<'_> {
         for page in keys.chunks(PAGE) {
             retired += withdraw::page(self.rules, self.store, &removal, index, page)?.records;
         }
-        for answer in wider.doubted() {
-            known.expire(answer, self.store.clock())?;
+        for answer in broader.stale() {
+            answers.expire(answer, self.store.clock())?;
         }
         if retired > 0 {
             let rules: Arc<dyn SettlePass> = self.rules.clone();
@@ -56,12 +56,12 @@ impl FetchRun<'_> {
 }
 
 /// The conditions that were passed to a call, by field.
-fn tests_of(call: &ServiceCall, told: &BoundArguments) -> Vec<(FieldId, Comparison)> {
-    told.iter().map(|(place, test)| (call.args[*place].field, test.clone())).collect()
+fn tests_of(call: &ServiceCall, arguments: &BoundArguments) -> Vec<(FieldId, Comparison)> {
+    arguments.iter().map(|(position, test)| (call.args[*position].field, test.clone())).collect()
 }
 
 /// Whether values satisfy conditions by field.
-fn hold(tests: &[(FieldId, Comparison)], values: &[Value]) -> bool {
+fn all_hold(tests: &[(FieldId, Comparison)], values: &[Value]) -> bool {
     tests.iter().all(|(field, test)| values.get(field.index()).is_some_and(|value| holds(test, value)))
 }
 
@@ -69,11 +69,11 @@ fn hold(tests: &[(FieldId, Comparison)], values: &[Value]) -> bool {
 struct PreviousContributions {
     source: String,
     /// When the new answer was requested.
-    begun: i64,
+    started: i64,
     /// The conditions that were passed, by field.
     tests: Vec<(FieldId, Comparison)>,
     /// Older answers that are marked as expired if they would contain contributions that are withdrawn.
-    wider: Arc<BroaderAnswers>,
+    broader: Arc<BroaderAnswers>,
 }
 
 /// Older answers of a source that may also contain records that a newer one lacks because they have changed.
@@ -89,67 +89,69 @@ struct BroaderAnswer {
 
 impl BroaderAnswers {
     /// The answers that are fresh and complete and may contain more than what satisfies `tests`.
-    fn of(known: &AnswerStore<'_>, tests: &[(FieldId, Comparison)], key: Option<FieldId>, begun: i64) -> Result<Self> {
+    fn find(answers: &AnswerStore<'_>, tests: &[(FieldId, Comparison)], key: Option<FieldId>, started: i64) -> Result<Self> {
         // if a request for a key returns nothing, the record exists nowhere
         if tests.iter().all(|(field, _)| Some(*field) == key) {
             return Ok(Self(Vec::new()));
         }
-        let now = known.store.clock();
-        let mut wider = Vec::new();
-        for answer in known.newer(i64::MIN)?.into_iter().filter(|answer| answer.begun < begun && answer.expires > now) {
-            let Some((call, told)) = known.told(&answer) else { continue };
-            let own = tests_of(&known.asks.calls[call], &told);
-            let is_narrower = tests.iter().all(|(field, test)| own.iter().any(|(other, own)| other == field && implies(own, test)));
+        let now = answers.store.clock();
+        let mut broader = Vec::new();
+        for answer in answers.newer(i64::MIN)?.into_iter().filter(|answer| answer.started < started && answer.expires > now) {
+            let Some((call, arguments)) = answers.bound_arguments(&answer) else { continue };
+            let passed = tests_of(&answers.binding.calls[call], &arguments);
+            let is_narrower = tests.iter().all(|(field, test)| passed.iter().any(|(other, passed)| other == field && implies(passed, test)));
             if !is_narrower {
-                let tests = own.into_iter().filter(|(field, _)| known.collection.member(*field).is_none()).collect();
-                wider.push(BroaderAnswer { answer, tests, is_stale: AtomicBool::new(false) });
+                let tests = passed.into_iter().filter(|(field, _)| answers.collection.member(*field).is_none()).collect();
+                broader.push(BroaderAnswer { answer, tests, is_stale: AtomicBool::new(false) });
             }
         }
-        Ok(Self(wider))
+        Ok(Self(broader))
     }
 
     /// Notes that a contribution with these values is withdrawn.
-    fn doubt(&self, values: &[Value]) {
+    fn mark_stale(&self, values: &[Value]) {
         for older in &self.0 {
-            if hold(&older.tests, values) {
+            if all_hold(&older.tests, values) {
                 older.is_stale.store(true, Ordering::Relaxed);
             }
         }
     }
 
-    fn doubted(&self) -> impl Iterator<Item = &ServiceAnswer> {
+    fn stale(&self) -> impl Iterator<Item = &ServiceAnswer> {
         self.0.iter().filter(|older| older.is_stale.load(Ordering::Relaxed)).map(|older| &older.answer)
     }
 }
 
 impl PreviousContributions {
     /// The values of a contribution, if the source made it before the new answer was requested.
-    fn said<'c>(&self, own: &'c Contribution) -> Option<&'c [Value]> {
-        let ContributionContent::Values(values) = &own.content else { return None };
-        (own.source() == self.source && own.as_of < self.begun && hold(&self.tests, values)).then_some(values)
+    fn values_before<'c>(&self, contribution: &'c Contribution) -> Option<&'c [Value]> {
+        let ContributionContent::Values(values) = &contribution.content else { return None };
+        (contribution.source() == self.source && contribution.as_of < self.started && all_hold(&self.tests, values)).then_some(values)
     }
 
     /// Removes the contributions that a complete answer does not repeat.
     fn retire(&self, contributions: &mut Vec<Contribution>) {
-        contributions.iter().filter_map(|own| self.said(own)).for_each(|values| self.wider.doubt(values));
-        contributions.retain(|own| self.said(own).is_none());
-        self.leave_out_nothing(contributions);
+        contributions.iter().filter_map(|contribution| self.values_before(contribution)).for_each(|values| self.broader.mark_stale(values));
+        contributions.retain(|contribution| self.values_before(contribution).is_none());
+        self.remove_lone_part_deletions(contributions);
     }
 
     /// Removes the contribution for a part of a list that an answer for this part does not repeat, and puts a deletion of the part in its place.
     fn retire_part(&self, collection: &Collection, contributor: &str, contributions: &mut Vec<Contribution>) {
-        let Some(part) = PartialList::of(collection, contributor) else { return };
-        let tells = |values: &&[Value]| values.get(part.list.index()).is_some_and(|list| list.elements().iter().any(|element| part.holds(element)));
-        let told: Vec<&[Value]> = contributions.iter().filter_map(|own| self.said(own)).filter(tells).collect();
-        let is_said_anew = contributions.iter().any(|own| *own.contributor == *contributor && own.as_of >= self.begun);
-        if is_said_anew || told.is_empty() {
+        let Some(part) = PartialList::from_contributor(collection, contributor) else { return };
+        let has_part =
+            |values: &&[Value]| values.get(part.list.index()).is_some_and(|list| list.elements().iter().any(|element| part.contains(element)));
+        let former_values: Vec<&[Value]> =
+            contributions.iter().filter_map(|contribution| self.values_before(contribution)).filter(has_part).collect();
+        let is_repeated = contributions.iter().any(|contribution| *contribution.contributor == *contributor && contribution.as_of >= self.started);
+        if is_repeated || former_values.is_empty() {
             return;
         }
-        told.into_iter().for_each(|values| self.wider.doubt(values));
-        contributions.retain(|own| *own.contributor != *contributor);
+        former_values.into_iter().for_each(|values| self.broader.mark_stale(values));
+        contributions.retain(|contribution| *contribution.contributor != *contributor);
         contributions.push(Contribution {
             contributor: contributor.into(),
-            as_of: self.begun,
+            as_of: self.started,
             received: None,
             hash: [0; 16],
             generation: 0,
@@ -160,14 +162,15 @@ impl PreviousContributions {
             raw: None,
             unreadable: Vec::new(),
         });
-        self.leave_out_nothing(contributions);
+        self.remove_lone_part_deletions(contributions);
     }
 
     /// Removes deletions of parts if the source contributes nothing else.
-    fn leave_out_nothing(&self, contributions: &mut Vec<Contribution>) {
-        let is_said = |own: &Contribution| own.source() == self.source && matches!(own.content, ContributionContent::Values(_));
-        if !contributions.iter().any(is_said) {
-            contributions.retain(|own| own.source() != self.source || !own.contributor.contains(':'));
+    fn remove_lone_part_deletions(&self, contributions: &mut Vec<Contribution>) {
+        let has_values =
+            |contribution: &Contribution| contribution.source() == self.source && matches!(contribution.content, ContributionContent::Values(_));
+        if !contributions.iter().any(has_values) {
+            contributions.retain(|contribution| contribution.source() != self.source || !contribution.contributor.contains(':'));
         }
     }
 }

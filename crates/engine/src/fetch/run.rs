@@ -27,10 +27,10 @@ use stook_store::{Store, Tenant};
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
 /// The number of issues of a page among which the first of a kind is looked for.
-const MOST_LOOKED_AT: usize = 100;
+const MAX_JOURNAL_ENTRIES: usize = 100;
 
 /// The maximum number of pages of an answer, for services that always return one more.
-const MOST_PAGES: u64 = 100_000;
+const MAX_PAGES: u64 = 100_000;
 
 pub(super) struct FetchRun<'f> {
     pub(super) rules: &'f Arc<SettleRules>,
@@ -54,29 +54,29 @@ impl FetchRun<'_> {
     pub(super) fn pages(
         &mut self,
         call: &ServiceCall,
-        asked: &str,
+        request: &str,
         answer: &mut ServiceAnswer,
         note: &mut dyn FnMut(&ServiceAnswer) -> Result<()>,
     ) -> Result<()> {
         let base = with_environment(&self.service.url)?.replace("{tenant}", self.tenant.as_str());
         let client = HttpClient::new(self.service.credentials.as_deref())?;
         let folder = tempfile::Builder::new().prefix("stook-asked-").tempdir().map_err(|error| EngineError::Wrong(error.to_string()))?;
-        let first = format!("{}{asked}", base.trim_end_matches('/'));
+        let first = format!("{}{request}", base.trim_end_matches('/'));
         let mut url = match &call.page {
             Some(Pagination::Offset { offset, limit, size }) => with_arguments(&first, &[(offset, "0"), (limit, &size.to_string())]),
             _ => first.clone(),
         };
-        let time: String = show_timestamp(answer.begun).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
+        let time: String = show_timestamp(answer.started).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
         let mut full = None;
         let (mut first_document, mut seen) = (None, HashSet::new());
-        for page in 0..MOST_PAGES {
+        for page in 0..MAX_PAGES {
             let file = folder.path().join(format!("{}_{time}_{page}.{}", self.source.name, self.source.family.name()));
             self.request(&client, &url, &file)?;
             if let Some(Pagination::Offset { offset, .. }) = &call.page {
-                let own = self.first_document(&file)?;
+                let page_document = self.first_document(&file)?;
                 if page == 0 {
-                    first_document = own;
-                } else if own.is_some() && own == first_document {
+                    first_document = page_document;
+                } else if page_document.is_some() && page_document == first_document {
                     let reason = format!("it returned the same documents from {offset}={} on: it ignores `{offset}`", answer.documents);
                     return Err(EngineError::Wrong(reason));
                 }
@@ -101,7 +101,7 @@ impl FetchRun<'_> {
                 None => return Ok(()),
             }
         }
-        Err(EngineError::Wrong(format!("it has more than {MOST_PAGES} pages")))
+        Err(EngineError::Wrong(format!("it has more than {MAX_PAGES} pages")))
     }
 
     /// Requests one page into a file.
@@ -165,7 +165,7 @@ impl FetchRun<'_> {
         self.beginning = strange::beginning(&opened.beginning);
         let files: Vec<PathBuf> = vec![file.to_owned()];
         let source = Some(self.source.name.clone());
-        let (tenant, as_of) = (self.tenant.clone(), Some(answer.begun));
+        let (tenant, as_of) = (self.tenant.clone(), Some(answer.started));
         let request = import::ImportRequest { files, profile: None, source, tenant, as_of, part: self.part.clone(), retires_all: false };
         let job = import::create(&self.rules.catalogue, self.store, &request)?;
         answer.jobs.push(job);
@@ -203,7 +203,7 @@ impl FetchRun<'_> {
     /// The first issue of jobs that belongs to an outcome that is wanted.
     pub(super) fn first_of(&self, jobs: &[JobId], is_wanted: impl Fn(Outcome) -> bool) -> Result<Option<String>> {
         for job in jobs {
-            let troubles = self.store.journal(*job, 0, MOST_LOOKED_AT, true)?;
+            let troubles = self.store.journal(*job, 0, MAX_JOURNAL_ENTRIES, true)?;
             let mut wanted = troubles.into_iter().filter(|entry| is_wanted(entry.outcome));
             if let Some(reason) = wanted.find_map(|entry| entry.reasons.into_iter().next()) {
                 return Ok(Some(reason));

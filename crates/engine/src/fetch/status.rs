@@ -42,15 +42,15 @@ impl ServiceStatus {
         if let Some(through) = &self.through {
             shown["through"] = json!(through);
         }
-        if let Some(asked) = &self.request {
-            shown["asked"] = json!(asked);
+        if let Some(request) = &self.request {
+            shown["asked"] = json!(request);
         }
-        if let Some(told) = &self.default_arguments {
-            shown["by_default"] = json!(told);
+        if let Some(arguments) = &self.default_arguments {
+            shown["by_default"] = json!(arguments);
         }
         if let Some(answer) = &self.answer {
             shown["cached"] = json!(self.cached);
-            shown["at"] = json!(show_timestamp(answer.begun));
+            shown["at"] = json!(show_timestamp(answer.started));
             shown["fresh_until"] = json!(show_timestamp(answer.expires));
             shown["documents"] = json!(answer.documents);
             shown["seconds"] = json!(self.took().as_secs_f64());
@@ -74,7 +74,7 @@ impl ServiceStatus {
 
     /// How long fetching its answer took.
     pub fn took(&self) -> Duration {
-        let micros = self.answer.as_ref().map_or(0, |answer| (answer.ended - answer.begun).max(0));
+        let micros = self.answer.as_ref().map_or(0, |answer| (answer.ended - answer.started).max(0));
         Duration::from_micros(micros as u64)
     }
 

@@ -7,10 +7,10 @@ use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::Comparison;
 
 /// The path of a call with its arguments, after the service's URL; `wildcard` replaces the stars of patterns.
-pub fn path(collection: &Collection, call: &ServiceCall, told: &BoundArguments, wildcard: &str) -> String {
+pub fn path(collection: &Collection, call: &ServiceCall, arguments: &BoundArguments, wildcard: &str) -> String {
     let mut path = call.get.clone();
-    for (place, test) in told {
-        let arg = &call.args[*place];
+    for (position, test) in arguments {
+        let arg = &call.args[*position];
         let ty = type_of(collection, arg);
         let show = |value: &Value| match (ty, value) {
             // an upper bound is rounded up, so that the range never becomes narrower
@@ -26,9 +26,9 @@ pub fn path(collection: &Collection, call: &ServiceCall, told: &BoundArguments, 
             Comparison::Range { low, high } => low.iter().chain(high).map(|(value, _)| show(value)).collect(),
             other => pieces(other).map(|pieces| pieces.join(wildcard)).into_iter().collect(),
         };
-        let own = format!("{{{}}}", arg.name);
-        if let ([text], true) = (texts.as_slice(), path.contains(&own)) {
-            path = path.replace(&own, &encoded(text));
+        let placeholder = format!("{{{}}}", arg.name);
+        if let ([text], true) = (texts.as_slice(), path.contains(&placeholder)) {
+            path = path.replace(&placeholder, &encoded(text));
             continue;
         }
         for text in texts {

@@ -19,11 +19,11 @@ use stook_store::queue::{ChunkSlice, JobFile};
 use stook_store::{PendingCommit, Priority, Store, StoreError};
 
 /// The maximum number of documents in one delivery of this kind; more must be imported as a file.
-pub const MOST_DOCUMENTS: u32 = CHUNK_DOCUMENTS;
+pub const MAX_DOCUMENTS: u32 = CHUNK_DOCUMENTS;
 /// The maximum number of records that are written without being read before, if a read costs a round trip.
-const MOST_UNREAD: usize = 16;
+const MAX_UNREAD_RECORDS: usize = 16;
 /// The maximum number of bytes, uncompressed.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 /// What became of the documents.
 #[derive(Debug, Default)]
@@ -66,9 +66,9 @@ pub fn map(rules: &Arc<SettleRules>, store: &dyn Store, delivery: &UploadRequest
     }
     let Some(syntax) = fitting(&opened, source, &delivery.name)? else { return Err(EngineError::Wrong("there are no documents".into())) };
     let mut whole = Vec::new();
-    opened.bytes.take(MOST_BYTES + 1).read_to_end(&mut whole).map_err(failed)?;
-    if whole.len() as u64 > MOST_BYTES {
-        return Err(EngineError::Wrong(format!("the documents exceed {} MiB; import them as a file", MOST_BYTES >> 20)));
+    opened.bytes.take(MAX_BYTES + 1).read_to_end(&mut whole).map_err(failed)?;
+    if whole.len() as u64 > MAX_BYTES {
+        return Err(EngineError::Wrong(format!("the documents exceed {} MiB; import them as a file", MAX_BYTES >> 20)));
     }
     let accepted = store.clock();
     let received = delivery.as_of.unwrap_or(accepted);
@@ -86,21 +86,21 @@ pub fn map(rules: &Arc<SettleRules>, store: &dyn Store, delivery: &UploadRequest
         while documents.next().map_err(failed)?.is_some() {}
         check_list(documents.missing(), source, &delivery.name, &beginning)?;
     }
-    if chunk.documents() > MOST_DOCUMENTS as usize {
-        return Err(EngineError::Wrong(format!("more than {MOST_DOCUMENTS} documents; import them as a file")));
+    if chunk.documents() > MAX_DOCUMENTS as usize {
+        return Err(EngineError::Wrong(format!("more than {MAX_DOCUMENTS} documents; import them as a file")));
     }
-    chunk.called_by(caller);
+    chunk.set_caller(caller);
     Ok(MappedDelivery(chunk))
 }
 
 impl MappedDelivery {
     /// Whether records are read before they are written, so that [`MappedDelivery::submit`] blocks.
     pub fn reads(&self, store: &dyn Store) -> bool {
-        !self.goes_unread(store) || !self.0.stands_alone()
+        !self.may_consolidate_unread(store) || !self.0.is_independent()
     }
 
-    fn goes_unread(&self, store: &dyn Store) -> bool {
-        !store.is_near() && self.0.records() <= MOST_UNREAD && self.0.goes_unread()
+    fn may_consolidate_unread(&self, store: &dyn Store) -> bool {
+        !store.is_local() && self.0.records() <= MAX_UNREAD_RECORDS && self.0.may_consolidate_unread()
     }
 
     /// Submits them to be written in one commit.
@@ -108,7 +108,7 @@ impl MappedDelivery {
     /// # Errors
     /// When the store fails.
     pub fn submit(self, store: &dyn Store) -> Result<PendingDelivery> {
-        let unread = self.goes_unread(store);
+        let unread = self.may_consolidate_unread(store);
         let Self(mut chunk) = self;
         if unread {
             chunk.consolidate_unread(store)?

@@ -142,39 +142,39 @@ impl DryRun<'_> {
         mapped.consolidate_with(None, |tenant, collection, keys| {
             let mut found = self.store.read_damaged(tenant, collection, keys, ReadDetail::Full)?;
             for (key, record) in keys.iter().zip(&mut found) {
-                let place = (collection, key.clone());
-                if let Some(own) = self.written.get(&place) {
+                let record_id = (collection, key.clone());
+                if let Some(own) = self.written.get(&record_id) {
                     *record = own.clone();
                 }
-                read.borrow_mut().extend(record.clone().map(|record| (place, record)));
+                read.borrow_mut().extend(record.clone().map(|record| (record_id, record)));
             }
             Ok(found)
         })?;
         let mut read = read.into_inner();
         let mut refused = Vec::new();
-        for (place, decision) in mapped.merged() {
+        for (record_id, decision) in mapped.merged() {
             let Some((version, change)) = &decision.write else { continue };
-            let (collection, key) = place;
+            let (collection, key) = record_id;
             match self.reserve(*collection, key, change)? {
                 Some((field, holder)) => {
                     refused.push(UniqueConflict { collection: *collection, key: key.clone(), field, holder: holder.as_str().into() });
                 }
                 None => {
-                    let before = read.remove(place);
-                    let after = self.changed(place, before, *version, change)?;
-                    self.written.insert(place.clone(), after);
+                    let before = read.remove(record_id);
+                    let after = self.changed(record_id, before, *version, change)?;
+                    self.written.insert(record_id.clone(), after);
                 }
             }
         }
         refused.into_iter().for_each(|refused| mapped.refused(refused));
         let journal = mapped.preview();
-        if let (Some(replaced), Some((part, said))) = (&mut self.replaced, mapped.part()) {
+        if let (Some(replaced), Some((part, names))) = (&mut self.replaced, mapped.part()) {
             let failed = journal.troubles.iter().filter(|trouble| trouble.failed).map(|trouble| trouble.record.to_string());
-            replaced.chunk(&file.path, part, said, failed.collect())?;
+            replaced.chunk(&file.path, part, names, failed.collect())?;
         }
         preview.counts.include(&journal.counts);
-        let room = most_troubles.saturating_sub(preview.troubles.len());
-        preview.troubles.extend(journal.troubles.into_iter().take(room));
+        let remaining = most_troubles.saturating_sub(preview.troubles.len());
+        preview.troubles.extend(journal.troubles.into_iter().take(remaining));
         Ok(())
     }
 
@@ -223,17 +223,17 @@ impl DryRun<'_> {
         let mut wanted = Vec::new();
         for (index, field) in unique {
             let value = &content.golden[index];
-            let place = (collection, index, reserved(field, value));
-            let holder = match self.taken.get(&place) {
-                Some(holder) if self.still_holds(holder, &place) => Some(holder.clone()),
-                _ => self.stored_holder(collection, index, value)?.filter(|holder| self.still_holds(holder, &place)),
+            let unique_value = (collection, index, reserved(field, value));
+            let holder = match self.taken.get(&unique_value) {
+                Some(holder) if self.still_holds(holder, &unique_value) => Some(holder.clone()),
+                _ => self.stored_holder(collection, index, value)?.filter(|holder| self.still_holds(holder, &unique_value)),
             };
             match holder {
                 Some(holder) if holder != *key => return Ok(Some((index, holder))),
-                _ => wanted.push(place),
+                _ => wanted.push(unique_value),
             }
         }
-        self.taken.extend(wanted.into_iter().map(|place| (place, key.clone())));
+        self.taken.extend(wanted.into_iter().map(|unique_value| (unique_value, key.clone())));
         Ok(None)
     }
 

@@ -10,7 +10,7 @@ use stook_catalogue::ids::SourceId;
 use stook_formats::read::open;
 
 /// The maximum number of files that an error message names.
-pub const MOST_NAMED: usize = 10;
+pub const MAX_NAMED_FILES: usize = 10;
 /// How the names of files end that are still being written.
 const UNFINISHED: [&str; 2] = [".part", ".tmp"];
 
@@ -55,10 +55,10 @@ pub fn sort_files(catalogue: &Catalogue, request: &ImportRequest) -> Result<Sort
         }
     }
     if !contested.is_empty() {
-        let rest = contested.len().saturating_sub(MOST_NAMED);
-        contested.truncate(MOST_NAMED);
-        if rest > 0 {
-            contested.push(format!("and {rest} more files are of several sources"));
+        let remaining = contested.len().saturating_sub(MAX_NAMED_FILES);
+        contested.truncate(MAX_NAMED_FILES);
+        if remaining > 0 {
+            contested.push(format!("and {remaining} more files are of several sources"));
         }
         return Err(EngineError::Wrong(contested.join("\n")));
     }
@@ -71,8 +71,8 @@ fn found(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut seen = BTreeSet::new();
     let mut files = Vec::new();
     for path in given {
-        let own = if path.is_dir() { below(path)? } else { vec![path.clone()] };
-        for file in own {
+        let paths = if path.is_dir() { below(path)? } else { vec![path.clone()] };
+        for file in paths {
             // opening it will report if it does not exist
             if seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())) {
                 files.push(file);

@@ -1,8 +1,8 @@
 //! Imports: files, uploads and deliveries become jobs, chunks and committed records.
 //!
 //! [`sort_files`] finds the source of each file. [`create`] checks the files and writes a job ([`plan`]). [`run()`] splits them into chunks
-//! ([`split`]) while workers process these, and settles what follows. [`cut`] and [`upload`] leave the chunks in the queue for workers of other
-//! processes. [`dry_run()`] does everything but write. [`deliver`] writes a few documents in one transaction, without a job.
+//! ([`split`]) while workers process these, and settles what follows. [`split_files`] and [`upload`] leave the chunks in the queue for workers of
+//! other processes. [`dry_run()`] does everything but write. [`deliver`] writes a few documents in one transaction, without a job.
 
 pub mod deliver;
 pub mod dry_run;
@@ -17,6 +17,6 @@ pub use crate::job::file::UPLOADED;
 pub use dry_run::{DryRunLimits, DryRunReport, dry_run};
 pub use files::{SortedFiles, sort_files};
 pub use plan::{create, create_all};
-pub use queued::{cut, upload};
+pub use queued::{split_files, upload};
 pub use request::{ImportEvent, ImportProgress, ImportRequest, UploadRequest};
 pub use run::run;

@@ -52,14 +52,14 @@ pub fn upload(
         files: vec![file.clone()],
     })?;
     created(job);
-    let cut = split::split_stream(opened, &file, source, queued_chunk(store), |chunks, progress| {
+    let split_result = split::split_stream(opened, &file, source, queued_chunk(store), |chunks, progress| {
         store.add_chunks(job, chunks, progress)?;
         Ok(!store.job_state(job)?.is_final())
     });
-    if let Err(error) = &cut {
+    if let Err(error) = &split_result {
         store.end_job(job, JobState::Failed, &error.to_string())?;
     }
-    cut?;
+    split_result?;
     store.sync()?;
     Ok(store.job(job)?)
 }
@@ -68,23 +68,23 @@ pub fn upload(
 ///
 /// # Errors
 /// When a file cannot be read or the store fails; the job can be resumed.
-pub fn cut(catalogue: &Catalogue, store: &dyn Store, job: JobId, stop: &AtomicBool, show: &(dyn Fn(ImportProgress) + Sync)) -> Result<Job> {
+pub fn split_files(catalogue: &Catalogue, store: &dyn Store, job: JobId, stop: &AtomicBool, show: &(dyn Fn(ImportProgress) + Sync)) -> Result<Job> {
     let start = store.job(job)?;
     if !start.progress.complete {
         let (_, source) = catalogue.source(&start.source).ok_or_else(|| no_source(&start.source))?;
-        let cut = split::split(&start.files, source, queued_chunk(store), start.progress, |chunks, progress| {
+        let split_result = split::split(&start.files, source, queued_chunk(store), start.progress, |chunks, progress| {
             store.add_chunks(job, chunks, progress)?;
-            show(ImportProgress::of(&start.files, progress, 0));
+            show(ImportProgress::new(&start.files, progress, 0));
             Ok(!stop.load(Ordering::SeqCst))
         });
-        match &cut {
+        match &split_result {
             Ok(()) if store.job(job)?.progress.complete => {}
             Ok(()) => store.interrupt_job(job)?,
             Err(error @ EngineError::NoDocument { .. }) => store.end_job(job, JobState::Failed, &error.to_string())?,
             // report the first error even if this fails, too
             Err(_) => drop(store.interrupt_job(job)),
         }
-        cut?;
+        split_result?;
     }
     store.sync()?;
     Ok(store.job(job)?)

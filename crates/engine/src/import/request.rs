@@ -59,10 +59,10 @@ pub struct ImportProgress {
 }
 
 impl ImportProgress {
-    pub(crate) fn of(files: &[JobFile], cut: SplitProgress, documents: u64) -> Self {
+    pub(crate) fn new(files: &[JobFile], progress: SplitProgress, documents: u64) -> Self {
         let all_bytes = files.iter().map(|file| file.size).sum();
-        let before: u64 = files.iter().take(cut.file).map(|file| file.size).sum();
-        Self { bytes: (before + cut.offset).min(all_bytes), all_bytes, documents, split: cut.documents, complete: cut.complete }
+        let before: u64 = files.iter().take(progress.file).map(|file| file.size).sum();
+        Self { bytes: (before + progress.offset).min(all_bytes), all_bytes, documents, split: progress.documents, complete: progress.complete }
     }
 }
 

@@ -31,43 +31,43 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, run: &JobRun<'_>, show
         return Ok(start);
     }
     if tags::is_rebuild(&start.source).is_some() {
-        return tags::run(catalogue, store, run, &|records| show(ImportEvent::Progress(ImportProgress::of(&start.files, start.progress, records))));
+        return tags::run(catalogue, store, run, &|records| show(ImportEvent::Progress(ImportProgress::new(&start.files, start.progress, records))));
     }
     let (_, source) = catalogue.source(&start.source).ok_or_else(|| no_source(&start.source))?;
     store.take_over(job)?;
     let progress = Mutex::new(start.progress);
     let now = || progress.lock().map(|progress| *progress).unwrap_or_default();
     let before = start.counts.documents.max(0) as u64;
-    let tell = |event| match event {
-        WorkerEvent::Committed(documents) => show(ImportEvent::Progress(ImportProgress::of(&start.files, now(), before + documents))),
+    let report = |event| match event {
+        WorkerEvent::Committed(documents) => show(ImportEvent::Progress(ImportProgress::new(&start.files, now(), before + documents))),
         // failures of chunks are in the journal
-        WorkerEvent::TaskDone(stage) if stage.job.is_none() => show(ImportEvent::Settled(stage)),
+        WorkerEvent::TaskDone(task) if task.job.is_none() => show(ImportEvent::Settled(task)),
         WorkerEvent::TaskDone(_) | WorkerEvent::Ended(_) | WorkerEvent::StoreUnavailable(_) => {}
     };
     let options = run.options();
-    let pool = WorkerPool::new(catalogue, store, &options, stop, &tell);
+    let pool = WorkerPool::new(catalogue, store, &options, stop, &report);
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         if !start.progress.complete {
             let (pool, progress, start, ended) = (&pool, &progress, &start, &ended);
             scope.spawn(move || {
-                let cut = split::split(&start.files, source, CHUNK_DOCUMENTS, start.progress, |chunks, cut| {
-                    store.add_chunks(job, chunks, cut)?;
+                let split_result = split::split(&start.files, source, CHUNK_DOCUMENTS, start.progress, |chunks, new_progress| {
+                    store.add_chunks(job, chunks, new_progress)?;
                     if let Ok(mut progress) = progress.lock() {
-                        *progress = cut;
+                        *progress = new_progress;
                     }
                     Ok(!pool.is_stopping())
                 });
-                pool.guard(end_without_documents(store, job, cut).map(|has_ended| ended.store(has_ended, Ordering::SeqCst)));
+                pool.record_failure(end_without_documents(store, job, split_result).map(|has_ended| ended.store(has_ended, Ordering::SeqCst)));
             });
         }
         pool.work(|| {
-            let was_cut = now().complete;
+            let was_split = now().complete;
             if ended.load(Ordering::SeqCst) {
                 return Ok(true);
             }
             let job = store.job(job)?;
-            Ok(was_cut && (job.chunks_left == 0 || job.state.is_final()))
+            Ok(was_split && (job.chunks_left == 0 || job.state.is_final()))
         })
     })?;
     store.sync()?;
@@ -75,8 +75,8 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, run: &JobRun<'_>, show
 }
 
 /// Ends a job of which a file has no document, since it would find no other; returns true then.
-fn end_without_documents(store: &dyn Store, job: JobId, cut: Result<()>) -> Result<bool> {
-    match cut {
+fn end_without_documents(store: &dyn Store, job: JobId, split_result: Result<()>) -> Result<bool> {
+    match split_result {
         Ok(()) => Ok(false),
         Err(error @ EngineError::NoDocument { .. }) => {
             store.end_job(job, JobState::Failed, &error.to_string())?;

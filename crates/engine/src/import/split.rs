@@ -33,7 +33,7 @@ pub fn split(
         if syntax(file).is_some() {
             check_unchanged(file)?;
             let opened = open(Path::new(&file.path)).map_err(failed)?;
-            if !cut(opened, (file, source, most), &mut progress, &mut batch, &mut add)? {
+            if !split_file(opened, (file, source, most), &mut progress, &mut batch, &mut add)? {
                 return Ok(());
             }
         }
@@ -56,7 +56,7 @@ pub fn split_stream(
     mut add: impl FnMut(Vec<NewChunk>, SplitProgress) -> Result<bool>,
 ) -> Result<()> {
     let (mut batch, mut progress) = (Vec::new(), SplitProgress::default());
-    if !cut(opened, (file, source, most), &mut progress, &mut batch, &mut add)? {
+    if !split_file(opened, (file, source, most), &mut progress, &mut batch, &mut add)? {
         return Ok(());
     }
     add(batch, SplitProgress { file: 1, offset: 0, file_documents: 0, complete: true, ..progress })?;
@@ -64,7 +64,7 @@ pub fn split_stream(
 }
 
 /// Splits one file; returns false if `add` has stopped the splitting.
-fn cut(
+fn split_file(
     opened: OpenedInput,
     (file, source, most): (&JobFile, &Source, u32),
     progress: &mut SplitProgress,
@@ -73,17 +73,17 @@ fn cut(
 ) -> Result<bool> {
     let Some(syntax) = syntax(file) else { return Ok(true) };
     let failed = |error| EngineError::File { path: file.path.clone(), error };
-    let kept = file.compressed.then(Arc::<Mutex<ReplayBuffer>>::default);
-    let input = Tee { inner: opened.bytes, kept: kept.clone() };
-    let kept = || kept.as_ref().map(|kept| kept.lock().unwrap_or_else(PoisonError::into_inner));
+    let replay = file.compressed.then(Arc::<Mutex<ReplayBuffer>>::default);
+    let input = Tee { inner: opened.bytes, replay: replay.clone() };
+    let replay = || replay.as_ref().map(|replay| replay.lock().unwrap_or_else(PoisonError::into_inner));
     let mut documents = DocumentReader::new(input, syntax, source);
     let mut chunk = ChunkBuilder::default();
     while let Some((found, _)) = documents.next().map_err(failed)? {
         let end = documents.offset();
         // skip documents that were in chunks before an interruption
         if found.number <= progress.file_documents {
-            if let Some(mut kept) = kept() {
-                kept.give_up(end);
+            if let Some(mut replay) = replay() {
+                replay.discard_before(end);
             }
             continue;
         }
@@ -95,8 +95,8 @@ fn cut(
             batch.push(done.finish(false, progress, file.compressed).map_err(failed)?);
             let carried: usize = batch.iter().filter_map(|chunk| chunk.slice.payload.as_ref()).map(Vec::len).sum();
             // small batches first, because workers are waiting for them
-            let full = batch.len() >= (progress.chunks as usize / 2).clamp(2, 64);
-            if (full || carried > 4 << 20) && !add(std::mem::take(batch), *progress)? {
+            let is_full = batch.len() >= (progress.chunks as usize / 2).clamp(2, 64);
+            if (is_full || carried > 4 << 20) && !add(std::mem::take(batch), *progress)? {
                 return Ok(false);
             }
         }
@@ -105,11 +105,11 @@ fn cut(
             chunk =
                 ChunkBuilder { offset: found.offset, end: found.offset, number: found.number, is_oversized: is_given_up, ..ChunkBuilder::default() };
         }
-        if let Some(mut kept) = kept() {
+        if let Some(mut replay) = replay() {
             if is_given_up {
-                kept.give_up(end);
+                replay.discard_before(end);
             } else {
-                kept.take(chunk.end, end, &mut chunk.bytes).map_err(failed)?;
+                replay.take(chunk.end, end, &mut chunk.bytes).map_err(failed)?;
             }
         }
         chunk.documents += 1;
@@ -126,7 +126,7 @@ fn cut(
 }
 
 /// The maximum number of bytes of a compressed file that are kept: a document and what is read ahead.
-const MOST_KEPT: usize = 96 << 20;
+const MAX_REPLAY_BYTES: usize = 96 << 20;
 
 /// Bytes of a compressed file from a position on, kept until a chunk takes them.
 #[derive(Default)]
@@ -139,7 +139,7 @@ struct ReplayBuffer {
 impl ReplayBuffer {
     /// Moves the bytes from `start` to `end` into `into` and discards those before.
     fn take(&mut self, start: u64, end: u64, into: &mut Vec<u8>) -> std::io::Result<()> {
-        self.give_up(start);
+        self.discard_before(start);
         let length = end.saturating_sub(start) as usize;
         if self.start != start || self.bytes.len() < length {
             return Err(std::io::Error::other(format!("bytes {start} to {end} were not kept")));
@@ -150,7 +150,7 @@ impl ReplayBuffer {
     }
 
     /// Discards the bytes before `position`.
-    fn give_up(&mut self, position: u64) {
+    fn discard_before(&mut self, position: u64) {
         let length = self.bytes.len().min(position.saturating_sub(self.start) as usize);
         self.bytes.drain(..length);
         self.start += length as u64;
@@ -158,8 +158,8 @@ impl ReplayBuffer {
 
     /// Adds bytes that were read. While the end of a document that is too long, or of a long gap, is looked for, only the last bytes are kept.
     fn add(&mut self, bytes: &[u8]) {
-        let more = (self.bytes.len() + bytes.len()).saturating_sub(MOST_KEPT);
-        self.give_up(self.start + more as u64);
+        let more = (self.bytes.len() + bytes.len()).saturating_sub(MAX_REPLAY_BYTES);
+        self.discard_before(self.start + more as u64);
         self.bytes.extend(bytes);
     }
 }
@@ -167,14 +167,14 @@ impl ReplayBuffer {
 /// Reads a file and keeps a copy of what was read.
 struct Tee {
     inner: Box<dyn Read + Send>,
-    kept: Option<Arc<Mutex<ReplayBuffer>>>,
+    replay: Option<Arc<Mutex<ReplayBuffer>>>,
 }
 
 impl Read for Tee {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let count = self.inner.read(buffer)?;
-        if let Some(kept) = &self.kept {
-            kept.lock().unwrap_or_else(PoisonError::into_inner).add(&buffer[..count]);
+        if let Some(replay) = &self.replay {
+            replay.lock().unwrap_or_else(PoisonError::into_inner).add(&buffer[..count]);
         }
         Ok(count)
     }

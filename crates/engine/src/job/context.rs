@@ -36,24 +36,24 @@ pub struct MatchRatio(Mutex<HashMap<CollectionId, (u64, u64)>>);
 
 impl MatchRatio {
     /// The number of records after which the ratio is used.
-    const ENOUGH: u64 = 500;
+    const MIN_RECORDS: u64 = 500;
     /// The number of records after which older ones count half.
-    const MANY: u64 = 20_000;
+    const HALVE_AFTER: u64 = 20_000;
     /// Records count as seldom if at most one in this many exists.
-    const SELDOM: u64 = 50;
+    const MIN_RECORDS_PER_MATCH: u64 = 50;
 
-    pub(crate) fn note(&self, collection: CollectionId, about: usize, there: usize) {
+    pub(crate) fn note(&self, collection: CollectionId, records: usize, existing: usize) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = all.entry(collection).or_default();
-        *known = (known.0 + about as u64, known.1 + there as u64);
-        if known.0 > Self::MANY {
-            *known = (known.0 / 2, known.1 / 2);
+        let counts = all.entry(collection).or_default();
+        *counts = (counts.0 + records as u64, counts.1 + existing as u64);
+        if counts.0 > Self::HALVE_AFTER {
+            *counts = (counts.0 / 2, counts.1 / 2);
         }
     }
 
     pub(crate) fn is_seldom(&self, collection: CollectionId) -> bool {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(&collection).is_some_and(|(about, there)| *about >= Self::ENOUGH && there * Self::SELDOM <= *about)
+        all.get(&collection).is_some_and(|(records, existing)| *records >= Self::MIN_RECORDS && existing * Self::MIN_RECORDS_PER_MATCH <= *records)
     }
 }
 

@@ -40,7 +40,7 @@ pub fn inspect(path: &Path, source: &Source) -> Result<JobFile> {
 /// completely empty.
 pub(crate) fn fitting(opened: &OpenedInput, source: &Source, name: &str) -> Result<Option<Syntax>> {
     let wanted = source.family;
-    if opened.syntax.is_none_or(|found| found.as_family(wanted).is_none()) && says_empty(source, &opened.beginning) {
+    if opened.syntax.is_none_or(|found| found.as_family(wanted).is_none()) && is_declared_empty(source, &opened.beginning) {
         return Ok(None);
     }
     let Some(found) = opened.syntax else {
@@ -51,12 +51,12 @@ pub(crate) fn fitting(opened: &OpenedInput, source: &Source, name: &str) -> Resu
     if is_html(&opened.beginning) && (wanted != FormatFamily::Xml || source.records.is_none()) {
         return Err(no_document(name, &opened.beginning, "it looks like HTML"));
     }
-    let other = || strange(opened, name, &format!("looks like {}, source `{}` reads {}", found.name(), source.name, wanted.name()));
+    let other = || unexpected_content(opened, name, &format!("looks like {}, source `{}` reads {}", found.name(), source.name, wanted.name()));
     found.as_family(wanted).map(Some).ok_or_else(other)
 }
 
 /// The error for a file in a format that is not expected.
-pub(crate) fn strange(opened: &OpenedInput, name: &str, what: &str) -> EngineError {
+pub(crate) fn unexpected_content(opened: &OpenedInput, name: &str, what: &str) -> EngineError {
     if is_html(&opened.beginning) {
         return no_document(name, &opened.beginning, what);
     }
@@ -75,11 +75,11 @@ pub(crate) fn no_document(name: &str, beginning: &[u8], missing: &str) -> Engine
 /// When the list is missing and the definition does not describe the file as empty.
 pub(crate) fn check_list(missing: Option<String>, source: &Source, name: &str, beginning: &[u8]) -> Result<bool> {
     let Some(missing) = missing else { return Ok(true) };
-    if says_empty(source, beginning) { Ok(false) } else { Err(no_document(name, beginning, &missing)) }
+    if is_declared_empty(source, beginning) { Ok(false) } else { Err(no_document(name, beginning, &missing)) }
 }
 
 /// Whether a file or an answer is empty in the way that the definition describes.
-pub(crate) fn says_empty(source: &Source, beginning: &[u8]) -> bool {
+pub(crate) fn is_declared_empty(source: &Source, beginning: &[u8]) -> bool {
     source.empty.as_ref().is_some_and(|empty| empty.is_match(&String::from_utf8_lossy(beginning)))
 }
 

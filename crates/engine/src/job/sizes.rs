@@ -19,5 +19,5 @@ pub(crate) const PAGE: usize = 1_000;
 
 /// The maximum number of documents in a chunk that is left in the queue for any worker.
 pub(crate) fn queued_chunk(store: &dyn Store) -> u32 {
-    if store.is_near() { SHORT_CHUNK } else { SHARED_CHUNK }
+    if store.is_local() { SHORT_CHUNK } else { SHARED_CHUNK }
 }

@@ -1,7 +1,7 @@
 //! The source whose documents a job reads: named by the request, given by its profile, or the only one that claims the file by its name, its first
 //! document or its format.
 
-use crate::job::file::{UPLOADED, says_empty, strange};
+use crate::job::file::{UPLOADED, is_declared_empty, unexpected_content};
 use crate::{EngineError, Result};
 use stook_catalogue::definition::{Catalogue, FormatFamily, Source};
 use stook_catalogue::ids::SourceId;
@@ -82,7 +82,7 @@ pub(crate) fn claim(catalogue: &Catalogue, opened: &mut OpenedInput, name: &str)
 fn first_document(opened: &mut OpenedInput, source: &Source, path: &Path) -> std::io::Result<FirstDocument> {
     match opened.syntax.and_then(|found| found.as_family(source.family)) {
         Some(syntax) => opened.first_document(syntax, source.records.as_deref(), path),
-        None if opened.syntax.is_none() || says_empty(source, &opened.beginning) => Ok(FirstDocument::None),
+        None if opened.syntax.is_none() || is_declared_empty(source, &opened.beginning) => Ok(FirstDocument::None),
         None => Ok(FirstDocument::Lacks),
     }
 }
@@ -128,7 +128,7 @@ fn unclaimed(catalogue: &Catalogue, opened: &OpenedInput, name: &str) -> EngineE
     let readers = catalogue.sources.iter().filter(|source| opened.syntax.is_none_or(|syntax| syntax.as_family(source.family).is_some()));
     let readers: Vec<&str> = readers.map(|source| source.name.as_str()).collect();
     match (readers.as_slice(), opened.syntax) {
-        ([], _) => strange(opened, name, &format!("contains {found}, which no source of this catalogue reads")),
+        ([], _) => unexpected_content(opened, name, &format!("contains {found}, which no source of this catalogue reads")),
         (_, None) => EngineError::Wrong(format!("{name} contains {found}; choose the source: {}", readers.join(", "))),
         (_, Some(_)) => {
             let reason = format!("{name} is no source's by its name or its first document (`files` and `has` in the definition)");

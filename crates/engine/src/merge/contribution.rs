@@ -80,26 +80,26 @@ impl NumberedContribution {
 
     /// Whether it counts instead of what was stored before the job: it is newer, or was read from a document of the same age by another mapping.
     /// Hashes do not order what two mappings made of one document; the present mapping wins.
-    pub(super) fn is_beyond(&self, before: &PreviousContribution) -> bool {
+    pub(super) fn supersedes(&self, before: &PreviousContribution) -> bool {
         let (own, other) = (self.age(), before.age());
         own > other || (own.moment() == other.moment() && self.generation != before.generation)
     }
 
     /// Converts it to its stored form, with what its contributor had stored before the job.
     pub(super) fn stored(&self, before: Option<PreviousContribution>, job: JobId) -> Contribution {
-        let statement = &self.contribution;
+        let contribution = &self.contribution;
         Contribution {
-            contributor: statement.contributor.clone(),
-            as_of: statement.as_of,
+            contributor: contribution.contributor.clone(),
+            as_of: contribution.as_of,
             received: self.received.map(|received| received.at),
-            hash: statement.hash,
+            hash: contribution.hash,
             generation: self.generation,
             origin: ContributionOrigin { job, document: self.document },
             before,
-            retired: if statement.is_retired() { Retirement::OnArrival } else { Retirement::Live },
-            content: statement.content.clone(),
-            raw: statement.raw.clone(),
-            unreadable: statement.unreadable.iter().copied().map(UnreadableField::new).collect(),
+            retired: if contribution.is_retired() { Retirement::OnArrival } else { Retirement::Live },
+            content: contribution.content.clone(),
+            raw: contribution.raw.clone(),
+            unreadable: contribution.unreadable.iter().copied().map(UnreadableField::new).collect(),
         }
     }
 }

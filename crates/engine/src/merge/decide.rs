@@ -10,31 +10,31 @@ use stook_store::StoredRecord;
 use stook_store::journal::Outcome;
 
 impl RecordMerger<'_> {
-    /// Decides what `statements`, all to one record, mean for it.
-    pub fn decide(&self, stored: Option<&StoredRecord>, statements: &[NumberedContribution]) -> MergeResult {
-        let old = match stored {
+    /// Decides what `incoming`, all to one record, mean for it.
+    pub fn decide(&self, stored: Option<&StoredRecord>, incoming: &[NumberedContribution]) -> MergeResult {
+        let contributions = match stored {
             None => Vec::new(),
             Some(record) => match self.contributions(record) {
-                Ok(old) => old,
-                Err(reason) => return self.heal(record, statements, &reason),
+                Ok(contributions) => contributions,
+                Err(reason) => return self.repair(record, incoming, &reason),
             },
         };
-        let touched = old.iter().any(|contribution| self.policy.wrote(contribution.origin.job));
+        let touched = contributions.iter().any(|contribution| self.policy.wrote(contribution.origin.job));
         // contributions of a deleted record can still be withdrawn: a withdrawal that empties or deletes a record must not hide it from the next one
         let withdraws = self.policy.matched == OnMatched::Withdraw;
         let existed = stored.is_some_and(|record| !self.policy.wrote(record.created_job) && (record.exists || touched || withdraws));
         let all = |outcome: Outcome, reason: Option<&str>| MergeResult {
-            outcomes: statements.iter().map(|_| (outcome, reason.map(str::to_owned))).collect(),
+            outcomes: incoming.iter().map(|_| (outcome, reason.map(str::to_owned))).collect(),
             ..MergeResult::default()
         };
         match (existed, self.policy.matched, self.policy.unmatched) {
             (true, OnMatched::Skip, _) | (false, _, OnUnmatched::Skip) => return all(Outcome::Skipped, None),
             (true, OnMatched::Fail, _) => return all(Outcome::Failed, Some("a record with this key existed before")),
             (false, _, OnUnmatched::Fail) => return all(Outcome::Failed, Some("there is no record with this key")),
-            (true, OnMatched::Withdraw, _) => return self.withdraw(stored, old, statements),
+            (true, OnMatched::Withdraw, _) => return self.withdraw(stored, contributions, incoming),
             _ => {}
         }
-        self.contribute(stored, false, old, existed, statements)
+        self.contribute(stored, false, contributions, existed, incoming)
     }
 
     /// The contributions of a record, or the reason why they cannot all be read.
@@ -46,23 +46,23 @@ impl RecordMerger<'_> {
         unpack(&record.contributions, self.collection, &record.golden, Some(raw)).map_err(|damaged| damaged.0.to_owned())
     }
 
-    fn withdraw(&self, stored: Option<&StoredRecord>, mut old: Vec<Contribution>, statements: &[NumberedContribution]) -> MergeResult {
+    fn withdraw(&self, stored: Option<&StoredRecord>, mut contributions: Vec<Contribution>, incoming: &[NumberedContribution]) -> MergeResult {
         let mut decision = MergeResult::default();
-        let (count, before) = (old.len(), old.clone());
-        for own in statements {
-            let before = old.len();
-            old.retain(|contribution| contribution.contributor != own.contribution.contributor);
-            let outcome = if old.len() < before { Outcome::Withdrawn } else { Outcome::Skipped };
+        let (count, former) = (contributions.len(), contributions.clone());
+        for withdrawn in incoming {
+            let count_before = contributions.len();
+            contributions.retain(|contribution| contribution.contributor != withdrawn.contribution.contributor);
+            let outcome = if contributions.len() < count_before { Outcome::Withdrawn } else { Outcome::Skipped };
             decision.outcomes.push((outcome, None));
         }
-        if old.len() == count {
+        if contributions.len() == count {
             return decision;
         }
         if let Some(record) = stored {
-            self.documents(stored, &before, &old, &[], &mut decision);
-            let change = self.without(record, old);
+            self.documents(stored, &former, &contributions, &[], &mut decision);
+            let change = self.without(record, contributions);
             decision.logged = golden_change(self.collection, stored, &change);
-            self.remember(stored, &change, &mut decision);
+            self.keep_new_values(stored, &change, &mut decision);
             decision.write = Some((Some(record.version), change));
         }
         decision

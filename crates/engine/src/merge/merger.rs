@@ -41,21 +41,21 @@ impl<'c> RecordMerger<'c> {
 
     /// The edges and marks that follow from a change.
     pub fn follow(&self, key: &Key, stored: Option<&StoredRecord>, change: &RecordChange) -> Propagation {
-        let mut followed = Propagation::default();
+        let mut propagation = Propagation::default();
         let after = match change {
             RecordChange::Put(content) => content.exists.then_some(&content.golden[..]),
             RecordChange::Delete => None,
-            RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_) => return followed,
+            RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_) => return propagation,
         };
         let before = stored.filter(|record| record.exists).map(|record| &record.golden[..]);
         let changed = ValueChange { collection: self.index, key, before, after, job: self.policy.job, by: ChangeCause::External };
-        followed.follow(self.rules, self.evaluator, &changed);
-        followed
+        propagation.follow(self.rules, self.evaluator, &changed);
+        propagation
     }
 
     /// Keeps the record's new values for propagation; the caller has the old ones.
-    pub(super) fn remember(&self, stored: Option<&StoredRecord>, change: &RecordChange, decision: &mut MergeResult) {
-        if !self.rules.concern(self.index) {
+    pub(super) fn keep_new_values(&self, stored: Option<&StoredRecord>, change: &RecordChange, decision: &mut MergeResult) {
+        if !self.rules.has_consequences(self.index) {
             return;
         }
         decision.after = match change {
@@ -73,15 +73,15 @@ impl<'c> RecordMerger<'c> {
         stored: Option<&StoredRecord>,
         before: &[Contribution],
         after: &[Contribution],
-        said: &[NumberedContribution],
+        incoming: &[NumberedContribution],
         decision: &mut MergeResult,
     ) {
         let Some(document) = self.collection.tag_document() else { return };
-        let known = |own: &Contribution| {
-            let same = |own: &Contribution, other: &NewContribution| own.contributor == other.contributor && own.hash == other.hash;
-            said.iter().map(|other| &other.contribution).find(|other| same(own, other))?.tree.clone()
+        let tree_of = |own: &Contribution| {
+            let is_same = |own: &Contribution, other: &NewContribution| own.contributor == other.contributor && own.hash == other.hash;
+            incoming.iter().map(|other| &other.contribution).find(|other| is_same(own, other))?.tree.clone()
         };
-        decision.documents = document::changes(&self.rules.catalogue, document, before, after, known);
+        decision.documents = document::changes(&self.rules.catalogue, document, before, after, tree_of);
         decision.reevaluates_tags = stored.is_none() || !decision.documents.is_empty();
     }
 
@@ -103,8 +103,8 @@ impl<'c> RecordMerger<'c> {
         retired: Retirement,
     ) -> Option<RecordChange> {
         let mut changed = false;
-        let differs = |own: &Contribution| own.counts() != (retired == Retirement::Live);
-        for contribution in contributions.iter_mut().filter(|own| differs(own)) {
+        let differs = |contribution: &Contribution| contribution.counts() != (retired == Retirement::Live);
+        for contribution in contributions.iter_mut().filter(|contribution| differs(contribution)) {
             if is_meant(contribution) {
                 contribution.retired = retired;
                 changed = true;
@@ -130,9 +130,9 @@ impl<'c> RecordMerger<'c> {
     pub fn content(&self, stored: Option<&StoredRecord>, created_job: JobId, golden: GoldenRecord, contributions: &[Contribution]) -> RecordContent {
         let state_set = stored.map(|record| record.state_set.clone()).unwrap_or_default();
         let state = effective_state(self.collection, self.evaluator, &golden.values, &state_set);
-        let known = stored.filter(|record| record.exists && golden.alive && !record.golden.is_empty());
+        let comparable = stored.filter(|record| record.exists && golden.alive && !record.golden.is_empty());
         let stays = |record: &StoredRecord| record.state == state && indexed_stay(self.collection, &record.golden, &golden.values);
-        let indexed_stay = known.is_some_and(stays);
+        let indexed_stay = comparable.is_some_and(stays);
         RecordContent {
             created_job,
             exists: golden.alive,

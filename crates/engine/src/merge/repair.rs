@@ -14,23 +14,23 @@ use stook_store::{RecordChange, StoredRecord};
 impl RecordMerger<'_> {
     /// Decides about a damaged record: it is written again if documents contain what cannot be read of it and no other contributor's values are lost;
     /// otherwise the documents fail, and nothing is written.
-    pub(super) fn heal(&self, record: &StoredRecord, statements: &[NumberedContribution], reason: &str) -> MergeResult {
+    pub(super) fn repair(&self, record: &StoredRecord, incoming: &[NumberedContribution], reason: &str) -> MergeResult {
         let fail = |advice: &str| {
             let name = &self.collection.name;
             let reason = format!("record {:?} of `{name}` is damaged in the store: {reason}; {advice}", record.key.as_str());
-            MergeResult { outcomes: statements.iter().map(|_| (Outcome::Failed, Some(reason.clone()))).collect(), ..MergeResult::default() }
+            MergeResult { outcomes: incoming.iter().map(|_| (Outcome::Failed, Some(reason.clone()))).collect(), ..MergeResult::default() }
         };
         if self.policy.matched != OnMatched::Update {
             return fail("import its documents with a profile that updates existing records");
         }
-        let RepairedRecord { record, contributions, lost } = match healed(self.collection, record, statements) {
-            Ok(healed) => healed,
+        let RepairedRecord { record, contributions, lost } = match repaired_record(self.collection, record, incoming) {
+            Ok(repaired) => repaired,
             Err(advice) => return fail(&advice),
         };
         let touched = contributions.iter().any(|contribution| self.policy.wrote(contribution.origin.job));
         let existed = !self.policy.wrote(record.created_job) && (record.exists || touched);
         let created_job = if existed { record.created_job } else { self.policy.job };
-        let mut decision = self.contribute(Some(&record), true, contributions.clone(), existed, statements);
+        let mut decision = self.contribute(Some(&record), true, contributions.clone(), existed, incoming);
         if decision.outcomes.iter().all(|(outcome, _)| *outcome == Outcome::Failed) {
             return decision;
         }
@@ -42,7 +42,7 @@ impl RecordMerger<'_> {
         // damaged columns must be written, even if their values seem unchanged
         content.indexes_unchanged = false;
         let change = RecordChange::Put(content);
-        self.remember(Some(&record), &change, &mut decision);
+        self.keep_new_values(Some(&record), &change, &mut decision);
         decision.reevaluates_tags = self.collection.tag_document().is_some();
         decision.write = Some((Some(record.version), change));
         let lost = if lost { ", now its only contribution; import the other sources' documents again" } else { "" };
@@ -60,21 +60,21 @@ struct RepairedRecord {
 }
 
 /// Repairs a damaged record with what documents contain, or returns the advice what to do if that is not enough.
-fn healed(collection: &Collection, stored: &StoredRecord, statements: &[NumberedContribution]) -> std::result::Result<RepairedRecord, String> {
-    let is = |wanted: RecordPart| stored.damage.iter().any(|damage| damage.part == wanted);
-    let is_readable = !is(RecordPart::Row) && !is(RecordPart::State);
+fn repaired_record(collection: &Collection, stored: &StoredRecord, incoming: &[NumberedContribution]) -> std::result::Result<RepairedRecord, String> {
+    let is_damaged = |wanted: RecordPart| stored.damage.iter().any(|damage| damage.part == wanted);
+    let is_readable = !is_damaged(RecordPart::Row) && !is_damaged(RecordPart::State);
     if !is_readable {
         return Err("no document contains this; restore a backup of the store".into());
     }
     let mut record = StoredRecord { damage: Vec::new(), ..stored.clone() };
     let raw = stored.raw.as_deref().unwrap_or_default();
-    let read = |golden: &[Value]| record::find(&stored.contributions, collection, golden, Some(raw));
+    let read = |golden: &[Value]| record::unpack_reporting_damage(&stored.contributions, collection, golden, Some(raw));
     let broken: Vec<FieldId> =
         stored.damage.iter().filter_map(|damage| if let RecordPart::Golden(field) = damage.part { Some(field) } else { None }).collect();
     // contributions that refer to a damaged golden value are those that change if it is replaced
     let mut marked = stored.golden.clone();
     broken.iter().for_each(|field| marked[*field] = Value::text("\u{0}"));
-    let (Ok(plain), Ok(marked), false) = (read(&stored.golden), read(&marked), is(RecordPart::Contributions)) else {
+    let (Ok(plain), Ok(marked), false) = (read(&stored.golden), read(&marked), is_damaged(RecordPart::Contributions)) else {
         return Ok(RepairedRecord::from_nothing(record));
     };
     let mut missing: Vec<String> = Vec::new();
@@ -84,19 +84,19 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
                 .contributions
                 .iter()
                 .zip(&marked.contributions)
-                .filter(|(plain, marked)| said(plain, field) != said(marked, field))
+                .filter(|(plain, marked)| value_of(plain, field) != value_of(marked, field))
                 .map(|(plain, _)| plain)
         };
-        let said_again = needs().find_map(|own| said_by(own, statements));
-        if let Some(ContributionContent::Values(values)) = said_again.map(|new| &new.content) {
+        let redelivered = needs().find_map(|contribution| incoming_version_of(contribution, incoming));
+        if let Some(ContributionContent::Values(values)) = redelivered.map(|new| &new.content) {
             record.golden[field] = values.get(field.index()).cloned().unwrap_or_default();
             continue;
         }
-        let is_replaced = |own: &Contribution| {
-            let before = own.previous();
-            statements.iter().any(|new| new.contribution.contributor == own.contributor && new.is_beyond(&before))
+        let is_replaced = |contribution: &Contribution| {
+            let before = contribution.previous();
+            incoming.iter().any(|new| new.contribution.contributor == contribution.contributor && new.supersedes(&before))
         };
-        missing.extend(needs().filter(|own| !is_replaced(own)).map(|own| own.contributor.to_string()));
+        missing.extend(needs().filter(|contribution| !is_replaced(contribution)).map(|contribution| contribution.contributor.to_string()));
     }
     if !missing.is_empty() {
         missing.sort();
@@ -104,23 +104,23 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
         return Err(format!("import again the document that contains `{}`, or a newer version of it", missing.join("`, `")));
     }
     let found = read(&record.golden).map_err(|damaged| damaged.0.to_owned())?;
-    let is_of = |own: &Contribution, new: &NumberedContribution| new.contribution.contributor == own.contributor;
-    if let [own] = &found.contributions[..]
+    let is_of = |contribution: &Contribution, new: &NumberedContribution| new.contribution.contributor == contribution.contributor;
+    if let [contribution] = &found.contributions[..]
         && (found.golden_is_damaged || !found.damaged.is_empty())
-        && statements.iter().all(|new| is_of(own, new))
+        && incoming.iter().all(|new| is_of(contribution, new))
     {
         // there is no other contributor whose values could be lost
         return Ok(RepairedRecord::from_nothing(record));
     }
     if found.golden_is_damaged {
-        record.golden = said_again(collection, &found, statements, &record.golden, &read)?;
+        record.golden = repaired_golden(collection, &found, incoming, &record.golden, &read)?;
     }
     let mut contributions = read(&record.golden).map_err(|damaged| damaged.0.to_owned())?.contributions;
-    for place in found.damaged.iter().rev() {
+    for position in found.damaged.iter().rev() {
         // a document of the same contributor replaces it
-        let own = contributions.remove(*place);
-        if !statements.iter().any(|new| is_of(&own, new)) {
-            return Err(format!("import again the document that contains `{}`, or a newer version of it", own.contributor));
+        let contribution = contributions.remove(*position);
+        if !incoming.iter().any(|new| is_of(&contribution, new)) {
+            return Err(format!("import again the document that contains `{}`, or a newer version of it", contribution.contributor));
         }
     }
     Ok(RepairedRecord { record, contributions, lost: false })
@@ -128,46 +128,50 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
 
 /// The golden values of a record of which some are damaged, with values from documents in their place, if that makes the checksum
 /// right.
-fn said_again(
+fn repaired_golden(
     collection: &Collection,
     found: &UnpackedContributions,
-    statements: &[NumberedContribution],
+    incoming: &[NumberedContribution],
     golden: &[Value],
     read: &dyn Fn(&[Value]) -> std::result::Result<UnpackedContributions, DecodeError>,
 ) -> std::result::Result<Vec<Value>, String> {
-    for (place, own) in found.contributions.iter().enumerate() {
-        let Some(ContributionContent::Values(values)) = said_by(own, statements).map(|new| &new.content) else { continue };
-        let mut again = golden.to_vec();
-        for (field, value) in collection.fields.ids().zip(values.iter()).filter(|(field, value)| said(own, *field) != **value) {
-            let former = std::mem::replace(&mut again[field], value.clone());
-            let is_golden = read(&again).is_ok_and(|found| found.contributions.get(place).is_some_and(|own| said(own, field) == *value));
+    for (position, contribution) in found.contributions.iter().enumerate() {
+        let Some(ContributionContent::Values(values)) = incoming_version_of(contribution, incoming).map(|new| &new.content) else { continue };
+        let mut candidate = golden.to_vec();
+        for (field, value) in collection.fields.ids().zip(values.iter()).filter(|(field, value)| value_of(contribution, *field) != **value) {
+            let former = std::mem::replace(&mut candidate[field], value.clone());
+            let is_golden = read(&candidate)
+                .is_ok_and(|found| found.contributions.get(position).is_some_and(|contribution| value_of(contribution, field) == *value));
             if !is_golden {
-                again[field] = former;
+                candidate[field] = former;
             }
         }
-        if read(&again).is_ok_and(|found| !found.golden_is_damaged) {
-            return Ok(again);
+        if read(&candidate).is_ok_and(|found| !found.golden_is_damaged) {
+            return Ok(candidate);
         }
     }
-    let names: Vec<&str> = found.contributions.iter().map(|own| &*own.contributor).collect();
+    let names: Vec<&str> = found.contributions.iter().map(|contribution| &*contribution.contributor).collect();
     Err(format!("import the documents from which `{}` were read again: a value of one of them is damaged", names.join("`, `")))
 }
 
 /// The value that a contribution has for a field.
-fn said(own: &Contribution, field: FieldId) -> Value {
-    match &own.content {
+fn value_of(contribution: &Contribution, field: FieldId) -> Value {
+    match &contribution.content {
         ContributionContent::Values(values) => values.get(field.index()).cloned().unwrap_or_default(),
         ContributionContent::Tombstone => Value::Null,
     }
 }
 
 /// The given contribution from which a stored one was made.
-fn said_by<'n>(own: &Contribution, statements: &'n [NumberedContribution]) -> Option<&'n NewContribution> {
-    let is_own = |new: &&NumberedContribution| {
-        let statement = &new.contribution;
-        statement.contributor == own.contributor && statement.hash == own.hash && statement.as_of == own.as_of && new.generation == own.generation
+fn incoming_version_of<'n>(contribution: &Contribution, incoming: &'n [NumberedContribution]) -> Option<&'n NewContribution> {
+    let is_same = |new: &&NumberedContribution| {
+        let incoming_contribution = &new.contribution;
+        incoming_contribution.contributor == contribution.contributor
+            && incoming_contribution.hash == contribution.hash
+            && incoming_contribution.as_of == contribution.as_of
+            && new.generation == contribution.generation
     };
-    statements.iter().find(is_own).map(|new| &new.contribution)
+    incoming.iter().find(is_same).map(|new| &new.contribution)
 }
 
 impl RepairedRecord {

@@ -8,10 +8,10 @@ use stook_catalogue::value::show_timestamp;
 /// A document that counts instead of another one.
 pub(super) struct Successor {
     age: ContributionAge,
-    place: SuccessorPlace,
+    delivery: SuccessorDelivery,
 }
 
-enum SuccessorPlace {
+enum SuccessorDelivery {
     /// In the same delivery, with this number.
     SameDelivery(u64),
     /// In an earlier delivery; `None` if an earlier version of Stook has stored it without its origin.
@@ -20,27 +20,27 @@ enum SuccessorPlace {
 
 impl Successor {
     /// A contribution of the same chunk.
-    pub fn stated(statement: &NumberedContribution) -> Self {
-        Self { age: statement.age(), place: SuccessorPlace::SameDelivery(statement.document) }
+    pub fn incoming(numbered: &NumberedContribution) -> Self {
+        Self { age: numbered.age(), delivery: SuccessorDelivery::SameDelivery(numbered.document) }
     }
 
     /// A contribution that another chunk of the job has stored.
     pub fn stored(contribution: &Contribution) -> Self {
-        Self { age: contribution.age(), place: SuccessorPlace::SameDelivery(contribution.origin.document) }
+        Self { age: contribution.age(), delivery: SuccessorDelivery::SameDelivery(contribution.origin.document) }
     }
 
     /// A contribution that was stored before the job.
     pub fn before(previous: &PreviousContribution) -> Self {
-        Self { age: previous.age(), place: SuccessorPlace::Earlier(previous.origin) }
+        Self { age: previous.age(), delivery: SuccessorDelivery::Earlier(previous.origin) }
     }
 
     /// The reason for a contribution of this age: what counts instead.
     pub fn counts_instead_of(&self, age: ContributionAge) -> String {
-        let document = match self.place {
-            SuccessorPlace::SameDelivery(document) => format!("document {document} of the same delivery"),
-            SuccessorPlace::Earlier(None) => "a document of another delivery".to_owned(),
-            SuccessorPlace::Earlier(Some(origin)) if origin.job == NO_JOB => "a document that was delivered without a job".to_owned(),
-            SuccessorPlace::Earlier(Some(origin)) => format!("document {} of job {}", origin.document, origin.job),
+        let document = match self.delivery {
+            SuccessorDelivery::SameDelivery(document) => format!("document {document} of the same delivery"),
+            SuccessorDelivery::Earlier(None) => "a document of another delivery".to_owned(),
+            SuccessorDelivery::Earlier(Some(origin)) if origin.job == NO_JOB => "a document that was delivered without a job".to_owned(),
+            SuccessorDelivery::Earlier(Some(origin)) => format!("document {} of job {}", origin.document, origin.job),
         };
         let as_of = show_timestamp(self.age.as_of);
         let received = self.age.received.map(|received| format!(", received {}", show_timestamp(received.at))).unwrap_or_default();

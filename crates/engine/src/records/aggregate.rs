@@ -11,7 +11,7 @@ use stook_catalogue::ids::FieldId;
 use stook_catalogue::parts::joined;
 use stook_catalogue::record::ContributionContent;
 use stook_catalogue::value::{FieldType, Value};
-use stook_store::plan::{Aggregate, AggregateFunction, PlanColumn, QueryPlan, keys_of, mean_of, middle_of};
+use stook_store::plan::{Aggregate, AggregateFunction, PlanColumn, QueryPlan, keys_of, mean_of, median_of_middle};
 use stook_store::{ReadDetail, Store, StoreError};
 
 /// An aggregate over fewer values than there are rows.
@@ -70,9 +70,9 @@ pub fn by_source(catalogue: &Catalogue, store: &dyn Store, plan: &QueryPlan, agg
     let all = QueryPlan { columns: vec![PlanColumn::Key], sort: Vec::new(), offset: 0, limit: None, ..plan.clone() };
     for page in keys_of(store, &all)?.chunks(PAGE) {
         for record in store.read(&plan.tenant, plan.collection, page, ReadDetail::Full)?.into_iter().flatten() {
-            let said = record.contributions_of(collection)?;
+            let contributions = record.contributions_of(collection)?;
             let key = Value::text(record.key.as_str());
-            for own in joined(catalogue, collection, &said).iter().filter(|own| own.counts()) {
+            for own in joined(catalogue, collection, &contributions).iter().filter(|own| own.counts()) {
                 let ContributionContent::Values(values) = &own.content else { continue };
                 if !found.contains_key(own.source()) {
                     found.insert(own.source().to_owned(), aggregates.iter().map(|aggregate| Accumulator::new(aggregate.function)).collect());
@@ -161,7 +161,7 @@ impl Accumulator {
             AggregateFunction::Avg => mean_of(self.whole, i128::from(self.count), ty),
             AggregateFunction::Median => {
                 self.values.sort_by(|a, b| order(a, b).unwrap_or(Ordering::Equal));
-                middle_of(&self.values[(self.values.len() - 1) / 2], &self.values[self.values.len() / 2], ty)
+                median_of_middle(&self.values[(self.values.len() - 1) / 2], &self.values[self.values.len() / 2], ty)
             }
         })
     }

@@ -7,7 +7,7 @@ use stook_store::damage::Damage;
 use stook_store::{ReadDetail, Store, StoreError, Tenant};
 
 /// The maximum number of records that are named.
-const MOST_NAMED: usize = 1_000;
+const MAX_NAMED_RECORDS: usize = 1_000;
 
 /// The result of reading every record.
 #[derive(Debug, Default, PartialEq)]
@@ -16,7 +16,7 @@ pub struct DamageReport {
     pub read: u64,
     /// Number of damaged records.
     pub damaged: u64,
-    /// The first [`MOST_NAMED`] of these, with what is damaged.
+    /// The first [`MAX_NAMED_RECORDS`] of these, with what is damaged.
     pub named: Vec<(Tenant, Damage)>,
 }
 
@@ -39,7 +39,7 @@ pub fn find(store: &dyn Store, catalogue: &Catalogue) -> Result<DamageReport> {
                         Ok(_) => {}
                         Err(StoreError::Damaged(damage)) => {
                             found.damaged += 1;
-                            if found.named.len() < MOST_NAMED {
+                            if found.named.len() < MAX_NAMED_RECORDS {
                                 found.named.push((tenant.clone(), damage));
                             }
                         }

@@ -8,7 +8,7 @@ use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::eval::Evaluator;
 use stook_catalogue::golden::GoldenValues;
 use stook_catalogue::key::Key;
-use stook_catalogue::links::{Derivation, Link, MOST_TARGETS};
+use stook_catalogue::links::{Derivation, Link, MAX_TARGETS};
 use stook_catalogue::record::{Contribution, ContributionContent, UNKNOWN_TIME};
 use stook_catalogue::survivorship::{Consolidator, GoldenRecord};
 use stook_catalogue::value::{Value, show_timestamp};
@@ -75,19 +75,19 @@ impl ExplainedRecord<'_> {
 
     /// The newest kept document, or the one of a contributor: the number of its syntax, and its bytes.
     pub fn document(&self, contributor: Option<&str>) -> Option<(u8, &[u8])> {
-        self.kept(contributor)?.raw.as_ref().map(|raw| (raw.syntax, &*raw.bytes))
+        self.newest_with_document(contributor)?.raw.as_ref().map(|raw| (raw.syntax, &*raw.bytes))
     }
 
     /// The options by which the source of the newest kept document reads MARC.
     pub fn marc_options(&self, catalogue: &Catalogue) -> ReadOptions {
-        let source = self.kept(None).and_then(|kept| catalogue.source(kept.source()));
+        let source = self.newest_with_document(None).and_then(|contribution| catalogue.source(contribution.source()));
         source.map_or(ReadOptions::REPAIR, |(_, source)| source.reading.marc)
     }
 
-    fn kept(&self, contributor: Option<&str>) -> Option<&Contribution> {
-        let kept = self.contributions.iter().filter(|contribution| contribution.raw.is_some() && contribution.counts());
-        let kept = kept.filter(|contribution| contributor.is_none_or(|name| *contribution.contributor == *name));
-        kept.max_by_key(|contribution| (contribution.age(), contribution.contributor.clone()))
+    fn newest_with_document(&self, contributor: Option<&str>) -> Option<&Contribution> {
+        let candidates = self.contributions.iter().filter(|contribution| contribution.raw.is_some() && contribution.counts());
+        let candidates = candidates.filter(|contribution| contributor.is_none_or(|name| *contribution.contributor == *name));
+        candidates.max_by_key(|contribution| (contribution.age(), contribution.contributor.clone()))
     }
 
     /// The explanation: for each golden field its value, the contributions that gave it and the rule, what was overruled, why an expression failed,
@@ -136,8 +136,8 @@ impl ExplainedRecord<'_> {
                 if !planned.is_empty() {
                     entry.insert("planned".into(), json!(planned));
                 }
-                if link.many && value.elements().len() >= MOST_TARGETS {
-                    entry.insert("most".into(), json!(MOST_TARGETS));
+                if link.many && value.elements().len() >= MAX_TARGETS {
+                    entry.insert("most".into(), json!(MAX_TARGETS));
                 }
             }
             match &field.derive {
@@ -146,12 +146,13 @@ impl ExplainedRecord<'_> {
                 }
                 None => {
                     entry.insert("rule".into(), json!(rule_name(catalogue, field)));
-                    let who: Vec<&str> = explanation.won.iter().map(|(contribution, _)| &*contribution.contributor).collect();
-                    entry.insert("from".into(), json!(who));
-                    let said = explanation.won.iter().filter(|(_, said)| *said != value && **said != Value::Cleared);
-                    let said: Map<String, Json> = said.map(|(own, value)| (own.contributor.to_string(), value.to_json(&field.ty))).collect();
-                    if !said.is_empty() {
-                        entry.insert("said".into(), said.into());
+                    let winners: Vec<&str> = explanation.won.iter().map(|(contribution, _)| &*contribution.contributor).collect();
+                    entry.insert("from".into(), json!(winners));
+                    let other_values = explanation.won.iter().filter(|(_, won)| *won != value && **won != Value::Cleared);
+                    let other_values: Map<String, Json> =
+                        other_values.map(|(own, value)| (own.contributor.to_string(), value.to_json(&field.ty))).collect();
+                    if !other_values.is_empty() {
+                        entry.insert("said".into(), other_values.into());
                     }
                 }
             }
@@ -189,9 +190,9 @@ impl ExplainedRecord<'_> {
             .map(|contribution| {
                 let unread = contribution.unreadable.iter().map(|own| {
                     let field = &self.collection.fields[own.field];
-                    let said = (own.as_of != UNKNOWN_TIME || !own.value.is_null())
+                    let last_readable = (own.as_of != UNKNOWN_TIME || !own.value.is_null())
                         .then(|| json!({"value": own.value.to_json(&field.ty), "as_of": show_as_of(own.as_of)}));
-                    (field.name.clone(), said.unwrap_or_default())
+                    (field.name.clone(), last_readable.unwrap_or_default())
                 });
                 let unread: Map<String, Json> = unread.collect();
                 let mut shown = json!({
@@ -238,7 +239,7 @@ impl ExplainedRecord<'_> {
 
 /// The keys of targets that do not exist yet.
 fn missing_targets(store: &dyn Store, tenant: &Tenant, link: &Link, values: &[Value]) -> Result<Vec<String>> {
-    let keys: Vec<Key> = link.leads_to(values).filter_map(|key| Key::new(key.clone()).ok()).collect();
+    let keys: Vec<Key> = link.target_keys(values).filter_map(|key| Key::new(key.clone()).ok()).collect();
     if keys.is_empty() {
         return Ok(Vec::new());
     }

@@ -12,7 +12,7 @@ use stook_catalogue::links::{IntervalOverlap, Link, TargetRule};
 use stook_catalogue::value::{FieldType, SmolStr, Value};
 
 /// The maximum number of edges that register one interval, if it is longer than its link's `reach`.
-const MOST_STEPS: i64 = 1_000;
+const MAX_STEPS: i64 = 1_000;
 
 /// What identifies an edge within its tenant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,12 +35,12 @@ pub(super) struct EdgeBuilder<'t> {
 impl EdgeBuilder<'_> {
     pub(super) fn edges(&self, values: &[Value]) -> BTreeMap<EdgeKey, Vec<u8>> {
         let mut edges = BTreeMap::new();
-        let own = &self.rules.relations[self.collection];
+        let relations = &self.rules.relations[self.collection];
         let child = self.key.shared();
-        for link in own.from.iter().map(|link| &self.rules.catalogue.links[*link]) {
-            let mut targets = link.leads_to(values).peekable();
+        for link in relations.from.iter().map(|link| &self.rules.catalogue.links[*link]) {
+            let mut targets = link.target_keys(values).peekable();
             if targets.peek().is_some()
-                && let Some((group, start, payload)) = self.told(link, values)
+                && let Some((group, start, payload)) = self.edge_content(link, values)
             {
                 for target in targets {
                     let id = EdgeKey { link: link.edges(), target: target.clone(), group: group.clone(), start, child: child.clone() };
@@ -59,7 +59,7 @@ impl EdgeBuilder<'_> {
                 }
             }
         }
-        for link in own.to.iter().map(|link| &self.rules.catalogue.links[*link]) {
+        for link in relations.to.iter().map(|link| &self.rules.catalogue.links[*link]) {
             let TargetRule::Same { fields, overlap } = &link.target_rule else { continue };
             let theirs: Vec<FieldId> = fields.iter().map(|(_, other)| *other).collect();
             let span = interval(overlap.as_ref(), |overlap| overlap.theirs, values);
@@ -79,7 +79,7 @@ impl EdgeBuilder<'_> {
     }
 
     /// The group, start and payload of the edge to a target; `None` if no rollup, coverage, creation or reading child needs an edge.
-    fn told(&self, link: &Link, values: &[Value]) -> Option<(SmolStr, i64, Vec<u8>)> {
+    fn edge_content(&self, link: &Link, values: &[Value]) -> Option<(SmolStr, i64, Vec<u8>)> {
         if !link.is_measured() {
             return link.is_only_read().then(Default::default);
         }
@@ -93,13 +93,13 @@ impl EdgeBuilder<'_> {
         }
         let group = link.group.as_ref().map(|group| self.group(link, group, values)).unwrap_or_default();
         let span = link.span.and_then(|(start, stop)| Some((values[start].as_int()?, values[stop].as_int()?)));
-        let told = link.edge_fields.iter().map(|field| values[*field].clone()).collect();
-        Some((group, span.map_or(0, |(start, _)| start), ChildPayload { conditions, span, fields: told }.pack()))
+        let fields = link.edge_fields.iter().map(|field| values[*field].clone()).collect();
+        Some((group, span.map_or(0, |(start, _)| start), ChildPayload { conditions, span, fields }.pack()))
     }
 
     fn holds(&self, link: &Link, condition: Option<&Expression>, values: &[Value]) -> bool {
-        let what = || format!("a condition on link `{}`", link.name);
-        condition.is_none_or(|condition| self.evaluator.holds_or_note(&what, condition, &GoldenValues::new(self.definition(), values)))
+        let context = || format!("a condition on link `{}`", link.name);
+        condition.is_none_or(|condition| self.evaluator.holds_or_note(&context, condition, &GoldenValues::new(self.definition(), values)))
     }
 
     fn group(&self, link: &Link, group: &Expression, values: &[Value]) -> SmolStr {
@@ -121,7 +121,7 @@ pub(crate) fn tuples(link: &Link, collection: &Collection, fields: &[FieldId], v
     {
         return vec![text.clone()];
     }
-    let most = link.most_equal(collection, fields.iter().copied());
+    let most = link.max_equal_elements(collection, fields.iter().copied());
     let mut tuples: Vec<Vec<String>> = vec![Vec::new()];
     for field in fields {
         let elements = elements(collection, *field, values);
@@ -161,6 +161,6 @@ pub(crate) fn interval(
 fn steps(overlap: Option<&IntervalOverlap>, of: impl Fn(&IntervalOverlap) -> (FieldId, FieldId), values: &[Value]) -> Vec<i64> {
     let Some((start, stop)) = interval(overlap, of, values) else { return Vec::new() };
     let reach = overlap.map_or(1, |overlap| overlap.reach);
-    let steps = ((stop - start) / reach).min(MOST_STEPS);
+    let steps = ((stop - start) / reach).min(MAX_STEPS);
     (0..=steps).map(|step| start + step * reach).collect()
 }

@@ -46,8 +46,8 @@ impl SearchBounds {
     /// # Errors
     /// When the mark is damaged.
     pub fn parse(mark: &StaleMark) -> Result<Self> {
-        let (low, high, place) = serde_json::from_str(&mark.part).map_err(|error| damaged_mark(mark, &error.to_string()))?;
-        Ok(Self { low, high, cursor: place })
+        let (low, high, cursor) = serde_json::from_str(&mark.part).map_err(|error| damaged_mark(mark, &error.to_string()))?;
+        Ok(Self { low, high, cursor })
     }
 }
 

@@ -37,12 +37,12 @@ impl ChildPayload {
         let mut input = Decoder { bytes };
         let conditions = input.varint()?;
         let span = if input.byte()? == 0 { None } else { Some((i64::from_le_bytes(input.array()?), i64::from_le_bytes(input.array()?))) };
-        let told = link.edge_fields.iter().map(|_| input.value(0)).collect::<Result<_, _>>()?;
-        Ok(Self { conditions, span, fields: told })
+        let fields = link.edge_fields.iter().map(|_| input.value(0)).collect::<Result<_, _>>()?;
+        Ok(Self { conditions, span, fields })
     }
 
     /// Whether it meets the condition with this number.
-    pub fn meets(&self, condition: usize) -> bool {
+    pub fn satisfies(&self, condition: usize) -> bool {
         self.conditions >> condition & 1 == 1
     }
 }

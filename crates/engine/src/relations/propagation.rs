@@ -68,9 +68,9 @@ impl Propagation {
     /// Copies the marks of one job to others.
     pub(crate) fn share(&mut self, job: JobId, others: &[JobId]) {
         for marks in [&mut self.marks, &mut self.marks_if_linked] {
-            let own: Vec<_> = marks.iter().filter(|mark| mark.job == job).cloned().collect();
+            let copied: Vec<_> = marks.iter().filter(|mark| mark.job == job).cloned().collect();
             for other in others {
-                marks.extend(own.iter().cloned().map(|mark| StaleMark { job: *other, ..mark }));
+                marks.extend(copied.iter().cloned().map(|mark| StaleMark { job: *other, ..mark }));
             }
         }
     }
@@ -83,20 +83,20 @@ impl Propagation {
 
     /// Marks a record to be settled as a child.
     pub fn mark_child(&mut self, rules: &SettleRules, collection: CollectionId, key: &Key, job: JobId) {
-        let own = &rules.relations[collection];
-        self.mark(own.order << 2 | CHILD, own.id, key.shared(), "", job);
+        let relations = &rules.relations[collection];
+        self.mark(relations.order << 2 | CHILD, relations.id, key.shared(), "", job);
     }
 
     /// Marks a record to be settled as a parent; `part` says what of it.
     pub fn mark_parent(&mut self, rules: &SettleRules, collection: CollectionId, (key, part): (&Key, &str), job: JobId) {
-        let own = &rules.relations[collection];
-        self.mark(own.order << 2 | PARENT, own.id, key.shared(), part, job);
+        let relations = &rules.relations[collection];
+        self.mark(relations.order << 2 | PARENT, relations.id, key.shared(), part, job);
     }
 
     /// Marks a record to check whether it still has the unique values that other records wait for.
     pub(crate) fn mark_waiting(&mut self, rules: &SettleRules, collection: CollectionId, holder: SmolStr, job: JobId) {
-        let own = &rules.relations[collection];
-        self.mark(own.order << 2 | FOUND, own.waiting, holder, "", job);
+        let relations = &rules.relations[collection];
+        self.mark(relations.order << 2 | FOUND, relations.waiting, holder, "", job);
     }
 
     /// Adds a change of an edge.
@@ -114,8 +114,8 @@ impl Propagation {
 
     /// Adds what follows from a change.
     pub fn follow(&mut self, rules: &SettleRules, evaluator: &Evaluator, changed: &ValueChange<'_>) {
-        let own = &rules.relations[changed.collection];
-        if !own.any() || changed.before == changed.after {
+        let relations = &rules.relations[changed.collection];
+        if !relations.has_consequences() || changed.before == changed.after {
             return;
         }
         self.follow_edges(rules, evaluator, changed);
@@ -129,12 +129,12 @@ impl Propagation {
             (Some(before), Some(after)) => !rules.stays_settled(changed.collection, before, after),
             (_, after) => after.is_some(),
         };
-        if own.is_child() && !matches!(changed.by, ChangeCause::ChildPass | ChangeCause::InlineSettled) && needs_settling() {
-            self.mark(own.order << 2 | CHILD, own.id, key(), "", changed.job);
+        if relations.is_child() && !matches!(changed.by, ChangeCause::ChildPass | ChangeCause::InlineSettled) && needs_settling() {
+            self.mark(relations.order << 2 | CHILD, relations.id, key(), "", changed.job);
         }
-        for link in own.to.iter().map(|link| &rules.catalogue.links[*link]) {
-            let comes_or_goes = changed.before.is_some() != changed.after.is_some();
-            if link.read_fields.iter().any(|field| differs(*field)) || link.reads_existence && comes_or_goes {
+        for link in relations.to.iter().map(|link| &rules.catalogue.links[*link]) {
+            let existence_changes = changed.before.is_some() != changed.after.is_some();
+            if link.read_fields.iter().any(|field| differs(*field)) || link.reads_existence && existence_changes {
                 let stratum = rules.relations[link.child_collection].order << 2 | READ;
                 if changed.before.is_none() {
                     self.mark_if_linked(stratum, link.id, key(), changed.job);
@@ -145,12 +145,13 @@ impl Propagation {
         }
         if let Some(before) = changed.before {
             let is_given_up = |field: &FieldId| !before[*field].is_null() && changed.after.is_none_or(|after| after[*field] != before[*field]);
-            if own.awaited.iter().any(is_given_up) {
-                self.mark_if_linked(own.order << 2 | FOUND, own.waiting, key(), changed.job);
+            if relations.awaited.iter().any(is_given_up) {
+                self.mark_if_linked(relations.order << 2 | FOUND, relations.waiting, key(), changed.job);
             }
         }
         let is_rollup = |field: FieldId| matches!(collection.fields[field].derive, Some(Derivation::Rollup(_)));
-        if own.is_parent() && changed.by != ChangeCause::ParentPass && collection.fields.ids().any(|field| !is_rollup(field) && differs(field)) {
+        if relations.is_parent() && changed.by != ChangeCause::ParentPass && collection.fields.ids().any(|field| !is_rollup(field) && differs(field))
+        {
             self.mark_parent(rules, changed.collection, (changed.key, ""), changed.job);
         }
     }
@@ -159,14 +160,14 @@ impl Propagation {
         let edge_builder = EdgeBuilder { rules, evaluator, collection: changed.collection, key: changed.key };
         let before = changed.before.map(|values| edge_builder.edges(values)).unwrap_or_default();
         let after = changed.after.map(|values| edge_builder.edges(values)).unwrap_or_default();
-        let gone = before.iter().filter(|(id, _)| !after.contains_key(*id));
+        let removed = before.iter().filter(|(id, _)| !after.contains_key(*id));
         let put = after.iter().filter(|(id, payload)| before.get(*id) != Some(*payload));
-        for ((id, payload), is_put) in gone.map(|edge| (edge, false)).chain(put.map(|edge| (edge, true))) {
+        for ((id, payload), is_put) in removed.map(|edge| (edge, false)).chain(put.map(|edge| (edge, true))) {
             let Some(link) = rules.links.get(&(id.link & !3)).map(|link| &rules.catalogue.links[*link]) else { continue };
             if id.link == link.edges() {
                 if link.is_measured() {
-                    let to = &rules.relations[link.target_collection];
-                    self.mark(to.order << 2 | PARENT, to.id, id.target.clone(), format!("g{}", id.group), changed.job);
+                    let target = &rules.relations[link.target_collection];
+                    self.mark(target.order << 2 | PARENT, target.id, id.target.clone(), format!("g{}", id.group), changed.job);
                 }
             } else if id.link == link.targets() {
                 // the payload was just built, so it has an interval

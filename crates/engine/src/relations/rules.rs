@@ -37,7 +37,7 @@ pub(crate) struct CollectionRelations {
 
 impl CollectionRelations {
     /// Whether a change of its records can have consequences.
-    pub fn any(&self) -> bool {
+    pub fn has_consequences(&self) -> bool {
         !(self.from.is_empty()
             && self.to.is_empty()
             && self.coverages.is_empty()
@@ -72,64 +72,68 @@ pub struct SettleRules {
 impl SettleRules {
     /// The rules of a catalogue.
     pub fn new(catalogue: &Arc<Catalogue>) -> Self {
-        let mut relations: IdVec<CollectionId, CollectionRelations> = IdVec::new();
+        let mut by_collection: IdVec<CollectionId, CollectionRelations> = IdVec::new();
         for (index, collection) in catalogue.collections.enumerate() {
             let (id, waiting) = (id_of(&collection.name), id_of(&format!("{} waits for unique values", collection.name)));
-            let mut own = CollectionRelations { id, waiting, awaited: awaited(catalogue, index), ..CollectionRelations::default() };
+            let mut relations = CollectionRelations { id, waiting, awaited: awaited(catalogue, index), ..CollectionRelations::default() };
             for (number, link) in catalogue.links.enumerate() {
                 if link.child_collection == index {
-                    own.from.push(number);
+                    relations.from.push(number);
                     if matches!(link.target_rule, TargetRule::Same { .. }) {
-                        own.lookup_links.push(number);
+                        relations.lookup_links.push(number);
                     }
                 }
                 if link.target_collection == index {
-                    own.to.push(number);
+                    relations.to.push(number);
                 }
             }
-            own.coverages = (0..catalogue.coverages.len()).filter(|coverage| catalogue.coverages[*coverage].parent == index).collect();
-            let mut waiting = Vec::new();
-            for (place, field) in collection.fields.enumerate() {
+            relations.coverages = (0..catalogue.coverages.len()).filter(|coverage| catalogue.coverages[*coverage].parent == index).collect();
+            let mut unordered = Vec::new();
+            for (field_id, field) in collection.fields.enumerate() {
                 match &field.derive {
-                    Some(Derivation::Rollup(_)) => own.rollups.push(place),
-                    Some(Derivation::ThroughLinks(expression)) => waiting.push((place, expression)),
+                    Some(Derivation::Rollup(_)) => relations.rollups.push(field_id),
+                    Some(Derivation::ThroughLinks(expression)) => unordered.push((field_id, expression)),
                     _ => {}
                 }
             }
             // the parser has refused circles, so every round finds at least one
-            while !waiting.is_empty() {
-                let names: Vec<String> = waiting.iter().map(|(place, _)| collection.fields[*place].name.clone()).collect();
-                let (ready, rest): (Vec<_>, Vec<_>) =
-                    waiting.into_iter().partition(|(_, expression)| !expression.variables().iter().any(|name| names.contains(name)));
-                own.link_expressions.extend(ready.iter().map(|(place, _)| *place));
+            while !unordered.is_empty() {
+                let names: Vec<String> = unordered.iter().map(|(field_id, _)| collection.fields[*field_id].name.clone()).collect();
+                let (ready, blocked): (Vec<_>, Vec<_>) =
+                    unordered.into_iter().partition(|(_, expression)| !expression.variables().iter().any(|name| names.contains(name)));
+                relations.link_expressions.extend(ready.iter().map(|(field_id, _)| *field_id));
                 if ready.is_empty() {
                     break;
                 }
-                waiting = rest;
+                unordered = blocked;
             }
-            own.settling = settling(catalogue, collection, &own);
-            relations.push(own);
+            relations.settling = settling(catalogue, collection, &relations);
+            by_collection.push(relations);
         }
         // a collection comes after those of which it reads settled values; if two read each other, their order does not matter
-        for _ in 0..relations.len() {
+        for _ in 0..by_collection.len() {
             for link in catalogue.links.iter().filter(|link| link.child_collection != link.target_collection) {
                 let target = &catalogue.collections[link.target_collection];
                 let waits = link.read_fields.iter().any(|field| target.fields[*field].is_settled());
-                let least = relations[link.target_collection].order + 1;
-                if waits && relations[link.child_collection].order < least && least as usize <= relations.len() {
-                    relations[link.child_collection].order = least;
+                let least = by_collection[link.target_collection].order + 1;
+                if waits && by_collection[link.child_collection].order < least && least as usize <= by_collection.len() {
+                    by_collection[link.child_collection].order = least;
                 }
             }
         }
         let links = catalogue.links.enumerate().map(|(number, link)| (link.id, number)).collect();
-        let collections = relations.enumerate().map(|(number, own)| (own.id, number)).collect();
-        let waiting = relations.enumerate().filter(|(_, own)| !own.awaited.is_empty()).map(|(number, own)| (own.waiting, number)).collect();
-        Self { catalogue: catalogue.clone(), relations, links, collections, waiting }
+        let collections = by_collection.enumerate().map(|(number, relations)| (relations.id, number)).collect();
+        let waiting = by_collection
+            .enumerate()
+            .filter(|(_, relations)| !relations.awaited.is_empty())
+            .map(|(number, relations)| (relations.waiting, number))
+            .collect();
+        Self { catalogue: catalogue.clone(), relations: by_collection, links, collections, waiting }
     }
 
     /// Whether anything can ever have to be settled.
-    pub fn any(&self) -> bool {
-        self.relations.iter().any(CollectionRelations::any) || self.catalogue.sources.iter().any(|source| source.replaces.is_some())
+    pub fn needs_settling(&self) -> bool {
+        self.relations.iter().any(CollectionRelations::has_consequences) || self.catalogue.sources.iter().any(|source| source.replaces.is_some())
     }
 
     /// How many collections must be settled before this one.
@@ -143,7 +147,7 @@ impl SettleRules {
     }
 
     /// Whether records of a collection read records of another one.
-    pub fn reads_of(&self, collection: CollectionId, other: CollectionId) -> bool {
+    pub fn reads_records_of(&self, collection: CollectionId, other: CollectionId) -> bool {
         let mut links = self.relations[collection].from.iter().map(|link| &self.catalogue.links[*link]);
         links.any(|link| link.target_collection == other && link.is_read())
     }
@@ -154,7 +158,7 @@ impl SettleRules {
     }
 
     /// Whether a change of a record leaves everything that children read of it the same.
-    pub fn reads_the_same(&self, collection: CollectionId, before: Option<&[Value]>, after: Option<&[Value]>) -> bool {
+    pub fn leaves_read_values_unchanged(&self, collection: CollectionId, before: Option<&[Value]>, after: Option<&[Value]>) -> bool {
         let read = || self.relations[collection].to.iter().flat_map(|link| &self.catalogue.links[*link].read_fields);
         match (before, after) {
             (Some(before), Some(after)) => read().all(|field| before[*field] == after[*field]),
@@ -163,8 +167,8 @@ impl SettleRules {
     }
 
     /// Whether records of a collection pass anything to others or depend on others, so that a change of them needs their old values.
-    pub fn concern(&self, collection: CollectionId) -> bool {
-        self.relations[collection].any()
+    pub fn has_consequences(&self, collection: CollectionId) -> bool {
+        self.relations[collection].has_consequences()
     }
 
     /// The complete deliveries that a mark's rule belongs to.
@@ -184,17 +188,18 @@ fn awaited(catalogue: &Catalogue, collection: CollectionId) -> Vec<FieldId> {
     catalogue.collections[collection].fields.enumerate().filter(|(_, field)| field.unique).map(|(number, _)| number).collect()
 }
 
-fn settling(catalogue: &Catalogue, collection: &Collection, own: &CollectionRelations) -> Vec<FieldId> {
-    let mut fields: BTreeSet<FieldId> = own.link_expressions.iter().copied().collect();
-    let named = |expression: &Expression| expression.variables().iter().filter_map(|name| Some(collection.field(name)?.0)).collect::<Vec<FieldId>>();
-    for link in own.from.iter().map(|link| &catalogue.links[*link]) {
+fn settling(catalogue: &Catalogue, collection: &Collection, relations: &CollectionRelations) -> Vec<FieldId> {
+    let mut fields: BTreeSet<FieldId> = relations.link_expressions.iter().copied().collect();
+    let fields_of =
+        |expression: &Expression| expression.variables().iter().filter_map(|name| Some(collection.field(name)?.0)).collect::<Vec<FieldId>>();
+    for link in relations.from.iter().map(|link| &catalogue.links[*link]) {
         fields.insert(link.field);
-        if let TargetRule::Same { fields: same, overlap } = &link.target_rule {
-            fields.extend(same.iter().map(|(own, _)| *own));
+        if let TargetRule::Same { fields: pairs, overlap } = &link.target_rule {
+            fields.extend(pairs.iter().map(|(own, _)| *own));
             fields.extend(overlap.iter().flat_map(|overlap| [overlap.mine.0, overlap.mine.1]));
-            fields.extend(link.when.iter().flat_map(named));
+            fields.extend(link.when.iter().flat_map(fields_of));
         }
     }
-    fields.extend(own.link_expressions.iter().filter_map(|field| collection.fields[*field].derive.as_ref()?.expression()).flat_map(named));
+    fields.extend(relations.link_expressions.iter().filter_map(|field| collection.fields[*field].derive.as_ref()?.expression()).flat_map(fields_of));
     fields.into_iter().collect()
 }

@@ -25,7 +25,7 @@ use stook_store::queue::{Job, JobState};
 use stook_store::{Edge, EdgeChange, SettlingChanges, Store, Tenant};
 
 /// The maximum size of a page, in bytes.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_PAGE_BYTES: u64 = 64 << 20;
 /// The maximum number of requests for a page.
 const ATTEMPTS: u32 = 5;
 /// The first pause between two attempts; each further one is twice as long.
@@ -33,7 +33,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The time limit of a request.
 const PAGE_TIME: Duration = Duration::from_secs(120);
 /// The maximum number of consecutive pages without documents that have a next page.
-const MOST_EMPTY: u32 = 1_000;
+const MAX_EMPTY_PAGES: u32 = 1_000;
 /// The members in which services give the address of the next page.
 const NEXT: [&str; 2] = ["@odata.nextLink", "odata.nextLink"];
 
@@ -90,14 +90,14 @@ pub fn collect(
     let Some(collect) = &source.collect else { return Err(EngineError::Wrong(format!("source `{}` is not collected", source.name))) };
     let (name, url) = &collect.services[request.service];
     let service = CollectedService::new(collect, name, &with_environment(url)?)?;
-    let known = journal(store, &request.tenant, collect, name)?;
-    let Some(mut from) = request.since.or(known).or(collect.since) else {
+    let watermark = journal(store, &request.tenant, collect, name)?;
+    let Some(mut from) = request.since.or(watermark).or(collect.since) else {
         return Err(EngineError::Wrong(format!("`{name}` has not been collected yet: say from when on with --since, or `since:` in the definition")));
     };
     // a window that starts after a gap does not move the watermark
-    let is_next = known.is_none_or(|known| from <= known);
+    let is_next = watermark.is_none_or(|watermark| from <= watermark);
     let until = request.until.unwrap_or_else(|| store.clock() - collect.lag);
-    let move_to = |reached: i64| match is_next && known.is_none_or(|known| reached > known) {
+    let move_to = |reached: i64| match is_next && watermark.is_none_or(|watermark| reached > watermark) {
         true => store.commit(Box::new(note(&request.tenant, collect, name, reached))).map(|_| ()),
         false => Ok(()),
     };
@@ -209,9 +209,9 @@ impl<'c> CollectedService<'c> {
             !stop.load(Ordering::SeqCst)
         };
         // a page without documents is the end only if it has no next page
-        for _ in 0..MOST_EMPTY {
+        for _ in 0..MAX_EMPTY_PAGES {
             let attempt = || {
-                self.client.get(&url, "application/json", (PAGE_TIME, MOST_BYTES), &mut |_, body| {
+                self.client.get(&url, "application/json", (PAGE_TIME, MAX_PAGE_BYTES), &mut |_, body| {
                     let mut bytes = Vec::new();
                     body.read_to_end(&mut bytes)?;
                     Ok(HttpAttempt::Answered(bytes))
@@ -223,7 +223,7 @@ impl<'c> CollectedService<'c> {
                 _ => return Ok(page),
             }
         }
-        Err(self.failed(&format!("it has {MOST_EMPTY} pages without documents one after the other")))
+        Err(self.failed(&format!("it has {MAX_EMPTY_PAGES} pages without documents one after the other")))
     }
 
     fn read(&self, bytes: Vec<u8>) -> Result<CollectPage> {

@@ -10,9 +10,9 @@ use ureq::http::{HeaderMap, Uri};
 /// The time limit for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
 /// The longest pause between attempts, even if a service asks for more.
-const MOST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// The number of bytes of an error response that are read.
-const MOST_SAID: u64 = 2_000;
+const MAX_EXCERPT_BYTES: u64 = 2_000;
 
 /// The result of one attempt.
 pub enum HttpAttempt<T> {
@@ -63,7 +63,7 @@ impl HttpClient {
         let status = response.status();
         if status.is_success() {
             let (head, body) = response.into_parts();
-            let mut reader = LimitedReader { inner: body.into_with_config().limit(u64::MAX).reader(), left: most, exceeded: false };
+            let mut reader = LimitedReader { inner: body.into_with_config().limit(u64::MAX).reader(), remaining: most, exceeded: false };
             let taken = take(&head.headers, &mut reader);
             if reader.exceeded {
                 return HttpAttempt::GiveUp(format!("the response exceeds {most} bytes"));
@@ -71,10 +71,14 @@ impl HttpClient {
             return taken.unwrap_or_else(|error| HttpAttempt::RetryLater(error.to_string(), None));
         }
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let (wait, place) = (wait_of(response.headers()), header("location"));
-        let said: String = response.body_mut().with_config().limit(MOST_SAID).read_to_string().unwrap_or_default().chars().take(200).collect();
-        let reason =
-            format!("it responded with {status}{}{}", place.map(|place| format!(", a redirect to {place}")).unwrap_or_default(), quoted(&said));
+        let (wait, redirect) = (wait_of(response.headers()), header("location"));
+        let excerpt: String =
+            response.body_mut().with_config().limit(MAX_EXCERPT_BYTES).read_to_string().unwrap_or_default().chars().take(200).collect();
+        let reason = format!(
+            "it responded with {status}{}{}",
+            redirect.map(|redirect| format!(", a redirect to {redirect}")).unwrap_or_default(),
+            quoted(&excerpt)
+        );
         match status.as_u16() {
             408 | 425 | 429 | 500.. => HttpAttempt::RetryLater(reason, wait),
             _ => HttpAttempt::GiveUp(reason),
@@ -85,15 +89,15 @@ impl HttpClient {
 /// Limits what is read after decompression, because a small compressed response can be a large one.
 struct LimitedReader<R> {
     inner: R,
-    left: u64,
+    remaining: u64,
     exceeded: bool,
 }
 
 impl<R: Read> Read for LimitedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = self.inner.read(buffer)?;
-        match self.left.checked_sub(read as u64) {
-            Some(left) => self.left = left,
+        match self.remaining.checked_sub(read as u64) {
+            Some(remaining) => self.remaining = remaining,
             None => {
                 self.exceeded = true;
                 return Err(std::io::Error::other("too many bytes"));
@@ -115,17 +119,17 @@ pub fn persist<T>(
 ) -> std::result::Result<T, String> {
     let mut next = first;
     for number in 1.. {
-        let (reason, asked) = match attempt() {
+        let (reason, retry_after) = match attempt() {
             HttpAttempt::Answered(answer) => return Ok(answer),
             HttpAttempt::GiveUp(reason) => return Err(reason),
-            HttpAttempt::RetryLater(reason, asked) => (reason, asked),
+            HttpAttempt::RetryLater(reason, retry_after) => (reason, retry_after),
         };
         if number >= attempts {
             return Err(format!("{reason} ({attempts} attempt{})", if attempts == 1 { "" } else { "s" }));
         }
         // add a random part, so that clients that failed together do not retry together
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
-        let wait = asked.unwrap_or(next).min(MOST_PAUSE);
+        let wait = retry_after.unwrap_or(next).min(MAX_PAUSE);
         if !pause(wait + wait.mul_f64(f64::from(now % 1_000) / 4_000.0)) {
             return Err(reason);
         }
@@ -134,9 +138,9 @@ pub fn persist<T>(
     unreachable!("the last attempt returns")
 }
 
-fn quoted(said: &str) -> String {
-    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    if said.is_empty() { said } else { format!(" ({said})") }
+fn quoted(excerpt: &str) -> String {
+    let excerpt = excerpt.split_whitespace().collect::<Vec<_>>().join(" ");
+    if excerpt.is_empty() { excerpt } else { format!(" ({excerpt})") }
 }
 
 /// The URL of a next page that a service gave; it must be on the same host.
@@ -145,13 +149,13 @@ fn quoted(said: &str) -> String {
 /// When it is on another host.
 pub(crate) fn on_same_host(from: &str, next: &str) -> Result<String> {
     let wrong = || EngineError::Wrong(format!("its next page is on another host: {next}"));
-    let own: Uri = from.parse().map_err(|_| wrong())?;
-    let root = format!("{}://{}", own.scheme_str().unwrap_or("http"), own.authority().map_or("", |authority| authority.as_str()));
+    let from_uri: Uri = from.parse().map_err(|_| wrong())?;
+    let root = format!("{}://{}", from_uri.scheme_str().unwrap_or("http"), from_uri.authority().map_or("", |authority| authority.as_str()));
     if next.starts_with('/') && !next.starts_with("//") {
         return Ok(format!("{root}{next}"));
     }
     let uri: Uri = next.parse().map_err(|_| wrong())?;
-    if uri.scheme() == own.scheme() && uri.authority() == own.authority() { Ok(next.to_owned()) } else { Err(wrong()) }
+    if uri.scheme() == from_uri.scheme() && uri.authority() == from_uri.authority() { Ok(next.to_owned()) } else { Err(wrong()) }
 }
 
 /// Parses a time in the format of HTTP headers; in microseconds.
@@ -162,14 +166,14 @@ pub(crate) fn http_date(text: &str) -> Option<i64> {
 /// The pause that a response requires (Retry-After), in seconds or until a time.
 fn wait_of(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let asked = text("retry-after")?.trim();
-    if let Ok(seconds) = asked.parse() {
+    let retry_after = text("retry-after")?.trim();
+    if let Ok(seconds) = retry_after.parse() {
         return Some(Duration::from_secs(seconds));
     }
     let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok().and_then(|now| i64::try_from(now.as_micros()).ok());
     // the clocks may differ, so the service's own is preferred
     let now = text("date").and_then(http_date).or_else(now)?;
-    Some(Duration::from_micros(http_date(asked)?.saturating_sub(now).max(0) as u64))
+    Some(Duration::from_micros(http_date(retry_after)?.saturating_sub(now).max(0) as u64))
 }
 
 /// Encodes text for a query string; a space becomes %20, because some services do not understand plus signs.
@@ -205,7 +209,7 @@ mod tests {
     use std::sync::Mutex;
 
     #[test]
-    fn nobody_is_followed_to_another_host() {
+    fn a_next_page_on_another_host_is_refused() {
         let from = "http://host:81/a?b=c";
         assert_eq!(on_same_host(from, "/d?e=f").unwrap(), "http://host:81/d?e=f");
         assert_eq!(on_same_host(from, "http://host:81/g").unwrap(), "http://host:81/g");
@@ -215,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_asks_for_a_pause_in_seconds_or_until_a_time() {
+    fn retry_after_is_read_in_seconds_or_as_a_time() {
         let wait = |headers: &[(&'static str, &str)]| {
             let mut all = HeaderMap::new();
             headers.iter().for_each(|(name, value)| drop(all.insert(*name, value.parse().unwrap())));
@@ -231,22 +235,22 @@ mod tests {
 
     /// Pauses double, each with up to a quarter more, until there is not enough time for one.
     #[test]
-    fn attempts_follow_each_other_with_growing_pauses() {
+    fn failed_attempts_are_repeated_with_growing_pauses() {
         let pauses = Mutex::new(Vec::new());
         let first = Duration::from_secs(1);
-        let tried = |most: usize, asked: Option<Duration>| {
+        let tried = |most: usize, retry_after: Option<Duration>| {
             let pause = |time: Duration| {
                 let mut pauses = pauses.lock().unwrap();
                 pauses.push(time);
                 pauses.len() < most
             };
-            let ended = persist(9, first, &pause, || HttpAttempt::<()>::RetryLater("busy".into(), asked));
+            let ended = persist(9, first, &pause, || HttpAttempt::<()>::RetryLater("busy".into(), retry_after));
             (ended.unwrap_err(), std::mem::take(&mut *pauses.lock().unwrap()))
         };
         let (reason, own) = tried(100, None);
         assert_eq!((reason.as_str(), own.len()), ("busy (9 attempts)", 8));
         for (number, pause) in own.iter().enumerate() {
-            let base = (first * (1 << number)).min(MOST_PAUSE);
+            let base = (first * (1 << number)).min(MAX_PAUSE);
             assert!((base..=base.mul_f64(1.25)).contains(pause), "{number}: {pause:?}");
         }
         // the time is up; and with a pause that the service requires

@@ -1,8 +1,8 @@
 //! Compares derived values with what they should be, by settling everything again.
 
-use super::drain::answer;
-use super::notes::{FAILED, UNDECIDED, WRONG, notes};
-use super::remake::{bring_up, created, mark_all};
+use super::drain::drain_until;
+use super::notes::{FAILED, UNDECIDED, WRONG, notes_link};
+use super::remake::{created, mark_all, mark_outdated};
 use super::stop::until_stopped;
 use crate::Result;
 use crate::relations::marks::CHECK;
@@ -14,7 +14,7 @@ use stook_catalogue::key::Key;
 use stook_store::{Edge, EdgeChange, SettlePass, SettlingChanges, Store, Tenant};
 
 /// How long a check waits for pending marks before it begins: while imports run, there may always be some.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_WAIT_FOR_MARKS: Duration = Duration::from_secs(10);
 
 /// A record of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,23 +47,23 @@ pub struct DeepCheckReport {
 /// When the store fails.
 pub fn check(store: &dyn Store, rules: &Arc<SettleRules>, stop: &AtomicBool, show: &dyn Fn(u64)) -> Result<Option<DeepCheckReport>> {
     let is_stopping = || stop.load(Ordering::SeqCst);
-    let checked = until_stopped(&is_stopping, || compared(store, rules, stop, show))?;
+    let checked = until_stopped(&is_stopping, || settle_again(store, rules, stop, show))?;
     Ok(checked.filter(|_| !is_stopping()))
 }
 
-fn compared(store: &dyn Store, rules: &Arc<SettleRules>, stop: &AtomicBool, show: &dyn Fn(u64)) -> stook_store::Result<DeepCheckReport> {
+fn settle_again(store: &dyn Store, rules: &Arc<SettleRules>, stop: &AtomicBool, show: &dyn Fn(u64)) -> stook_store::Result<DeepCheckReport> {
     let pass: Arc<dyn SettlePass> = rules.clone();
     // values that other rules have settled are not wrong, but must be settled by these first
-    bring_up(store, rules, &|_| ())?;
-    let began = Instant::now();
-    answer(store, &pass, stop, &|| Ok(began.elapsed() >= PATIENCE || store.tenants_with_marks()?.is_empty()))?;
+    mark_outdated(store, rules, &|_| ())?;
+    let started = Instant::now();
+    drain_until(store, &pass, stop, &|| Ok(started.elapsed() >= MAX_WAIT_FOR_MARKS || store.tenants_with_marks()?.is_empty()))?;
     let mut checked = DeepCheckReport { records: mark_all(store, rules, (CHECK, &created(rules, "")), show)?, ..DeepCheckReport::default() };
     for tenant in store.tenants()? {
-        answer(store, &pass, stop, &|| Ok(!store.has_marks(&tenant, CHECK)?))?;
+        drain_until(store, &pass, stop, &|| Ok(!store.has_marks(&tenant, CHECK)?))?;
         let record = |note: &Edge, key: Key| CheckedRecord { tenant: tenant.clone(), collection: note.group.to_string(), key };
         let mut settling = SettlingChanges::default();
         for target in [WRONG, UNDECIDED] {
-            for note in store.edges(&tenant, notes(), target)? {
+            for note in store.edges(&tenant, notes_link(), target)? {
                 match Key::new(note.child.as_str()) {
                     Ok(key) if target == WRONG => checked.incorrect.push(record(&note, key)),
                     _ => checked.inconclusive += 1,
@@ -71,10 +71,10 @@ fn compared(store: &dyn Store, rules: &Arc<SettleRules>, stop: &AtomicBool, show
                 settling.edges.push(EdgeChange::Delete(note));
             }
         }
-        for note in store.edges(&tenant, notes(), FAILED)? {
+        for note in store.edges(&tenant, notes_link(), FAILED)? {
             if let Ok(key) = Key::new(note.child.as_str()) {
-                let what = String::from_utf8_lossy(&note.payload).into_owned();
-                checked.failed.push((record(&note, key), what));
+                let failure = String::from_utf8_lossy(&note.payload).into_owned();
+                checked.failed.push((record(&note, key), failure));
             }
             settling.edges.push(EdgeChange::Delete(note));
         }

@@ -11,11 +11,16 @@ use stook_store::{PassReport, Result, SettlePass, Store, StoreError, Tenant};
 /// # Errors
 /// When the store fails.
 pub fn drain(store: &dyn Store, rules: &Arc<dyn SettlePass>, stop: &AtomicBool) -> Result<PassReport> {
-    answer(store, rules, stop, &|| Ok(store.tenants_with_marks()?.is_empty()))
+    drain_until(store, rules, stop, &|| Ok(store.tenants_with_marks()?.is_empty()))
 }
 
 /// Runs passes until `is_over` returns true or `stop` is set; returns what they did.
-pub(super) fn answer(store: &dyn Store, rules: &Arc<dyn SettlePass>, stop: &AtomicBool, is_over: &dyn Fn() -> Result<bool>) -> Result<PassReport> {
+pub(super) fn drain_until(
+    store: &dyn Store,
+    rules: &Arc<dyn SettlePass>,
+    stop: &AtomicBool,
+    is_over: &dyn Fn() -> Result<bool>,
+) -> Result<PassReport> {
     let mut total = PassReport::default();
     let is_stopping = || stop.load(Ordering::SeqCst);
     until_stopped(&is_stopping, || {
@@ -32,23 +37,28 @@ pub(super) fn answer(store: &dyn Store, rules: &Arc<dyn SettlePass>, stop: &Atom
     Ok(total)
 }
 
-/// Runs one pass for every tenant that has marks, so that a tenant with many marks does not delay one with few. Calls `tell` after each pass.
+/// Runs one pass for every tenant that has marks, so that a tenant with many marks does not delay one with few. Calls `report` after each pass.
 ///
 /// # Errors
 /// When the store fails.
-pub fn round(store: &dyn Store, rules: &Arc<dyn SettlePass>, stop: &AtomicBool, tell: &dyn Fn(&Tenant, &PassReport, Duration)) -> Result<PassReport> {
+pub fn round(
+    store: &dyn Store,
+    rules: &Arc<dyn SettlePass>,
+    stop: &AtomicBool,
+    report: &dyn Fn(&Tenant, &PassReport, Duration),
+) -> Result<PassReport> {
     let mut total = PassReport::default();
     for tenant in store.tenants_with_marks()? {
         if stop.load(Ordering::SeqCst) {
             break;
         }
-        let began = Instant::now();
+        let started = Instant::now();
         let passed = match store.settle(&tenant, rules) {
             Err(StoreError::Unwanted) if stop.load(Ordering::SeqCst) => break,
             passed => passed?,
         };
         if passed.marks_cleared > 0 {
-            tell(&tenant, &passed, began.elapsed());
+            report(&tenant, &passed, started.elapsed());
         }
         total.include(passed);
     }

@@ -1,7 +1,7 @@
 //! Inline settling: derived values are computed in the transaction that writes the records, if everything they depend on is known there.
 
 use super::linked_values::read_through;
-use super::targets::{find, keys_of, sought};
+use super::targets::{find, keys_of, target_criteria};
 use crate::relations::SettleRules;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -52,57 +52,57 @@ pub fn settle_inline<'t>(
     read_set: &mut ReadSet,
 ) -> Result<Vec<Option<InlineResult>>> {
     let InlineContext { rules, evaluator, tenant, store } = *context;
-    let own = &rules.relations[collection];
+    let relations = &rules.relations[collection];
     let mut ranges: Vec<Vec<usize>> = vec![Vec::new(); golden.len()];
-    let mut waits = vec![false; golden.len()];
-    for index in &own.lookup_links {
+    let mut needs_pass = vec![false; golden.len()];
+    for index in &relations.lookup_links {
         let link = &rules.catalogue.links[*index];
         let Some(store) = store else {
-            for (values, waits) in golden.iter_mut().zip(&mut waits) {
-                *waits |= sought(rules, evaluator, link, values).is_some();
+            for (values, needs_pass) in golden.iter_mut().zip(&mut needs_pass) {
+                *needs_pass |= target_criteria(rules, evaluator, link, values).is_some();
                 Arc::make_mut(values)[link.field] = Value::Null;
             }
             continue;
         };
         let mut between = |link: u32, ranges: &[StartRange]| store.edges_starting_between(tenant, link, ranges);
-        let mut seek = |_, link: &Link, values: &[Value]| sought(rules, evaluator, link, values);
+        let mut seek = |_, link: &Link, values: &[Value]| target_criteria(rules, evaluator, link, values);
         let (read, looked) = find(rules, *index, &mut golden, &mut seek, &mut between)?;
         ranges.iter_mut().zip(looked).filter(|(_, looked)| *looked).for_each(|(ranges, _)| ranges.push(read_set.ranges.len()));
         read_set.ranges.push(read);
     }
-    let mut outside: HashMap<(CollectionId, Key), Option<Vec<Value>>> = HashMap::new();
-    for link in own.from.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| link.is_read()) {
+    let mut stored_targets: HashMap<(CollectionId, Key), Option<Vec<Value>>> = HashMap::new();
+    for link in relations.from.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| link.is_read()) {
         let mut keys: BTreeSet<Key> = BTreeSet::new();
-        for (values, waits) in golden.iter().zip(&mut waits) {
+        for (values, needs_pass) in golden.iter().zip(&mut needs_pass) {
             for key in keys_of(link, values).into_iter().filter(|key| written(link.target_collection, key).is_none()) {
-                *waits |= store.is_none();
+                *needs_pass |= store.is_none();
                 keys.insert(key);
             }
         }
         let Some(store) = store.filter(|_| !keys.is_empty()) else { continue };
-        let keys: Vec<Key> = keys.into_iter().filter(|key| !outside.contains_key(&(link.target_collection, key.clone()))).collect();
+        let keys: Vec<Key> = keys.into_iter().filter(|key| !stored_targets.contains_key(&(link.target_collection, key.clone()))).collect();
         let found = store.read(tenant, link.target_collection, &keys, ReadDetail::Values)?;
         for (key, record) in keys.into_iter().zip(found) {
             let version = record.as_ref().map(|record| record.version);
             read_set.records.push(RecordRead { collection: link.target_collection, key: key.clone(), version });
-            outside.insert((link.target_collection, key), record.filter(|record| record.exists).map(|record| record.golden));
+            stored_targets.insert((link.target_collection, key), record.filter(|record| record.exists).map(|record| record.golden));
         }
     }
     let mut settled = Vec::with_capacity(golden.len());
     // these failures are noted again when the record's edges are built
     drop(evaluator.failures());
-    for ((mut values, ranges), waits) in golden.into_iter().zip(ranges).zip(waits) {
-        if waits {
+    for ((mut values, ranges), needs_pass) in golden.into_iter().zip(ranges).zip(needs_pass) {
+        if needs_pass {
             settled.push(None);
             continue;
         }
-        let reads = own.from.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| link.is_read());
+        let reads = relations.from.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| link.is_read());
         let targets = reads.flat_map(|link| keys_of(link, &values).into_iter().map(|key| (link.target_collection, key))).collect();
         let target = |link: LinkId, key: &Key| {
-            let to = rules.catalogue.links[link].target_collection;
-            match written(to, key) {
+            let target_collection = rules.catalogue.links[link].target_collection;
+            match written(target_collection, key) {
                 Some(written) => written,
-                None => outside.get(&(to, key.clone()))?.as_deref(),
+                None => stored_targets.get(&(target_collection, key.clone()))?.as_deref(),
             }
         };
         read_through(rules, evaluator, collection, Arc::make_mut(&mut values), &target);

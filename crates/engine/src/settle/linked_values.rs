@@ -22,20 +22,20 @@ pub(super) fn read_through<'t>(
     values: &mut [Value],
     target: &dyn Fn(LinkId, &Key) -> Option<&'t [Value]>,
 ) {
-    let own = &rules.relations[collection];
+    let relations = &rules.relations[collection];
     let definition = &rules.catalogue.collections[collection];
-    let of = |index: &LinkId| {
+    let resolve = |index: &LinkId| {
         let link = &rules.catalogue.links[*index];
         let keys = if link.is_read() { keys_of(link, values) } else { Vec::new() };
         let targets = keys.iter().map(|key| target(*index, key)).collect();
         ResolvedLink { link, of: &rules.catalogue.collections[link.target_collection], key: values[link.field].clone(), targets }
     };
-    let linked: Vec<ResolvedLink<'_>> = own.from.iter().map(of).collect();
-    for field in &own.link_expressions {
-        let field_of = &definition.fields[*field];
-        let found = value_through(evaluator, definition, &linked, values, field_of);
+    let linked: Vec<ResolvedLink<'_>> = relations.from.iter().map(resolve).collect();
+    for field in &relations.link_expressions {
+        let definition_of_field = &definition.fields[*field];
+        let found = value_through(evaluator, definition, &linked, values, definition_of_field);
         values[*field] = found.unwrap_or_else(|(expression, error)| {
-            evaluator.note(&format!("field `{}`", field_of.name), expression, &error);
+            evaluator.note(&format!("field `{}`", definition_of_field.name), expression, &error);
             Value::Null
         });
     }
@@ -71,9 +71,9 @@ impl Scope for LinkedScope<'_> {
     fn plain(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>> {
         match (member, self.linked_by(name)) {
             (Some(member), Some((own, members))) => {
-                let (name, made) = members.iter().find(|(name, _)| *name == member)?;
-                let (value, ty) = own.member(name, made.as_ref());
-                Some(PlainValue::of(value, ty))
+                let (name, computed) = members.iter().find(|(name, _)| *name == member)?;
+                let (value, ty) = own.member(name, computed.as_ref());
+                Some(PlainValue::from_value(value, ty))
             }
             (None, None) => self.golden.plain(name, None),
             _ => None,
@@ -82,8 +82,8 @@ impl Scope for LinkedScope<'_> {
 
     fn cel(&self, name: &str, read: &[MemberReference]) -> cel::Value {
         let Some((own, members)) = self.linked_by(name) else { return self.golden.cel(name, read) };
-        let member = |(name, made): &LinkVariable<'_>| {
-            let (value, ty) = own.member(name, made.as_ref());
+        let member = |(name, computed): &LinkVariable<'_>| {
+            let (value, ty) = own.member(name, computed.as_ref());
             (CelKey::String(Arc::new((*name).to_owned())), to_cel(value, ty))
         };
         cel::Value::Map(CelMap { map: Arc::new(members.iter().map(member).collect()) })
@@ -125,19 +125,19 @@ struct ResolvedLink<'t> {
 }
 
 /// The maximum number of values that one name may collect from several targets, whose fields may themselves be lists.
-const MOST_VALUES: usize = 100_000;
+const MAX_VALUES: usize = 100_000;
 
 /// A name by which an expression reads a link, and the value computed for it if it is not simply a value of one target.
 type LinkVariable<'e> = (&'e str, Option<(Value, FieldType)>);
 
 impl ResolvedLink<'_> {
     fn read_by<'l>(&'l self, expression: &'l Expression) -> Vec<LinkVariable<'l>> {
-        members_of(expression, &self.link.name).map(|member| (member.name.as_str(), self.made(&member.name))).collect()
+        members_of(expression, &self.link.name).map(|member| (member.name.as_str(), self.computed(&member.name))).collect()
     }
 
     /// The value of this name if it is not simply a value of one target: whether all targets exist, or the concatenated values of several
     /// targets.
-    fn made(&self, name: &str) -> Option<(Value, FieldType)> {
+    fn computed(&self, name: &str) -> Option<(Value, FieldType)> {
         match self.of.field(name) {
             None if name == "exists" => {
                 let all = self.targets.iter().all(Option::is_some);
@@ -146,8 +146,8 @@ impl ResolvedLink<'_> {
             None if self.link.many => Some((self.key.clone(), FieldType::List(Box::new(FieldType::Text)))),
             Some((index, field)) if self.link.many => {
                 let values = self.targets.iter().flatten().flat_map(|target| target[index].elements());
-                let values: Vec<Value> = values.filter(|value| !value.is_null()).take(MOST_VALUES + 1).cloned().collect();
-                let has_none = values.is_empty() || values.len() > MOST_VALUES;
+                let values: Vec<Value> = values.filter(|value| !value.is_null()).take(MAX_VALUES + 1).cloned().collect();
+                let has_none = values.is_empty() || values.len() > MAX_VALUES;
                 let ty = FieldType::List(Box::new(field.golden_type().element().clone()));
                 Some((if has_none { Value::Null } else { Value::List(values) }, ty))
             }
@@ -156,8 +156,8 @@ impl ResolvedLink<'_> {
     }
 
     /// The value of this name; null if the target does not exist.
-    fn member<'l>(&'l self, name: &str, made: Option<&'l (Value, FieldType)>) -> (&'l Value, &'l FieldType) {
-        match (made, self.of.field(name), self.targets.first()) {
+    fn member<'l>(&'l self, name: &str, computed: Option<&'l (Value, FieldType)>) -> (&'l Value, &'l FieldType) {
+        match (computed, self.of.field(name), self.targets.first()) {
             (Some((value, ty)), ..) => (value, ty),
             (_, None, _) => (&self.key, &FieldType::Text),
             (_, Some((index, field)), Some(Some(target))) => (&target[index], field.golden_type()),

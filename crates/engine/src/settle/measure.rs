@@ -56,17 +56,17 @@ pub fn gaps(spans: impl IntoIterator<Item = (i64, i64)>, window: &Window) -> Vec
     gaps
 }
 
-/// The number of different values. If `near` is given, equal values count again when they start more than `near` after the last one that
+/// The number of different values. If `tolerance` is given, equal values count again when they start more than `tolerance` after the last one that
 /// counted.
-pub fn distinct(mut values: Vec<(Vec<u8>, i64)>, near: Option<i64>) -> i64 {
+pub fn distinct(mut values: Vec<(Vec<u8>, i64)>, tolerance: Option<i64>) -> i64 {
     values.sort();
-    let Some(near) = near else {
+    let Some(tolerance) = tolerance else {
         values.dedup_by(|a, b| a.0 == b.0);
         return values.len() as i64;
     };
     let (mut number, mut counted): (i64, Option<&(Vec<u8>, i64)>) = (0, None);
     for value in &values {
-        if counted.is_none_or(|last| last.0 != value.0 || value.1.saturating_sub(last.1) > near) {
+        if counted.is_none_or(|last| last.0 != value.0 || value.1.saturating_sub(last.1) > tolerance) {
             (number, counted) = (number + 1, Some(value));
         }
     }
@@ -107,13 +107,14 @@ pub fn runs(observations: impl IntoIterator<Item = ValueRun>, max_gap: i64) -> V
 }
 
 /// The value of a rollup over children.
-pub fn roll(catalogue: &Catalogue, rollup: &Rollup, ty: &FieldType, children: &[(&str, &ChildPayload)]) -> Result<Value, String> {
+pub fn rollup_value(catalogue: &Catalogue, rollup: &Rollup, ty: &FieldType, children: &[(&str, &ChildPayload)]) -> Result<Value, String> {
     let link = &catalogue.links[rollup.link];
-    let counted =
-        children.iter().filter(|(group, child)| child.meets(rollup.condition) && rollup.groups.as_ref().is_none_or(|groups| groups.is_match(group)));
-    let Some(told) = rollup.edge_field else { return Ok(Value::Int(counted.count() as i64)) };
-    let element = catalogue.collections[link.child_collection].fields[link.edge_fields[told]].ty.element();
-    let values = counted.flat_map(|(_, child)| child.fields[told].elements()).filter(|value| !value.is_null());
+    let counted = children
+        .iter()
+        .filter(|(group, child)| child.satisfies(rollup.condition) && rollup.groups.as_ref().is_none_or(|groups| groups.is_match(group)));
+    let Some(edge_field) = rollup.edge_field else { return Ok(Value::Int(counted.count() as i64)) };
+    let element = catalogue.collections[link.child_collection].fields[link.edge_fields[edge_field]].ty.element();
+    let values = counted.flat_map(|(_, child)| child.fields[edge_field].elements()).filter(|value| !value.is_null());
     Ok(match rollup.function {
         RollupFunction::Count => Value::Int(values.count() as i64),
         RollupFunction::Min => values.min_by(|a, b| a.compare(b)).cloned().unwrap_or_default(),
@@ -149,12 +150,12 @@ mod tests {
     use proptest::prelude::*;
 
     /// Whether a position is covered, by checking every interval.
-    fn covered(spans: &[(i64, i64)], place: i64) -> bool {
-        spans.iter().any(|(start, stop)| *start <= place && place < *stop)
+    fn covered(spans: &[(i64, i64)], position: i64) -> bool {
+        spans.iter().any(|(start, stop)| *start <= position && position < *stop)
     }
 
     #[test]
-    fn unions_cover_what_they_cover_once() {
+    fn overlapping_intervals_are_counted_once() {
         for (spans, length) in [
             (vec![(0, 10), (10, 30)], 30),
             (vec![(0, 10), (5, 20)], 20),
@@ -169,20 +170,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn union_and_gaps_are_what_looking_at_every_place_finds(mut spans in prop::collection::vec((0..40_i64, 0..12_i64), 0..12), within in (0..30_i64, 0..30_i64)) {
+        fn union_and_gaps_equal_a_check_of_every_position(mut spans in prop::collection::vec((0..40_i64, 0..12_i64), 0..12), within in (0..30_i64, 0..30_i64)) {
             spans.iter_mut().for_each(|span| span.1 += span.0);
             spans.sort_unstable();
-            let places = || 0..60_i64;
-            prop_assert_eq!(union(spans.iter().copied()), places().filter(|place| covered(&spans, *place)).count() as i64);
+            let positions = || 0..60_i64;
+            prop_assert_eq!(union(spans.iter().copied()), positions().filter(|position| covered(&spans, *position)).count() as i64);
             let (from, to) = (within.0, within.0 + within.1);
             let window = Window { from, to, until: to, start_tolerance: None };
             let missing: i64 = gaps(spans.iter().copied(), &window).iter().map(|(start, stop)| stop - start).sum();
-            prop_assert_eq!(missing, (from..to).filter(|place| !covered(&spans, *place)).count() as i64);
+            prop_assert_eq!(missing, (from..to).filter(|position| !covered(&spans, *position)).count() as i64);
         }
 
         /// A tolerance moves the window and changes nothing else.
         #[test]
-        fn tolerated_gaps_are_those_of_the_interval_that_is_meant(mut spans in prop::collection::vec((0..40_i64, 1..12_i64), 0..12), lengths in (0..30_i64, 0..30_i64), tolerated in (0..5_i64, 0..9_i64)) {
+        fn a_late_start_within_the_tolerance_moves_the_window(mut spans in prop::collection::vec((0..40_i64, 1..12_i64), 0..12), lengths in (0..30_i64, 0..30_i64), tolerated in (0..5_i64, 0..9_i64)) {
             spans.iter_mut().for_each(|span| span.1 += span.0);
             spans.sort_unstable();
             let (from, to) = (lengths.0, lengths.0 + lengths.1);
@@ -199,12 +200,12 @@ mod tests {
 
         /// No two starts that count are near each other, and each of the others is near one that counts.
         #[test]
-        fn starts_that_count_are_not_near_each_other(mut starts in prop::collection::vec(0..60_i64, 0..20), near in 0..6_i64) {
-            let number = distinct(starts.iter().map(|start| (vec![1], *start)).collect(), Some(near));
+        fn counted_starts_are_further_apart_than_the_tolerance(mut starts in prop::collection::vec(0..60_i64, 0..20), tolerance in 0..6_i64) {
+            let number = distinct(starts.iter().map(|start| (vec![1], *start)).collect(), Some(tolerance));
             starts.sort_unstable();
             let mut counted: Vec<i64> = Vec::new();
             for start in starts {
-                if counted.iter().all(|other| (start - other).abs() > near) {
+                if counted.iter().all(|other| (start - other).abs() > tolerance) {
                     counted.push(start);
                 }
             }
@@ -227,14 +228,14 @@ mod tests {
     }
 
     #[test]
-    fn a_contained_interval_adds_nothing() {
+    fn a_contained_interval_adds_nothing_to_the_union() {
         assert_eq!(union([(0, 20), (5, 10), (12, 18)]), 20);
         assert_eq!(union([(0, 10), (10, 30)]), 30);
         assert_eq!(union([(0, 10), (20, 30)]), 20);
     }
 
     #[test]
-    fn a_first_that_is_hardly_late_moves_the_end() {
+    fn a_first_interval_within_the_start_tolerance_moves_the_end() {
         let window = |start_tolerance| Window { from: 0, to: 20, until: 20, start_tolerance };
         assert_eq!(gaps([(10, 30)], &window(Some(20))), []);
         assert_eq!(gaps([(10, 30)], &window(Some(6))), [(0, 10)]);
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_missing_at_the_end_is_missing_with_all_the_rest() {
+    fn the_end_may_be_missing_only_if_some_interval_covers_something() {
         let window = Window { from: 0, to: 20, until: 17, start_tolerance: None };
         assert_eq!(gaps([(0, 10)], &window), [(10, 17)]);
         assert_eq!(gaps([(0, 18)], &window), []);
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn near_starts_are_one() {
+    fn equal_values_with_starts_within_the_tolerance_count_once() {
         let at = |start: i64| (vec![3], start);
         assert_eq!(distinct(vec![at(0), at(1_000_000), at(999_000)], Some(2_000)), 2);
         assert_eq!(distinct(vec![at(0), at(1_000_000), at(999_000)], None), 1);
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_lasts_until_the_next() {
+    fn a_run_lasts_until_the_next_value() {
         let seen = [(0, 1, "OK"), (10, 11, "OK"), (20, 21, "KO"), (30, 31, "OK"), (100, 101, "OK")];
         let found = runs(seen.map(|(start, stop, value)| ValueRun { value: Value::text(value), start, stop }), 15);
         let shown: Vec<_> = found.iter().map(|run| (run.value.as_text().unwrap_or_default(), run.start, run.stop)).collect();

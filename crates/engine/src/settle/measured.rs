@@ -37,20 +37,20 @@ pub fn measured(
         CoverageKind::Runs { condition, .. } => *condition,
         CoverageKind::Total(_) => return Ok(None),
     };
-    let Some(place) = measures(&coverage.kind) else { return Ok(None) };
-    let link = &catalogue.links[place];
+    let Some(link_id) = measured_link(&coverage.kind) else { return Ok(None) };
+    let link = &catalogue.links[link_id];
     let mut found = Vec::new();
     for edge in store.edges(tenant, link.edges(), parent)? {
         let child = ChildPayload::unpack(&edge.payload, link).map_err(damaged)?;
-        if child.meets(condition) {
+        if child.satisfies(condition) {
             found.push(CoveredChild { group: edge.group, key: edge.child, span: child.span });
         }
     }
-    Ok(Some((place, found)))
+    Ok(Some((link_id, found)))
 }
 
 /// The link whose children a coverage measures, if it measures any.
-pub(super) fn measures(kind: &CoverageKind) -> Option<LinkId> {
+pub(super) fn measured_link(kind: &CoverageKind) -> Option<LinkId> {
     match kind {
         CoverageKind::Children(children) => Some(children.link),
         CoverageKind::Runs { link, .. } => Some(*link),

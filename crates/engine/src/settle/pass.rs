@@ -10,11 +10,11 @@ use stook_catalogue::key::Key;
 use stook_store::{PassContext, PassWrites, Result, SettlePass, SettlingChanges, StaleMark, StoreError, Tenant, UniqueConflict};
 
 /// The maximum number of marks that one pass processes: a compromise between long transactions and many passes.
-const MOST_MARKS: usize = 3_000;
+const MAX_MARKS: usize = 3_000;
 
 impl SettlePass for SettleRules {
     fn max_marks(&self) -> usize {
-        MOST_MARKS
+        MAX_MARKS
     }
 
     /// The collection whose records the pass settles as children, by its id in marks. No two passes do so for one collection at the same time, so
@@ -31,15 +31,15 @@ impl SettlePass for SettleRules {
     /// Processes marks. A damaged record or edge fails only the marks that need it: the marks are halved until the first of them is alone, which
     /// is then cleared and the damage reported, so that it is not retried forever. Repairing the row writes new marks.
     fn run(&self, _tenant: &Tenant, marks: &[StaleMark], refused: &[UniqueConflict], context: &mut dyn PassContext) -> Result<PassWrites> {
-        let mut few = marks;
+        let mut batch = marks;
         loop {
-            match (self.settled(few, refused, context), few) {
+            match (self.settled(batch, refused, context), batch) {
                 (Err(StoreError::Damaged(damage)), [mark]) => {
                     let settling = SettlingChanges { cleared: vec![mark.id], ..SettlingChanges::default() };
                     return Ok(PassWrites { settling, damaged: vec![damage.to_string()], ..PassWrites::default() });
                 }
-                (Err(StoreError::Damaged(_)), more) => few = &more[..more.len() / 2],
-                (ended, _) => return ended,
+                (Err(StoreError::Damaged(_)), larger) => batch = &larger[..larger.len() / 2],
+                (result, _) => return result,
             }
         }
     }
@@ -53,24 +53,24 @@ impl SettleRules {
         let Some(first) = marks.first() else { return Ok(PassWrites::default()) };
         let (link, collection) = (self.links.get(&first.rule), self.collections.get(&first.rule));
         match (first.order & 3, link, collection) {
-            (FOUND, None, _) if let Some(replaces) = self.replacing(first.rule) => work.replaced(context, replaces, marks)?,
-            (FOUND, None, _) if let Some(collection) = self.waiting.get(&first.rule) => work.given_up(context, *collection, marks)?,
-            (FOUND, Some(link), _) => work.found(context, *link, marks)?,
-            (READ, Some(link), _) => work.read(context, *link, marks)?,
+            (FOUND, None, _) if let Some(replaces) = self.replacing(first.rule) => work.complete_delivery_marks(context, replaces, marks)?,
+            (FOUND, None, _) if let Some(collection) = self.waiting.get(&first.rule) => work.waiting_marks(context, *collection, marks)?,
+            (FOUND, Some(link), _) => work.found_marks(context, *link, marks)?,
+            (READ, Some(link), _) => work.read_marks(context, *link, marks)?,
             (CHILD, _, Some(collection)) => work.child_marks(context, *collection, marks)?,
-            (PARENT, _, Some(collection)) => work.parents(context, *collection, marks)?,
+            (PARENT, _, Some(collection)) => work.parent_marks(context, *collection, marks)?,
             // the definition no longer has this rule
             _ => work.cleared.extend(marks.iter().map(|mark| mark.id)),
         }
-        work.note_wrong(context)?;
+        work.note_incorrect(context)?;
         let mut failures = ExpressionFailures::default();
         for ((collection, key), failed) in std::mem::take(&mut work.failed) {
             failures.add(&self.catalogue.collections[collection].name, key.as_str(), failed);
         }
-        let PassState { writes, propagation: followed, cleared: answered, log, refused_here: kept, .. } = work;
-        let mut settling = followed.settling();
-        settling.cleared = answered;
-        let damaged = kept.into_iter().map(|kept| why_refused(&self.catalogue, &refused[kept])).collect();
+        let PassState { writes, propagation, cleared, log, refused_positions, .. } = work;
+        let mut settling = propagation.settling();
+        settling.cleared = cleared;
+        let damaged = refused_positions.into_iter().map(|position| why_refused(&self.catalogue, &refused[position])).collect();
         Ok(PassWrites { writes, settling, log, failures, damaged })
     }
 }

@@ -15,7 +15,7 @@ use stook_store::queue::JobId;
 use stook_store::{NewChangeLogEntry, RecordChange, RecordContent, RecordWrite, StaleMark, StoredRecord, UniqueConflict};
 
 /// The maximum number of edges that a pass from one record to its children reads at once.
-pub(super) const MOST_CHILDREN: usize = 4_000;
+pub(super) const MAX_CHILDREN: usize = 4_000;
 
 /// The jobs that caused a mark or a write.
 pub(super) type CausingJobs = BTreeSet<JobId>;
@@ -35,7 +35,7 @@ pub(super) struct PassState<'p> {
     /// Records for which expressions have failed, with the failures.
     pub(super) failed: BTreeMap<(CollectionId, Key), Vec<String>>,
     /// Whether the target of some link does not exist.
-    pub(super) missing: bool,
+    pub(super) has_missing_target: bool,
     /// Files that this pass has decided about, by job and number.
     pub(super) decided: BTreeSet<(JobId, usize)>,
     /// Keys of files that this pass will write, by the name of the file.
@@ -43,7 +43,7 @@ pub(super) struct PassState<'p> {
     /// Unique conflicts of earlier attempts at this pass; the records in them cannot be written.
     pub(super) refused: &'p [UniqueConflict],
     /// Positions in `refused` of the records that this pass would have written.
-    pub(super) refused_here: BTreeSet<usize>,
+    pub(super) refused_positions: BTreeSet<usize>,
 }
 
 impl<'p> PassState<'p> {
@@ -59,11 +59,11 @@ impl<'p> PassState<'p> {
             incorrect: Vec::new(),
             checks: marks.iter().any(|mark| mark.job == CHECK),
             failed: BTreeMap::new(),
-            missing: false,
+            has_missing_target: false,
             decided: BTreeSet::new(),
             unwritten: BTreeMap::new(),
             refused,
-            refused_here: BTreeSet::new(),
+            refused_positions: BTreeSet::new(),
         }
     }
 
@@ -72,10 +72,10 @@ impl<'p> PassState<'p> {
     pub(super) fn note_failed(&mut self, collection: CollectionId, key: &Key) {
         let failures = self.evaluator.failures();
         if !failures.is_empty() {
-            let known = self.failed.entry((collection, key.clone())).or_default();
+            let noted = self.failed.entry((collection, key.clone())).or_default();
             for failure in failures {
-                if !known.contains(&failure) {
-                    known.push(failure);
+                if !noted.contains(&failure) {
+                    noted.push(failure);
                 }
             }
         }

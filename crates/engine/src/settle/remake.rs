@@ -16,16 +16,16 @@ use stook_store::{Priority, ReadDetail, ReadSet, RecordRead, Result, SettlingCha
 ///
 /// # Errors
 /// When the store fails.
-pub fn bring_up(store: &dyn Store, rules: &Arc<SettleRules>, show: &dyn Fn(u64)) -> Result<u64> {
-    let wanted = &rules.catalogue.settling;
-    let Some(settled_by) = behind(store, rules)? else { return Ok(0) };
+pub fn mark_outdated(store: &dyn Store, rules: &Arc<SettleRules>, show: &dyn Fn(u64)) -> Result<u64> {
+    let current = &rules.catalogue.settling;
+    let Some(settled_by) = outdated_rules(store, rules)? else { return Ok(0) };
     let marked = mark_all(store, rules, (0, &created(rules, &settled_by)), show)?;
-    let known: Vec<u32> = rules.catalogue.links.iter().flat_map(|link| [link.edges(), link.children(), link.targets()]).collect();
+    let link_ids: Vec<u32> = rules.catalogue.links.iter().flat_map(|link| [link.edges(), link.children(), link.targets()]).collect();
     let replaced = rules.catalogue.sources.iter().filter_map(|source| source.replaces.as_ref());
-    let kept = replaced.flat_map(|replaces| replaces.links());
-    let kept = kept.chain(rules.catalogue.sources.iter().filter_map(|source| source.collect.as_ref()).map(|collect| collect.id));
+    let kept_links = replaced.flat_map(|replaces| replaces.links());
+    let kept_links = kept_links.chain(rules.catalogue.sources.iter().filter_map(|source| source.collect.as_ref()).map(|collect| collect.id));
     let waiting = rules.waiting.keys().copied();
-    store.set_settled_by(wanted, &known.into_iter().chain(kept).chain(waiting).collect::<Vec<u32>>())?;
+    store.set_settled_by(current, &link_ids.into_iter().chain(kept_links).chain(waiting).collect::<Vec<u32>>())?;
     Ok(marked)
 }
 
@@ -34,14 +34,14 @@ pub fn bring_up(store: &dyn Store, rules: &Arc<SettleRules>, show: &dyn Fn(u64))
 /// # Errors
 /// When the store fails.
 pub fn is_settled(store: &dyn Store, rules: &SettleRules) -> Result<bool> {
-    Ok(behind(store, rules)?.is_none() && store.tenants_with_marks()?.is_empty())
+    Ok(outdated_rules(store, rules)?.is_none() && store.tenants_with_marks()?.is_empty())
 }
 
 /// The rules by which the store was settled, if they differ from these and either of them settles anything.
-fn behind(store: &dyn Store, rules: &SettleRules) -> Result<Option<String>> {
+fn outdated_rules(store: &dyn Store, rules: &SettleRules) -> Result<Option<String>> {
     let settled_by = store.settled_by()?.unwrap_or_default();
-    let is_behind = settled_by != rules.catalogue.settling && (rules.any() || !created(rules, &settled_by).is_empty());
-    Ok(is_behind.then_some(settled_by))
+    let is_outdated = settled_by != rules.catalogue.settling && (rules.needs_settling() || !created(rules, &settled_by).is_empty());
+    Ok(is_outdated.then_some(settled_by))
 }
 
 /// Collections whose records links may create, by these rules or by those that the store was settled by.
@@ -63,9 +63,9 @@ pub(super) fn mark_all(
     show: &dyn Fn(u64),
 ) -> Result<u64> {
     let mut marked = 0;
-    let concerned = |collection: &CollectionId| rules.concern(*collection) || created.contains(collection);
+    let is_concerned = |collection: &CollectionId| rules.has_consequences(*collection) || created.contains(collection);
     for tenant in store.tenants()? {
-        for collection in rules.catalogue.collections.ids().filter(concerned) {
+        for collection in rules.catalogue.collections.ids().filter(is_concerned) {
             let mut after = String::new();
             loop {
                 let keys = store.keys_after(&tenant, collection, &after, PAGE)?;
@@ -76,7 +76,7 @@ pub(super) fn mark_all(
                 marked += records.len() as u64;
                 let mut remake = ResettleUnit::new(rules, &tenant, collection, records, job);
                 if created.contains(&collection) {
-                    remake.ask_who_makes(rules, job);
+                    remake.mark_created_by_link(rules, job);
                 }
                 store.submit(Box::new(remake), Priority::Bulk).wait()?;
                 show(marked);
@@ -89,31 +89,31 @@ pub(super) fn mark_all(
 /// Writes edges and marks of some records, if these have not changed since they were read.
 struct ResettleUnit {
     tenant: Tenant,
-    followed: Vec<Propagation>,
+    propagations: Vec<Propagation>,
     read_set: ReadSet,
 }
 
 impl ResettleUnit {
     fn new(rules: &SettleRules, tenant: &Tenant, collection: CollectionId, records: Vec<StoredRecord>, job: JobId) -> Self {
         let evaluator = Evaluator::new(rules.catalogue.tables.clone());
-        let (mut followed, mut read_set) = (Vec::with_capacity(records.len()), ReadSet::default());
+        let (mut propagations, mut read_set) = (Vec::with_capacity(records.len()), ReadSet::default());
         for record in records {
             let changed = ValueChange { collection, key: &record.key, before: None, after: Some(&record.golden), job, by: ChangeCause::External };
-            let mut own = Propagation::default();
-            own.follow(rules, &evaluator, &changed);
+            let mut propagation = Propagation::default();
+            propagation.follow(rules, &evaluator, &changed);
             // links by key are checked, too, because their rule may have changed
             if !rules.relations[collection].from.is_empty() {
-                own.mark_child(rules, collection, &record.key, job);
+                propagation.mark_child(rules, collection, &record.key, job);
             }
-            followed.push(own);
+            propagations.push(propagation);
             read_set.records.push(RecordRead { collection, key: record.key, version: Some(record.version) });
         }
-        Self { tenant: tenant.clone(), followed, read_set }
+        Self { tenant: tenant.clone(), propagations, read_set }
     }
 
-    fn ask_who_makes(&mut self, rules: &SettleRules, job: JobId) {
-        for (own, read) in self.followed.iter_mut().zip(&self.read_set.records) {
-            own.mark_parent(rules, read.collection, (&read.key, MADE), job);
+    fn mark_created_by_link(&mut self, rules: &SettleRules, job: JobId) {
+        for (propagation, read) in self.propagations.iter_mut().zip(&self.read_set.records) {
+            propagation.mark_parent(rules, read.collection, (&read.key, MADE), job);
         }
     }
 }
@@ -129,7 +129,7 @@ impl Unit for ResettleUnit {
 
     fn read_set_changed(&mut self, records: &[usize], _ranges: &[usize]) -> Vec<(CollectionId, Key)> {
         // the unit that changed a record after it was read here has marked it
-        records.iter().for_each(|record| self.followed[*record] = Propagation::default());
+        records.iter().for_each(|record| self.propagations[*record] = Propagation::default());
         Vec::new()
     }
 
@@ -137,7 +137,7 @@ impl Unit for ResettleUnit {
 
     fn settling(&mut self) -> SettlingChanges {
         let mut all = Propagation::default();
-        self.followed.iter().for_each(|followed| all.extend(followed));
+        self.propagations.iter().for_each(|propagation| all.extend(propagation));
         all.settling()
     }
 }

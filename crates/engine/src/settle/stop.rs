@@ -6,7 +6,7 @@ use stook_store::wanted::CancelToken;
 use stook_store::{Result, StoreError};
 
 /// How often the watcher checks whether settling is to stop.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Does `work`. When `is_stopping` returns true, calls of stores on this thread are cancelled, settle passes included, and `None` is returned.
 /// What was committed stays, and so do marks that were not processed.
@@ -15,21 +15,21 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// As `work`.
 pub fn until_stopped<T>(is_stopping: &(dyn Fn() -> bool + Sync), work: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
     let (token, is_done) = (CancelToken::default(), AtomicBool::new(false));
-    let ended = std::thread::scope(|scope| {
+    let result = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| {
             while !is_done.load(Ordering::SeqCst) {
                 if is_stopping() {
-                    return token.end();
+                    return token.cancel();
                 }
-                std::thread::park_timeout(LOOK_AGAIN);
+                std::thread::park_timeout(CHECK_INTERVAL);
             }
         });
         let _done = Done(&is_done, watcher.thread());
         token.during(work)
     });
-    match ended {
-        Err(StoreError::Unwanted) if token.is_over() => Ok(None),
-        ended => ended.map(Some),
+    match result {
+        Err(StoreError::Unwanted) if token.is_cancelled() => Ok(None),
+        result => result.map(Some),
     }
 }
 
@@ -44,6 +44,6 @@ impl Drop for Done<'_> {
 }
 
 /// Fails if the current pass has been cancelled; to be called between steps of its work.
-pub(super) fn go_on() -> Result<()> {
-    if CancelToken::now().is_some_and(|token| token.is_over()) { Err(StoreError::Unwanted) } else { Ok(()) }
+pub(super) fn check_cancelled() -> Result<()> {
+    if CancelToken::current().is_some_and(|token| token.is_cancelled()) { Err(StoreError::Unwanted) } else { Ok(()) }
 }

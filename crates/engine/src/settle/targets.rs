@@ -1,6 +1,6 @@
 //! Finds the targets of links by equal fields and overlapping intervals, for many children at once.
 
-use super::stop::go_on;
+use super::stop::check_cancelled;
 use crate::relations::SettleRules;
 use crate::relations::edges::{interval, tuples};
 use crate::relations::stored::{damaged_edge, interval_of};
@@ -10,7 +10,7 @@ use stook_catalogue::eval::Evaluator;
 use stook_catalogue::golden::GoldenValues;
 use stook_catalogue::ids::{FieldId, LinkId};
 use stook_catalogue::key::Key;
-use stook_catalogue::links::{IntervalOverlap, Link, TargetRule, in_order};
+use stook_catalogue::links::{IntervalOverlap, Link, TargetRule, keys_to_list};
 use stook_catalogue::value::{SmolStr, Value};
 use stook_store::{Edge, EdgeRange, Result, StartRange};
 
@@ -36,7 +36,7 @@ pub(super) fn find(
 ) -> Result<(EdgeRange, Vec<bool>)> {
     let link = &rules.catalogue.links[link];
     let TargetRule::Same { overlap, .. } = &link.target_rule else { return Ok((EdgeRange::default(), vec![false; golden.len()])) };
-    let wanted: Vec<Option<TargetCriteria>> = golden.iter().enumerate().map(|(place, values)| seek(place, link, values)).collect();
+    let wanted: Vec<Option<TargetCriteria>> = golden.iter().enumerate().map(|(position, values)| seek(position, link, values)).collect();
     let mut ranges = Vec::new();
     for TargetCriteria { tuples, span: (start, stop) } in wanted.iter().flatten() {
         let (low, high) = match overlap {
@@ -48,24 +48,24 @@ pub(super) fn find(
     let ranges = merge(ranges);
     let edges = if ranges.is_empty() { Vec::new() } else { between(link.targets(), &ranges)? };
     let candidates = candidates(&edges)?;
-    for (values, sought) in golden.iter_mut().zip(&wanted) {
-        go_on()?;
+    for (values, criteria) in golden.iter_mut().zip(&wanted) {
+        check_cancelled()?;
         if link.many {
-            let near = sought.iter().flat_map(|sought| &sought.tuples).filter_map(|tuple| candidates.get(tuple.as_str()));
-            Arc::make_mut(values)[link.field] = in_order(near.flatten().map(|(.., key)| (*key).into()).collect());
+            let matching = criteria.iter().flat_map(|criteria| &criteria.tuples).filter_map(|tuple| candidates.get(tuple.as_str()));
+            Arc::make_mut(values)[link.field] = keys_to_list(matching.flatten().map(|(.., key)| (*key).into()).collect());
             continue;
         }
-        let best = sought.as_ref().and_then(|TargetCriteria { tuples, span }| {
-            let near = tuples.iter().filter_map(|tuple| candidates.get(tuple.as_str()));
-            near.filter_map(|own| nearest(own, overlap.as_ref(), *span)).min()
+        let best = criteria.as_ref().and_then(|TargetCriteria { tuples, span }| {
+            let matching = tuples.iter().filter_map(|tuple| candidates.get(tuple.as_str()));
+            matching.filter_map(|own| nearest(own, overlap.as_ref(), *span)).min()
         });
         Arc::make_mut(values)[link.field] = best.map_or(Value::Null, |(.., key)| Value::text(key));
     }
-    let looked = wanted.iter().map(Option::is_some).collect();
-    Ok((EdgeRange { link: link.targets(), ranges, edges }, looked))
+    let has_searched = wanted.iter().map(Option::is_some).collect();
+    Ok((EdgeRange { link: link.targets(), ranges, edges }, has_searched))
 }
 
-pub(super) fn sought(rules: &SettleRules, evaluator: &Evaluator, link: &Link, values: &[Value]) -> Option<TargetCriteria> {
+pub(super) fn target_criteria(rules: &SettleRules, evaluator: &Evaluator, link: &Link, values: &[Value]) -> Option<TargetCriteria> {
     let TargetRule::Same { fields, overlap } = &link.target_rule else { return None };
     let child = &rules.catalogue.collections[link.child_collection];
     if !link
@@ -77,7 +77,7 @@ pub(super) fn sought(rules: &SettleRules, evaluator: &Evaluator, link: &Link, va
     }
     let mine: Vec<FieldId> = fields.iter().map(|(own, _)| *own).collect();
     let span = interval(overlap.as_ref(), |overlap| overlap.mine, values)?;
-    Some(TargetCriteria { tuples: tuples(link, child, &mine, values), span }).filter(|sought| !sought.tuples.is_empty())
+    Some(TargetCriteria { tuples: tuples(link, child, &mine, values), span }).filter(|criteria| !criteria.tuples.is_empty())
 }
 
 /// The candidate nearest to an interval, if any is near enough: its distance, start and key.
@@ -87,8 +87,8 @@ fn nearest<'c>(candidates: &[(i64, i64, &'c str)], overlap: Option<&IntervalOver
     let (low, high) = (start - overlap.tolerance, stop + overlap.tolerance);
     // candidates are ordered by their starts
     let end = candidates.partition_point(|(start, ..)| *start <= high);
-    let near = candidates[..end].iter().filter(|(_, stop, _)| *stop >= low);
-    near.map(|(start, stop, key)| ((*start - middle).max(middle - *stop).max(0), *start, *key)).min()
+    let matching = candidates[..end].iter().filter(|(_, stop, _)| *stop >= low);
+    matching.map(|(start, stop, key)| ((*start - middle).max(middle - *stop).max(0), *start, *key)).min()
 }
 
 /// Merges ranges of the same target that overlap or touch.
@@ -114,14 +114,14 @@ fn candidates(edges: &[Edge]) -> Result<CandidateTargets<'_>> {
         let (start, stop) = interval_of(&edge.payload).ok_or_else(|| damaged_edge(edge, "it carries no interval"))?;
         candidates.entry(&edge.target).or_default().push((start, stop, &edge.child));
     }
-    for own in candidates.values_mut() {
-        own.sort_unstable();
-        own.dedup();
+    for targets in candidates.values_mut() {
+        targets.sort_unstable();
+        targets.dedup();
     }
     Ok(candidates)
 }
 
 /// The keys of a child's targets.
 pub(super) fn keys_of(link: &Link, values: &[Value]) -> Vec<Key> {
-    link.leads_to(values).filter_map(|key| Key::new(key.clone()).ok()).collect()
+    link.target_keys(values).filter_map(|key| Key::new(key.clone()).ok()).collect()
 }

@@ -35,7 +35,7 @@ impl WaitingMark {
     }
 
     /// Reads the mark from an edge.
-    fn of(edge: &Edge) -> Self {
+    fn from_edge(edge: &Edge) -> Self {
         let (order, rule) = ((edge.start >> 32) as u32, edge.start as u32);
         Self { order, rule, target: edge.child.clone(), part: edge.group.clone() }
     }
@@ -47,18 +47,18 @@ impl PassState<'_> {
     pub(super) fn must_wait(
         &mut self,
         (collection, key): (CollectionId, &Key),
-        wanted: &RecordContent,
+        content: &RecordContent,
         marks: &[WaitingMark],
         jobs: &CausingJobs,
     ) -> bool {
         // the last conflict counts: the value may have got another holder since
-        let Some(place) = self.refused.iter().rposition(|refused| refused.collection == collection && refused.key == *key) else { return false };
-        self.refused_here.insert(place);
-        let refused = &self.refused[place];
-        let (own, field) = (&self.rules.relations[collection], &self.rules.catalogue.collections[collection].fields[refused.field]);
-        let value = reserved(field, &wanted.golden[refused.field]);
+        let Some(position) = self.refused.iter().rposition(|refused| refused.collection == collection && refused.key == *key) else { return false };
+        self.refused_positions.insert(position);
+        let refused = &self.refused[position];
+        let (relations, field) = (&self.rules.relations[collection], &self.rules.catalogue.collections[collection].fields[refused.field]);
+        let value = reserved(field, &content.golden[refused.field]);
         for mark in marks {
-            self.propagation.edge(EdgeChange::Put(mark.edge(own.waiting, refused, (&field.name, &value))));
+            self.propagation.edge(EdgeChange::Put(mark.edge(relations.waiting, refused, (&field.name, &value))));
         }
         for job in jobs {
             self.propagation.mark_waiting(self.rules, collection, refused.holder.as_str().into(), *job);
@@ -67,32 +67,32 @@ impl PassState<'_> {
     }
 
     /// Marks again what waits for unique values that their holders no longer have.
-    pub(super) fn given_up(&mut self, context: &mut dyn PassContext, collection: CollectionId, marks: &[StaleMark]) -> Result<()> {
-        let own = &self.rules.relations[collection];
+    pub(super) fn waiting_marks(&mut self, context: &mut dyn PassContext, collection: CollectionId, marks: &[StaleMark]) -> Result<()> {
+        let relations = &self.rules.relations[collection];
         let holders: BTreeMap<Key, ()> = marks.iter().map(|mark| Ok((key_of(&mark.target)?, ()))).collect::<Result<_>>()?;
         let holders: Vec<Key> = holders.into_keys().collect();
         // once a holder is locked, transactions that were changing it have ended
-        let held: BTreeMap<SmolStr, StoredRecord> = context
-            .hold(collection, &holders)?
+        let locked: BTreeMap<SmolStr, StoredRecord> = context
+            .read_for_update(collection, &holders)?
             .into_iter()
             .flatten()
             .filter(|record| record.exists)
             .map(|record| (record.key.shared(), record))
             .collect();
         let order = marks.first().map(|mark| mark.order).unwrap_or_default();
-        let (edges, jobs) = self.edges_of_marks(context, own.waiting, (order, own.waiting), marks)?;
+        let (edges, jobs) = self.edges_of_marks(context, relations.waiting, (order, relations.waiting), marks)?;
         let definition = &self.rules.catalogue.collections[collection];
         for edge in edges {
             let end = edge.payload.iter().position(|byte| *byte == 0).ok_or_else(|| damaged_edge(&edge, "it names no field"))?;
             let (name, value) = (String::from_utf8_lossy(&edge.payload[..end]), &edge.payload[end + 1..]);
-            let has_it = held.get(&edge.target).is_some_and(|holder| {
+            let still_has_value = locked.get(&edge.target).is_some_and(|holder| {
                 let field = definition.field(&name).filter(|(_, field)| field.unique);
                 field.is_some_and(|(index, field)| reserved(field, &holder.golden[index]) == value)
             });
-            if has_it {
+            if still_has_value {
                 continue;
             }
-            let mark = WaitingMark::of(&edge);
+            let mark = WaitingMark::from_edge(&edge);
             for job in jobs.get(&edge.target).into_iter().flatten() {
                 self.propagation.mark(mark.order, mark.rule, mark.target.clone(), mark.part.clone(), *job);
             }

@@ -18,9 +18,11 @@ pub type RecordDocuments = Vec<(Arc<str>, Bytes)>;
 pub type DocumentChanges = Vec<(Arc<str>, Option<Bytes>)>;
 
 /// The newest contribution of a source that counts and is no deletion.
-fn said<'c>(contributions: &'c [Contribution], source: &str) -> Option<&'c Contribution> {
-    let own = contributions.iter().filter(|own| own.source() == source && own.counts() && own.content != ContributionContent::Tombstone);
-    own.max_by_key(|own| own.age())
+fn newest_of_source<'c>(contributions: &'c [Contribution], source: &str) -> Option<&'c Contribution> {
+    let candidates = contributions
+        .iter()
+        .filter(|candidates| candidates.source() == source && candidates.counts() && candidates.content != ContributionContent::Tombstone);
+    candidates.max_by_key(|candidates| candidates.age())
 }
 
 fn packed(contribution: &Contribution) -> Option<Bytes> {
@@ -37,31 +39,31 @@ fn changed<'c>(
 ) -> impl Iterator<Item = (&'c str, Option<&'c Contribution>)> {
     document.sources().into_iter().filter_map(|source| {
         let name = catalogue.sources[source].name.as_str();
-        let (old, new) = (said(before, name), said(after, name));
-        let is = |own: &Contribution| (own.contributor.clone(), own.hash);
-        (old.map(is) != new.map(is)).then_some((name, new))
+        let (old, new) = (newest_of_source(before, name), newest_of_source(after, name));
+        let identity = |own: &Contribution| (own.contributor.clone(), own.hash);
+        (old.map(identity) != new.map(identity)).then_some((name, new))
     })
 }
 
 /// Whether any document of a record changes with its contributions.
-pub fn differ(catalogue: &Catalogue, document: &TagDocument, before: &[Contribution], after: &[Contribution]) -> bool {
+pub fn documents_differ(catalogue: &Catalogue, document: &TagDocument, before: &[Contribution], after: &[Contribution]) -> bool {
     changed(catalogue, document, before, after).next().is_some()
 }
 
-/// How the documents of a record change with its contributions. `known` returns trees that have been built already.
+/// How the documents of a record change with its contributions. `built_tree` returns trees that have been built already.
 pub fn changes(
     catalogue: &Catalogue,
     document: &TagDocument,
     before: &[Contribution],
     after: &[Contribution],
-    known: impl Fn(&Contribution) -> Option<Bytes>,
+    built_tree: impl Fn(&Contribution) -> Option<Bytes>,
 ) -> DocumentChanges {
-    let tree = |new: &Contribution| known(new).or_else(|| packed(new));
+    let tree = |new: &Contribution| built_tree(new).or_else(|| packed(new));
     changed(catalogue, document, before, after).map(|(name, new)| (name.into(), new.and_then(tree))).collect()
 }
 
 /// All documents of a record, from its kept documents.
-pub fn all(catalogue: &Catalogue, document: &TagDocument, contributions: &[Contribution]) -> RecordDocuments {
+pub fn documents_of(catalogue: &Catalogue, document: &TagDocument, contributions: &[Contribution]) -> RecordDocuments {
     let own = |change: (Arc<str>, Option<Bytes>)| Some((change.0, change.1?));
     changes(catalogue, document, &[], contributions, |_| None).into_iter().filter_map(own).collect()
 }
@@ -83,14 +85,14 @@ struct CompiledXPath {
 
 impl From<XPath> for CompiledXPath {
     fn from(xpath: XPath) -> Self {
-        let sees_only = xpath.sees_only().map(|names| names.into_iter().map(Into::into).collect());
+        let sees_only = xpath.visible_elements().map(|names| names.into_iter().map(Into::into).collect());
         Self { xpath, visible_elements: sees_only }
     }
 }
 
 impl TagDefinitions {
     /// The definitions of a collection's tags, or only of those that `only` names.
-    pub fn of(collection: &Collection, tags: &CollectionTags, only: Option<&[String]>) -> Self {
+    pub fn from_tags(collection: &Collection, tags: &CollectionTags, only: Option<&[String]>) -> Self {
         let mut own = Self::default();
         let Some(document) = collection.tag_document() else { return own };
         for tag in tags.tags.iter().filter(|tag| only.is_none_or(|only| only.contains(&tag.name))) {
@@ -106,7 +108,7 @@ impl TagDefinitions {
     }
 
     /// A definition that does not belong to a tag yet.
-    pub fn one(xpath: XPath) -> Self {
+    pub fn from_xpath(xpath: XPath) -> Self {
         Self { names: vec![String::new()], xpaths: vec![xpath.into()] }
     }
 
@@ -115,7 +117,7 @@ impl TagDefinitions {
         let (mut carried, mut failed) = (Vec::new(), Vec::new());
         let Some(rules) = collection.tags.as_ref().filter(|_| !self.xpaths.is_empty()) else { return (carried, failed) };
         let Some(document) = &rules.document else { return (carried, failed) };
-        ROOM.with_borrow_mut(|(first, whole)| {
+        NODE_BUFFERS.with_borrow_mut(|(first, whole)| {
             let find = |source: SourceId| {
                 let name = catalogue.sources[source].name.as_str();
                 parts.iter().find(|(own, _)| &**own == name).map(|(_, tree)| &**tree)
@@ -126,7 +128,7 @@ impl TagDefinitions {
             let top = root.as_ref().map_or_else(|| Cow::Owned(XmlTree::empty(&document.placeholder)), Cow::Borrowed);
             let element = top.name(top.element()).local;
             let mut composed = None;
-            for (place, CompiledXPath { xpath, visible_elements: sees_only }) in self.xpaths.iter().enumerate() {
+            for (position, CompiledXPath { xpath, visible_elements: sees_only }) in self.xpaths.iter().enumerate() {
                 // not every definition can reach the embedded documents
                 let tree = match sees_only {
                     Some(names) if !names.iter().any(|name| **name == *element) => &*top,
@@ -139,10 +141,10 @@ impl TagDefinitions {
                         XmlTree::compose(&top, &copies.collect::<Vec<_>>(), std::mem::take(whole))
                     }),
                 };
-                match stook_formats::xpath::holds(xpath, tree, rules.steps) {
-                    Ok(true) => carried.push(place as u32),
+                match stook_formats::xpath::is_true(xpath, tree, rules.steps) {
+                    Ok(true) => carried.push(position as u32),
                     Ok(false) => {}
-                    Err(_) => failed.push(place as u32),
+                    Err(_) => failed.push(position as u32),
                 }
             }
             if let Some(composed) = composed {
@@ -159,5 +161,5 @@ impl TagDefinitions {
 
 thread_local! {
     /// Buffers for the nodes of a source's document and of a composed one: each takes about 100 kB, and would otherwise be allocated for each record.
-    static ROOM: RefCell<(Vec<XmlNode>, Vec<XmlNode>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+    static NODE_BUFFERS: RefCell<(Vec<XmlNode>, Vec<XmlNode>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }

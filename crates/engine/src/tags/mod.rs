@@ -31,11 +31,11 @@ use stook_catalogue::value::{Value, from_json};
 use stook_catalogue::xpath::{XPath, advise};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{JobId, JobState};
-use stook_store::tag::{MOST_NAME, Tag, TagChanges, TagDefinition, TagWrites};
+use stook_store::tag::{MAX_TAG_NAME, Tag, TagChanges, TagDefinition, TagWrites};
 use stook_store::{ReadDetail, Store, Tenant, UniqueConflict, Unit};
 
 /// The time in microseconds after which a job whose chunks are not all in the queue counts as abandoned; writing them takes seconds.
-const LEFT: i64 = 600_000_000;
+const ABANDONED_AFTER: i64 = 600_000_000;
 
 /// The number of records on which a preview evaluates a definition.
 pub const PREVIEWED: usize = 200;
@@ -57,7 +57,7 @@ pub struct TagChange {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn wish_of(json: &Json) -> std::result::Result<TagChange, String> {
+pub fn tag_change_from_json(json: &Json) -> std::result::Result<TagChange, String> {
     let Json::Object(members) = json else { return Err("a tag is a JSON object".into()) };
     let text = |name: &str| match members.get(name) {
         None | Some(Json::Null) => Ok(None),
@@ -131,48 +131,48 @@ impl<'c> TaggedCollection<'c> {
     ///
     /// # Errors
     /// When a change is wrong, and then nothing is changed; or when the store fails.
-    pub fn save(&self, wishes: &[TagChange], new: bool) -> Result<TagChangeResult> {
+    pub fn save(&self, changes: &[TagChange], new: bool) -> Result<TagChangeResult> {
         let known = self.store.tags(self.tenant, self.index)?.tags;
         let mut saved = TagChangeResult::default();
         let (mut tags, mut stale): (Vec<Tag>, Vec<String>) = (Vec::new(), Vec::new());
-        for wish in wishes {
-            if tags.iter().any(|tag| tag.name == wish.name) {
-                return Err(EngineError::Wrong(format!("the tag `{}` is there twice", wish.name)));
+        for change in changes {
+            if tags.iter().any(|tag| tag.name == change.name) {
+                return Err(EngineError::Wrong(format!("the tag `{}` is there twice", change.name)));
             }
-            let old = known.iter().find(|tag| tag.name == wish.name);
-            let wrong = |reason: String| EngineError::Wrong(format!("tag `{}`: {reason}", wish.name));
+            let old = known.iter().find(|tag| tag.name == change.name);
+            let wrong = |reason: String| EngineError::Wrong(format!("tag `{}`: {reason}", change.name));
             let now = self.store.clock();
             let mut tag = match old {
-                Some(_) if new => return Err(EngineError::Wrong(format!("there is a tag `{}` already", wish.name))),
+                Some(_) if new => return Err(EngineError::Wrong(format!("there is a tag `{}` already", change.name))),
                 Some(old) => old.clone(),
                 None if new => {
-                    check_name(&wish.name)?;
+                    check_name(&change.name)?;
                     let definition = TagDefinition::Manual;
                     let (comment, attributes) = (String::new(), Map::new());
-                    Tag { name: wish.name.clone(), definition, comment, attributes, created: now, changed: now, generation: now, job: 0 }
+                    Tag { name: change.name.clone(), definition, comment, attributes, created: now, changed: now, generation: now, job: 0 }
                 }
-                None => return Err(EngineError::Wrong(no_such_tag(&wish.name, &known))),
+                None => return Err(EngineError::Wrong(no_such_tag(&change.name, &known))),
             };
-            if let Some(definition) = wish.definition.as_ref().filter(|definition| **definition != tag.definition) {
+            if let Some(definition) = change.definition.as_ref().filter(|definition| **definition != tag.definition) {
                 if old.is_some() && (tag.definition == TagDefinition::Manual) != (*definition == TagDefinition::Manual) {
-                    let what = if tag.definition == TagDefinition::Manual {
+                    let obstacle = if tag.definition == TagDefinition::Manual {
                         "is manual and cannot get a definition"
                     } else {
                         "has a definition, which cannot be removed"
                     };
-                    return Err(wrong(format!("it {what}; delete it and create it again")));
+                    return Err(wrong(format!("it {obstacle}; delete it and create it again")));
                 }
                 let advice = check_definition(self.rules, definition).map_err(wrong)?;
-                saved.advice.extend(advice.into_iter().map(|advice| (wish.name.clone(), advice)));
+                saved.advice.extend(advice.into_iter().map(|advice| (change.name.clone(), advice)));
                 if matches!(definition, TagDefinition::XPath(_)) {
-                    stale.push(wish.name.clone());
+                    stale.push(change.name.clone());
                 } else if matches!(tag.definition, TagDefinition::XPath(_)) {
                     return Err(wrong("an XPath tag cannot become a query; delete it and create it again".into()));
                 }
                 (tag.definition, tag.generation) = (definition.clone(), now);
             }
-            tag.comment = wish.comment.clone().unwrap_or(tag.comment);
-            if let Some(attributes) = &wish.attributes {
+            tag.comment = change.comment.clone().unwrap_or(tag.comment);
+            if let Some(attributes) = &change.attributes {
                 tag.attributes = check_attributes(self.rules, attributes).map_err(wrong)?;
             }
             tag.changed = now;
@@ -194,7 +194,7 @@ impl<'c> TaggedCollection<'c> {
     ///
     /// # Errors
     /// When a tag is not known or has no XPath, or the store fails.
-    pub fn again(&self, names: &[String]) -> Result<Option<JobId>> {
+    pub fn reevaluate(&self, names: &[String]) -> Result<Option<JobId>> {
         let known = self.store.tags(self.tenant, self.index)?.tags;
         let has_xpath = |tag: &&Tag| matches!(tag.definition, TagDefinition::XPath(_));
         for name in names {
@@ -254,7 +254,7 @@ impl<'c> TaggedCollection<'c> {
         carried.dedup();
         let (sender, receiver) = std::sync::mpsc::channel();
         let tagging = TagWrites { collection: self.index, tags: vec![name.to_owned()], assignments: carried, trees: Vec::new() };
-        self.store.commit(Box::new(TagAssignment { tenant: self.tenant.clone(), stamp: tags.revision, tagging, told: sender }))?;
+        self.store.commit(Box::new(TagAssignment { tenant: self.tenant.clone(), revision: tags.revision, tagging, sender }))?;
         let given = receiver.try_iter().last().unwrap_or_default();
         Ok((given, unknown.into_iter().map(|(key, _)| key.clone()).collect()))
     }
@@ -265,14 +265,14 @@ impl<'c> TaggedCollection<'c> {
     /// When the XPath is wrong, or the store fails.
     pub fn preview(&self, xpath: &str) -> Result<TagPreview> {
         let (xpath, advice) = checked(self.rules, xpath).map_err(EngineError::Wrong)?;
-        let definition = TagDefinitions::one(xpath);
+        let definition = TagDefinitions::from_xpath(xpath);
         let all = QueryPlan::all(self.tenant.clone(), self.index);
         let first = QueryPlan { columns: vec![PlanColumn::Key], limit: Some(PREVIEWED as u64), ..all };
         let key = |row: Vec<Value>| Key::new(row.first()?.as_text()?).ok();
         let keys: Vec<Key> = self.store.find(&first)?.rows.into_iter().filter_map(key).collect();
         let trees = self.store.trees(self.tenant, self.index, &keys)?;
         let mut seen = TagPreview { records: keys.len(), matches: 0, keys: Vec::new(), failed: 0, took: Duration::ZERO, advice };
-        let began = Instant::now();
+        let started = Instant::now();
         for (key, trees) in keys.into_iter().zip(trees) {
             let parts = trees.into_iter().map(|(source, tree)| (source.into(), bytes::Bytes::from(tree))).collect();
             let (carried, failed) = definition.evaluate(self.catalogue, self.collection, &parts);
@@ -282,7 +282,7 @@ impl<'c> TaggedCollection<'c> {
                 seen.keys.push(key);
             }
         }
-        seen.took = began.elapsed();
+        seen.took = started.elapsed();
         Ok(seen)
     }
 
@@ -311,8 +311,8 @@ pub fn stale(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collecti
     let mut broken = Vec::new();
     for id in jobs {
         let job = store.job(id)?;
-        let is_left = !job.progress.complete && store.clock() - job.created > LEFT;
-        if is_left || matches!(job.state, JobState::Failed | JobState::Cancelled) {
+        let is_abandoned = !job.progress.complete && store.clock() - job.created > ABANDONED_AFTER;
+        if is_abandoned || matches!(job.state, JobState::Failed | JobState::Cancelled) {
             broken.push(id);
         }
     }
@@ -351,8 +351,8 @@ fn kind(definition: &TagDefinition) -> &'static str {
 
 fn check_name(name: &str) -> Result<()> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    if name.is_empty() || name.len() > MOST_NAME || !name.chars().all(fits) {
-        return Err(EngineError::Wrong(format!("`{name}` is not a tag's name: 1 to {MOST_NAME} letters of A-Z, digits, - and _")));
+    if name.is_empty() || name.len() > MAX_TAG_NAME || !name.chars().all(fits) {
+        return Err(EngineError::Wrong(format!("`{name}` is not a tag's name: 1 to {MAX_TAG_NAME} letters of A-Z, digits, - and _")));
     }
     Ok(())
 }
@@ -414,9 +414,9 @@ fn check_attributes(rules: &TagSettings, attributes: &Map<String, Json>) -> std:
 /// Gives and removes a manual tag.
 struct TagAssignment {
     tenant: Tenant,
-    stamp: i64,
+    revision: i64,
     tagging: TagWrites,
-    told: std::sync::mpsc::Sender<TagChanges>,
+    sender: std::sync::mpsc::Sender<TagChanges>,
 }
 
 impl Unit for TagAssignment {
@@ -427,14 +427,14 @@ impl Unit for TagAssignment {
     fn refused(&mut self, _refused: UniqueConflict) {}
 
     fn tag_revision(&self) -> Option<i64> {
-        Some(self.stamp)
+        Some(self.revision)
     }
 
     fn retag(&mut self, tags: Vec<(CollectionId, stook_store::tag::CollectionTags)>) {
         // if the tag has been deleted or got a definition meanwhile, nothing is written
-        let own = tags.iter().find(|(collection, _)| *collection == self.tagging.collection);
+        let current = tags.iter().find(|(collection, _)| *collection == self.tagging.collection);
         let is_manual = |tag: &Tag| self.tagging.tags.contains(&tag.name) && tag.definition == TagDefinition::Manual;
-        if !own.is_some_and(|(_, tags)| tags.tags.iter().any(is_manual)) {
+        if !current.is_some_and(|(_, tags)| tags.tags.iter().any(is_manual)) {
             self.tagging.assignments.clear();
         }
     }
@@ -443,7 +443,7 @@ impl Unit for TagAssignment {
         vec![self.tagging.clone()]
     }
 
-    fn tagged(&mut self, given: TagChanges) {
-        let _ = self.told.send(given);
+    fn tags_changed(&mut self, given: TagChanges) {
+        let _ = self.sender.send(given);
     }
 }

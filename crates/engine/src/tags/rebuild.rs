@@ -46,7 +46,7 @@ struct KeyRange {
 }
 
 impl KeyRange {
-    fn meets(&self, other: &KeyRange) -> bool {
+    fn overlaps(&self, other: &KeyRange) -> bool {
         let ends_before = |one: &KeyRange, other: &KeyRange| one.until.as_ref().is_some_and(|until| *until <= other.after);
         !ends_before(self, other) && !ends_before(other, self)
     }
@@ -73,7 +73,7 @@ pub(super) fn start(store: &dyn Store, rebuild: &Rebuild<'_>, put: impl FnOnce(J
     let file = JobFile { path: source.clone(), size: 0, modified: store.clock(), syntax: None, compressed: true, part: None, retires_all: false };
     let job = store.create_job(NewJob { tenant: tenant.clone(), profile: None, source, as_of: None, files: vec![file] })?;
     put(job)?;
-    let (rest, others) = unfinished(store, tenant, known, index)?;
+    let (unfinished_ranges, unfinished_jobs) = unfinished(store, tenant, known, index)?;
     let mut progress = SplitProgress::default();
     let (mut after, mut batch) = (String::new(), Vec::new());
     loop {
@@ -81,8 +81,8 @@ pub(super) fn start(store: &dyn Store, rebuild: &Rebuild<'_>, put: impl FnOnce(J
         let is_last = keys.len() < CHUNK_DOCUMENTS as usize;
         let until = keys.last().filter(|_| !is_last).map(|key| key.as_str().to_owned());
         let mut range = KeyRange { after: std::mem::take(&mut after), until: until.clone(), tags: stale.to_vec(), whole };
-        range.whole |= rest.iter().any(|own| own.whole && own.meets(&range));
-        for own in rest.iter().filter(|own| own.meets(&range)).flat_map(|own| own.tags.clone()).collect::<Vec<_>>() {
+        range.whole |= unfinished_ranges.iter().any(|own| own.whole && own.overlaps(&range));
+        for own in unfinished_ranges.iter().filter(|own| own.overlaps(&range)).flat_map(|own| own.tags.clone()).collect::<Vec<_>>() {
             if !range.tags.contains(&own) {
                 range.tags.push(own);
             }
@@ -102,7 +102,7 @@ pub(super) fn start(store: &dyn Store, rebuild: &Rebuild<'_>, put: impl FnOnce(J
             None => break,
         }
     }
-    for other in others {
+    for other in unfinished_jobs {
         // from now on, the tags of the other job refer to this one
         let mut tags = store.tags(tenant, index)?.tags;
         tags.retain(|tag| tag.job == other);
@@ -261,7 +261,7 @@ impl Unit for TagEvaluationUnit {
     }
 
     fn read_set_changed(&mut self, records: &[usize], _ranges: &[usize]) -> Vec<(CollectionId, Key)> {
-        let key = |place: &usize| (self.collection, self.read_set.records[*place].key.clone());
+        let key = |record: &usize| (self.collection, self.read_set.records[*record].key.clone());
         records.iter().map(key).collect()
     }
 
@@ -277,7 +277,7 @@ impl Unit for TagEvaluationUnit {
     }
 
     fn tag_revision(&self) -> Option<i64> {
-        Some(self.tagger.stamp)
+        Some(self.tagger.revision)
     }
 
     fn retag(&mut self, tags: Vec<(CollectionId, CollectionTags)>) {
@@ -288,34 +288,41 @@ impl Unit for TagEvaluationUnit {
         self.tagger.tagging()
     }
 
-    fn tagged(&mut self, given: TagChanges) {
+    fn tags_changed(&mut self, given: TagChanges) {
         self.given = given;
     }
 
     fn journal(&mut self) -> Option<&ChunkJournal> {
         let mut counts = OutcomeCounts { documents: self.records() as i64, ..OutcomeCounts::default() };
-        let (mut lines, mut troubles) = (Vec::new(), Vec::new());
+        let (mut outcomes, mut troubles) = (Vec::new(), Vec::new());
         // the existing records of the range count as the documents of the job
-        let places: HashMap<&Key, u64> = self.living.iter().zip(0..).collect();
+        let positions: HashMap<&Key, u64> = self.living.iter().zip(0..).collect();
         for (outcome, keys) in [(Outcome::Created, &self.given.added), (Outcome::Withdrawn, &self.given.removed)] {
-            let line = |key: &Key| {
-                let document = self.first + places.get(key)?;
+            let outcome_of = |key: &Key| {
+                let document = self.first + positions.get(key)?;
                 Some(DocumentOutcome { document, offset: 0, collection: Some(self.collection), outcome, key: key.shared(), reason: None })
             };
-            let before = lines.len();
-            lines.extend(keys.iter().filter_map(line));
-            counts.add(outcome, (lines.len() - before) as i64);
+            let before = outcomes.len();
+            outcomes.extend(keys.iter().filter_map(outcome_of));
+            counts.add(outcome, (outcomes.len() - before) as i64);
         }
         for FailedEvaluation { collection, key, reason } in self.tagger.failures() {
-            let Some(place) = places.get(key).copied() else { continue };
+            let Some(position) = positions.get(key).copied() else { continue };
             counts.add(Outcome::Failed, 1);
-            let (document, record, offset) = (self.first + place, place + 1, 0);
-            lines.push(DocumentOutcome { document, offset, collection: Some(collection), outcome: Outcome::Failed, key: key.shared(), reason: None });
+            let (document, record, offset) = (self.first + position, position + 1, 0);
+            outcomes.push(DocumentOutcome {
+                document,
+                offset,
+                collection: Some(collection),
+                outcome: Outcome::Failed,
+                key: key.shared(),
+                reason: None,
+            });
             troubles.push(Issue { document, file: 0, record, offset, key: Some(key.to_string()), failed: true, reason });
         }
-        lines.sort_by_key(|line| line.document);
+        outcomes.sort_by_key(|outcome| outcome.document);
         troubles.sort_by_key(|trouble| trouble.document);
-        self.journal = ChunkJournal { counts, first: self.first, packed_outcomes: pack(&lines), troubles, ..ChunkJournal::default() };
+        self.journal = ChunkJournal { counts, first: self.first, packed_outcomes: pack(&outcomes), troubles, ..ChunkJournal::default() };
         Some(&self.journal)
     }
 }

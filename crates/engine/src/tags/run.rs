@@ -13,14 +13,14 @@ use stook_store::queue::Job;
 /// When the store fails.
 pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, run: &JobRun<'_>, show: &(dyn Fn(u64) + Sync)) -> Result<Job> {
     let JobRun { job, stop, .. } = *run;
-    let tell = |event| {
+    let report = |event| {
         if let work::WorkerEvent::Committed(documents) = event {
             show(documents);
         }
     };
     store.take_over(job)?;
     let options = work::WorkerOptions { settles: false, ..run.options() };
-    let pool = work::WorkerPool::new(catalogue, store, &options, stop, &tell);
+    let pool = work::WorkerPool::new(catalogue, store, &options, stop, &report);
     pool.work(|| {
         let job = store.job(job)?;
         Ok(job.chunks_left == 0 || job.state.is_final())

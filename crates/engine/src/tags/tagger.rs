@@ -20,7 +20,7 @@ pub struct ChangedDocuments {
     /// Whether the record is new, so that no trees are stored for it.
     pub is_new: bool,
     /// Whether the record is deleted, so that it has no tags.
-    pub goes: bool,
+    pub is_deleted: bool,
 }
 
 /// A record that does not get a tag because the tag's XPath exceeded its steps.
@@ -51,7 +51,7 @@ struct PendingEvaluation {
 pub struct TagEvaluator {
     catalogue: Arc<Catalogue>,
     /// The revision of the tags.
-    pub stamp: i64,
+    pub revision: i64,
     definitions: BTreeMap<CollectionId, TagDefinitions>,
     /// The only tags that are evaluated, if not all are.
     only: Option<Vec<String>>,
@@ -61,8 +61,8 @@ pub struct TagEvaluator {
 impl TagEvaluator {
     /// Evaluates `tags`, given by collection, or `only` some of them.
     pub fn new(catalogue: &Arc<Catalogue>, tags: &[(CollectionId, CollectionTags)], only: Option<Vec<String>>) -> Self {
-        let mut tagger = Self { catalogue: catalogue.clone(), stamp: 0, definitions: BTreeMap::new(), only, pending: Vec::new() };
-        tagger.know(tags);
+        let mut tagger = Self { catalogue: catalogue.clone(), revision: 0, definitions: BTreeMap::new(), only, pending: Vec::new() };
+        tagger.set_definitions(tags);
         tagger
     }
 
@@ -72,13 +72,13 @@ impl TagEvaluator {
         Ok(Self::new(catalogue, &tags.collect::<Result<Vec<_>>>()?, None))
     }
 
-    fn know(&mut self, tags: &[(CollectionId, CollectionTags)]) {
+    fn set_definitions(&mut self, tags: &[(CollectionId, CollectionTags)]) {
         // if the tags of collections were read at different revisions, the oldest makes the store pass newer ones
-        self.stamp = tags.iter().map(|(_, tags)| tags.revision).min().unwrap_or(0);
-        let own = |(collection, tags): &(CollectionId, CollectionTags)| {
-            (*collection, TagDefinitions::of(&self.catalogue.collections[*collection], tags, self.only.as_deref()))
+        self.revision = tags.iter().map(|(_, tags)| tags.revision).min().unwrap_or(0);
+        let definitions_of = |(collection, tags): &(CollectionId, CollectionTags)| {
+            (*collection, TagDefinitions::from_tags(&self.catalogue.collections[*collection], tags, self.only.as_deref()))
         };
-        self.definitions = tags.iter().map(own).collect();
+        self.definitions = tags.iter().map(definitions_of).collect();
     }
 
     /// Adds a record with changes of its documents, and all of its documents after these; `None` for a record that is deleted.
@@ -93,11 +93,11 @@ impl TagEvaluator {
         let old: Vec<Key> = records.iter().filter(|record| !record.is_new).map(|record| record.key.clone()).collect();
         let stored = if old.is_empty() { Vec::new() } else { store.trees(tenant, collection, &old)? };
         let mut stored: BTreeMap<Key, PackedTrees> = old.into_iter().zip(stored).collect();
-        for ChangedDocuments { key, changes, goes, .. } in records {
-            let kept = stored.remove(&key).unwrap_or_default().into_iter().map(|(source, tree)| (Arc::from(source), Bytes::from(tree)));
-            let mut documents: RecordDocuments = kept.filter(|(source, _)| !changes.iter().any(|(own, _)| own == source)).collect();
+        for ChangedDocuments { key, changes, is_deleted, .. } in records {
+            let stored_documents = stored.remove(&key).unwrap_or_default().into_iter().map(|(source, tree)| (Arc::from(source), Bytes::from(tree)));
+            let mut documents: RecordDocuments = stored_documents.filter(|(source, _)| !changes.iter().any(|(own, _)| own == source)).collect();
             documents.extend(changes.iter().filter_map(|(source, tree)| Some((source.clone(), tree.clone()?))));
-            self.add(collection, key, changes, (!goes).then_some(documents));
+            self.add(collection, key, changes, (!is_deleted).then_some(documents));
         }
         Ok(())
     }
@@ -107,7 +107,7 @@ impl TagEvaluator {
     pub fn add_whole(&mut self, collection: CollectionId, key: Key, contributions: Option<&[Contribution]>) {
         let catalogue = self.catalogue.clone();
         let Some(document) = catalogue.collections[collection].tag_document() else { return };
-        let documents = contributions.map(|own| document::all(&catalogue, document, own));
+        let documents = contributions.map(|own| document::documents_of(&catalogue, document, own));
         let tree = |name: &str| documents.iter().flatten().find(|(own, _)| &**own == name).map(|(_, tree)| tree.clone());
         let names = document.sources().into_iter().map(|source| catalogue.sources[source].name.as_str());
         let changes = names.map(|name| (name.into(), tree(name))).collect();
@@ -128,7 +128,7 @@ impl TagEvaluator {
 
     /// Evaluates everything again with other tags.
     pub fn retag(&mut self, tags: &[(CollectionId, CollectionTags)]) {
-        self.know(tags);
+        self.set_definitions(tags);
         let mut pending = std::mem::take(&mut self.pending);
         pending.iter_mut().for_each(|pending| self.evaluate(pending));
         self.pending = pending;
@@ -138,18 +138,18 @@ impl TagEvaluator {
     pub fn tagging(&self) -> Vec<TagWrites> {
         let mut all: BTreeMap<CollectionId, TagWrites> = BTreeMap::new();
         for pending in &self.pending {
-            let own = all.entry(pending.collection).or_insert_with(|| TagWrites {
+            let writes = all.entry(pending.collection).or_insert_with(|| TagWrites {
                 collection: pending.collection,
-                tags: self.definitions.get(&pending.collection).map(|own| own.names.clone()).unwrap_or_default(),
+                tags: self.definitions.get(&pending.collection).map(|definitions| definitions.names.clone()).unwrap_or_default(),
                 trees: Vec::new(),
                 assignments: Vec::new(),
             });
-            own.trees.extend(pending.changes.iter().map(|(source, tree)| TreeWrite {
+            writes.trees.extend(pending.changes.iter().map(|(source, tree)| TreeWrite {
                 key: pending.key.clone(),
                 source: source.clone(),
                 tree: tree.clone(),
             }));
-            own.assignments.push((pending.key.clone(), pending.carried.clone()));
+            writes.assignments.push((pending.key.clone(), pending.carried.clone()));
         }
         all.into_values().collect()
     }
@@ -158,7 +158,7 @@ impl TagEvaluator {
     pub fn failures(&self) -> impl Iterator<Item = FailedEvaluation<'_>> {
         self.pending.iter().filter(|pending| !pending.failed.is_empty()).map(|pending| {
             let names = self.definitions.get(&pending.collection).map(|own| own.names.as_slice()).unwrap_or_default();
-            let names: Vec<&str> = pending.failed.iter().filter_map(|place| names.get(*place as usize)).map(String::as_str).collect();
+            let names: Vec<&str> = pending.failed.iter().filter_map(|position| names.get(*position as usize)).map(String::as_str).collect();
             let collection = &self.catalogue.collections[pending.collection];
             let steps = collection.tags.as_ref().map_or(0, |tags| tags.steps);
             let reason = format!("tag {}: the XPath exceeded {steps} steps; the record does not get the tag", names.join(", "));

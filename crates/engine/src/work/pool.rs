@@ -21,26 +21,26 @@ use stook_store::queue::{JobFile, JobId, LeasedChunk};
 use stook_store::{LeaseToken, PassReport, PendingCommit, Priority, SettlePass, Store, StoreError, Tenant, Unit};
 
 /// The number of failures after which a chunk is dead.
-pub const MOST_ATTEMPTS: u32 = 3;
+pub const MAX_ATTEMPTS: u32 = 3;
 /// Seconds until a chunk is tried again after its first failure; four times as long after each further one.
 const FIRST_DELAY: u64 = 1;
 /// Number of chunks that are leased at once if only one job is processed.
 const LEASE_CHUNKS: usize = 32;
 /// The maximum number of documents, in chunks submitted by one worker, that the store has not yet written.
-const IN_FLIGHT: u64 = 2_000;
+const MAX_UNWRITTEN: u64 = 2_000;
 /// The maximum number of documents, in chunks submitted by one worker, that are not yet committed.
-const UNCOMMITTED: u64 = 50_000;
+const MAX_UNCOMMITTED: u64 = 50_000;
 /// The niceness of worker threads relative to the process: they get a tenth of a processor that other threads want. These are the threads that
 /// process requests, and the one that writes, for which all the others wait in the end.
-const NICE: i32 = 10;
+const NICENESS: i32 = 10;
 /// The first pause before chunks are looked for again.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 /// The longest such pause if only one job is processed, so that its end is noticed soon.
-const AT_THE_END: Duration = Duration::from_millis(5);
+const MAX_PAUSE_OF_ONE_JOB: Duration = Duration::from_millis(5);
 /// The pause before marks are looked for again, which other processes may have written.
 const MARKS_PAUSE: Duration = Duration::from_millis(20);
 /// The longest pause of a thread that waits for work.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(500);
+pub(super) const MAX_IDLE_PAUSE: Duration = Duration::from_millis(500);
 
 /// What workers need to know of a job.
 enum ActiveJob {
@@ -62,7 +62,7 @@ pub(crate) struct WorkerPool<'c> {
     store: &'c dyn Store,
     options: &'c WorkerOptions,
     stop: &'c AtomicBool,
-    tell: &'c (dyn Fn(WorkerEvent) + Sync),
+    report: &'c (dyn Fn(WorkerEvent) + Sync),
     leases: Mutex<LeaseQueue>,
     changed: Condvar,
     jobs: Mutex<HashMap<JobId, Arc<ActiveJob>>>,
@@ -79,7 +79,7 @@ struct LeaseQueue {
     /// All leases that are held, to be renewed.
     held: Vec<LeaseToken>,
     /// Whether no more chunks will come.
-    over: bool,
+    closed: bool,
 }
 
 /// A chunk that has been submitted to the store.
@@ -88,7 +88,7 @@ struct CommittingChunk {
     documents: u64,
     tenant: Tenant,
     counts: OutcomeCounts,
-    began: Instant,
+    started: Instant,
     pending: PendingCommit,
 }
 
@@ -98,11 +98,11 @@ impl<'c> WorkerPool<'c> {
         store: &'c dyn Store,
         options: &'c WorkerOptions,
         stop: &'c AtomicBool,
-        tell: &'c (dyn Fn(WorkerEvent) + Sync),
+        report: &'c (dyn Fn(WorkerEvent) + Sync),
     ) -> Self {
         let (leases, jobs, failure) = (Mutex::default(), Mutex::default(), Mutex::default());
         let rules = Arc::new(SettleRules::new(catalogue));
-        Self { store, options, stop, tell, leases, changed: Condvar::new(), jobs, committed: AtomicU64::new(0), failure, rules }
+        Self { store, options, stop, report, leases, changed: Condvar::new(), jobs, committed: AtomicU64::new(0), failure, rules }
     }
 
     /// Works until no chunk is left and `is_over` returns true, or until the pool is stopped.
@@ -110,12 +110,13 @@ impl<'c> WorkerPool<'c> {
         std::thread::scope(|scope| {
             let ended = Arc::new(AtomicBool::new(false));
             let watch = ended.clone();
-            let keeper = scope.spawn(move || self.keep_alive(&watch));
-            let threads: Vec<_> = (0..self.options.workers.max(1)).map(|_| scope.spawn(|| self.guard(self.serve()))).collect();
+            let renewer = scope.spawn(move || self.renew_leases(&watch));
+            let threads: Vec<_> = (0..self.options.workers.max(1)).map(|_| scope.spawn(|| self.record_failure(self.run_worker()))).collect();
             let done = Arc::new(AtomicBool::new(false));
-            let told = done.clone();
-            let settler = (self.options.settles && self.rules.any()).then(|| scope.spawn(move || self.guard(self.settle(&told))));
-            self.guard(self.feed(is_over));
+            let workers_done = done.clone();
+            let settler =
+                (self.options.settles && self.rules.needs_settling()).then(|| scope.spawn(move || self.record_failure(self.settle(&workers_done))));
+            self.record_failure(self.lease_chunks(is_over));
             for thread in threads {
                 let _ = thread.join();
             }
@@ -125,7 +126,7 @@ impl<'c> WorkerPool<'c> {
                 let _ = settler.join();
             }
             ended.store(true, Ordering::SeqCst);
-            keeper.thread().unpark();
+            renewer.thread().unpark();
         });
         let held = std::mem::take(&mut self.leases().held);
         if !held.is_empty() {
@@ -134,13 +135,13 @@ impl<'c> WorkerPool<'c> {
         }
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
         if failure.is_some() || self.stop.load(Ordering::SeqCst) {
-            self.leave();
+            self.interrupt_jobs();
         }
         failure.map_or(Ok(()), Err)
     }
 
     /// Marks the jobs of this pool as interrupted, unless other workers process them.
-    fn leave(&self) {
+    fn interrupt_jobs(&self) {
         let mut jobs: Vec<JobId> = self.jobs.lock().map(|jobs| jobs.keys().copied().collect()).unwrap_or_default();
         jobs.extend(self.options.only.filter(|only| !jobs.contains(only)));
         for job in jobs {
@@ -150,17 +151,17 @@ impl<'c> WorkerPool<'c> {
     }
 
     /// Ends all work because of an error; the first error is kept.
-    pub(crate) fn guard(&self, result: Result<()>) {
+    pub(crate) fn record_failure(&self, result: Result<()>) {
         if let Err(error) = result {
             self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-            self.leases().over = true;
+            self.leases().closed = true;
             self.changed.notify_all();
         }
     }
 
     /// Whether work is to end, for any reason.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stop.load(Ordering::SeqCst) || self.leases().over
+        self.stop.load(Ordering::SeqCst) || self.leases().closed
     }
 
     fn leases(&self) -> MutexGuard<'_, LeaseQueue> {
@@ -169,7 +170,7 @@ impl<'c> WorkerPool<'c> {
 
     /// Leases chunks ahead of the workers: many at once if only one job is processed, otherwise no more than there are workers, because a later
     /// job with a higher priority cannot displace chunks that are leased.
-    fn feed(&self, is_over: impl Fn() -> Result<bool>) -> Result<()> {
+    fn lease_chunks(&self, is_over: impl Fn() -> Result<bool>) -> Result<()> {
         let workers = self.options.workers.max(1);
         let chunk = CHUNK_DOCUMENTS as usize;
         let (wanted, low) = match self.options.only {
@@ -177,23 +178,23 @@ impl<'c> WorkerPool<'c> {
             None => (workers * chunk, workers * chunk / 2),
         };
         // number of documents in the chunks leased last
-        let mut usual = chunk;
-        let longest = if self.options.only.is_some() { AT_THE_END } else { LOOK_AGAIN };
+        let mut usual_documents = chunk;
+        let longest = if self.options.only.is_some() { MAX_PAUSE_OF_ONE_JOB } else { MAX_IDLE_PAUSE };
         let (mut pause, mut over) = (FIRST_PAUSE, false);
         while !self.is_stopping() {
             let leases = self.leases();
             let ready: usize = leases.ready.iter().map(|lease| lease.slice.documents as usize).sum();
-            if ready > low.min(wanted - usual) {
-                let _ = self.changed.wait_timeout(leases, LOOK_AGAIN);
+            if ready > low.min(wanted - usual_documents) {
+                let _ = self.changed.wait_timeout(leases, MAX_IDLE_PAUSE);
                 continue;
             }
             drop(leases);
-            let room = (wanted - ready).div_ceil(usual).min(LEASE_CHUNKS.max(8 * workers));
-            let leased = self.store.lease(self.options.only, room, self.options.lease_seconds)?;
+            let count = (wanted - ready).div_ceil(usual_documents).min(LEASE_CHUNKS.max(8 * workers));
+            let leased = self.store.lease(self.options.only, count, self.options.lease_seconds)?;
             if !leased.is_empty() {
                 let mut leases = self.leases();
                 leases.held.extend(leased.iter().map(lease_token));
-                usual = leased.iter().map(|lease| lease.slice.documents as usize).max().unwrap_or(chunk).clamp(1, chunk);
+                usual_documents = leased.iter().map(|lease| lease.slice.documents as usize).max().unwrap_or(chunk).clamp(1, chunk);
                 leases.ready.extend(leased);
                 self.changed.notify_all();
                 (pause, over) = (FIRST_PAUSE, false);
@@ -208,14 +209,14 @@ impl<'c> WorkerPool<'c> {
                 }
             }
         }
-        self.leases().over = true;
+        self.leases().closed = true;
         self.changed.notify_all();
         Ok(())
     }
 
     /// Runs settle passes until the workers are done and everything, or this pool's job, is settled; or until the pool is stopped.
     fn settle(&self, done: &AtomicBool) -> Result<()> {
-        self.give_way();
+        self.lower_priority();
         let failed = || self.failure.lock().is_ok_and(|failure| failure.is_some());
         let is_stopping = || self.stop.load(Ordering::SeqCst) || failed();
         settle::until_stopped(&is_stopping, || self.settle_until(done, &is_stopping))?;
@@ -224,7 +225,7 @@ impl<'c> WorkerPool<'c> {
 
     fn settle_until(&self, done: &AtomicBool, is_stopping: &dyn Fn() -> bool) -> stook_store::Result<()> {
         let rules: Arc<dyn SettlePass> = self.rules.clone();
-        settle::bring_up(self.store, &self.rules, &|_| ())?;
+        settle::mark_outdated(self.store, &self.rules, &|_| ())?;
         loop {
             if is_stopping() {
                 return Ok(());
@@ -232,14 +233,14 @@ impl<'c> WorkerPool<'c> {
             // everything that was committed before `done` was set is seen by this round
             let over = done.load(Ordering::SeqCst);
             let passed = settle::round(self.store, &rules, self.stop, &|tenant, passed, took| {
-                let PassReport { marks_cleared: answered, rows, damaged, failures } = passed.clone();
+                let PassReport { marks_cleared, rows, damaged, failures } = passed.clone();
                 let (tenant, counts) = (tenant.clone(), OutcomeCounts::default());
-                (self.tell)(WorkerEvent::TaskDone(TaskReport {
+                (self.report)(WorkerEvent::TaskDone(TaskReport {
                     name: "settle",
                     tenant,
                     job: None,
                     counts,
-                    marks_cleared: answered,
+                    marks_cleared,
                     rows,
                     damaged,
                     failures,
@@ -261,10 +262,10 @@ impl<'c> WorkerPool<'c> {
         }
     }
 
-    fn give_way(&self) {
+    fn lower_priority(&self) {
         if cfg!(target_os = "linux") {
             // on Linux this applies to the thread; if it is refused, all threads have equal shares
-            let _ = rustix::process::nice(NICE);
+            let _ = rustix::process::nice(NICENESS);
         }
     }
 
@@ -277,17 +278,17 @@ impl<'c> WorkerPool<'c> {
                 return None;
             }
             let next = leases.ready.pop_front();
-            if next.is_some() || leases.over || !waits {
+            if next.is_some() || leases.closed || !waits {
                 self.changed.notify_all();
                 return next;
             }
-            leases = self.changed.wait_timeout(leases, LOOK_AGAIN).unwrap_or_else(PoisonError::into_inner).0;
+            leases = self.changed.wait_timeout(leases, MAX_IDLE_PAUSE).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     /// Runs one worker: maps, consolidates and submits leased chunks, of which only a limited number is in memory.
-    fn serve(&self) -> Result<()> {
-        self.give_way();
+    fn run_worker(&self) -> Result<()> {
+        self.lower_priority();
         let mut in_flight: VecDeque<CommittingChunk> = VecDeque::new();
         loop {
             let Some(lease) = self.next(in_flight.is_empty()) else {
@@ -299,13 +300,13 @@ impl<'c> WorkerPool<'c> {
             let mut unwritten: u64 = 0;
             for chunk in in_flight.iter_mut().rev() {
                 unwritten += if chunk.pending.is_written() { 0 } else { chunk.documents };
-                if unwritten > IN_FLIGHT {
+                if unwritten > MAX_UNWRITTEN {
                     chunk.pending.wait_until_written();
                 }
             }
             let uncommitted = |chunks: &VecDeque<CommittingChunk>| chunks.iter().map(|chunk| chunk.documents).sum::<u64>();
             while let Some(oldest) = in_flight.front()
-                && (oldest.pending.is_answered() || uncommitted(&in_flight) >= UNCOMMITTED)
+                && (oldest.pending.is_answered() || uncommitted(&in_flight) >= MAX_UNCOMMITTED)
                 && let Some(oldest) = in_flight.pop_front()
             {
                 self.finish(oldest)?;
@@ -315,16 +316,16 @@ impl<'c> WorkerPool<'c> {
 
     /// Prepares a chunk and submits it to the store.
     fn submit(&self, lease: LeasedChunk) -> Result<Option<CommittingChunk>> {
-        let began = Instant::now();
+        let started = Instant::now();
         // a chunk that panics fails like any other
         let processed = std::panic::catch_unwind(AssertUnwindSafe(|| self.process(&lease)));
         match processed.unwrap_or_else(|_| Err(EngineError::Wrong("processing the chunk caused a panic".into()))) {
             Ok(PreparedChunk { unit, documents, counts }) => {
                 let tenant = unit.tenant().clone();
                 let pending = self.store.submit(unit, Priority::Bulk);
-                Ok(Some(CommittingChunk { lease, documents, tenant, counts, began, pending }))
+                Ok(Some(CommittingChunk { lease, documents, tenant, counts, started, pending }))
             }
-            Err(EngineError::Store(error)) if !self.is_of_chunk(&error) => Err(error.into()),
+            Err(EngineError::Store(error)) if !self.is_caused_by_chunk(&error) => Err(error.into()),
             Err(error) => self.release_failed(&lease, &error.to_string()).map(|()| None),
         }
     }
@@ -367,8 +368,8 @@ impl<'c> WorkerPool<'c> {
         match chunk.pending.wait() {
             Ok(receipt) => {
                 self.committed.fetch_add(chunk.documents, Ordering::SeqCst);
-                let (job, took) = (Some(chunk.lease.chunk.job), chunk.began.elapsed());
-                let stage = TaskReport {
+                let (job, took) = (Some(chunk.lease.chunk.job), chunk.started.elapsed());
+                let task = TaskReport {
                     name: "chunk",
                     tenant: chunk.tenant,
                     job,
@@ -379,52 +380,52 @@ impl<'c> WorkerPool<'c> {
                     failures: ExpressionFailures::default(),
                     took,
                 };
-                (self.tell)(WorkerEvent::TaskDone(stage));
-                self.let_go(lease_token(&chunk.lease))
+                (self.report)(WorkerEvent::TaskDone(task));
+                self.drop_lease(lease_token(&chunk.lease))
             }
             // another chunk of the same transaction has failed
-            Err(StoreError::Undone) => self.submit(chunk.lease)?.map_or(Ok(()), |again| self.finish(again)),
+            Err(StoreError::Undone) => self.submit(chunk.lease)?.map_or(Ok(()), |resubmitted| self.finish(resubmitted)),
             // another worker has leased the chunk, or the job was cancelled: nothing was written, and nothing is lost
-            Err(StoreError::Fenced(_)) => self.let_go(lease_token(&chunk.lease)),
-            Err(error) if self.is_of_chunk(&error) => self.release_failed(&chunk.lease, &error.to_string()),
+            Err(StoreError::Fenced(_)) => self.drop_lease(lease_token(&chunk.lease)),
+            Err(error) if self.is_caused_by_chunk(&error) => self.release_failed(&chunk.lease, &error.to_string()),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Whether a failure may be caused by the chunk; any other stops the work. A chunk may be too large for a slow store: then the next chunks are
     /// processed, unless this pool processes one job only.
-    fn is_of_chunk(&self, error: &StoreError) -> bool {
+    fn is_caused_by_chunk(&self, error: &StoreError) -> bool {
         matches!(error, StoreError::Other(_) | StoreError::Damaged(_)) || (self.options.only.is_none() && matches!(error, StoreError::Slow(_)))
     }
 
     fn release_failed(&self, lease: &LeasedChunk, reason: &str) -> Result<()> {
-        let (own, delay) = (lease_token(lease), FIRST_DELAY << (2 * lease.attempt.saturating_sub(1)).min(12));
-        self.store.release(own, reason, delay, MOST_ATTEMPTS)?;
-        self.let_go(own)
+        let (token, delay) = (lease_token(lease), FIRST_DELAY << (2 * lease.attempt.saturating_sub(1)).min(12));
+        self.store.release(token, reason, delay, MAX_ATTEMPTS)?;
+        self.drop_lease(token)
     }
 
     /// Forgets a lease. If it was the last one of a job that has ended, reports the end.
-    fn let_go(&self, own: LeaseToken) -> Result<()> {
-        let job = own.chunk.job;
+    fn drop_lease(&self, token: LeaseToken) -> Result<()> {
+        let job = token.chunk.job;
         let mut leases = self.leases();
-        leases.held.retain(|held| *held != own);
-        let more = leases.held.iter().any(|held| held.chunk.job == job);
+        leases.held.retain(|held| *held != token);
+        let has_more = leases.held.iter().any(|held| held.chunk.job == job);
         drop(leases);
-        if self.options.only.is_none() && !more {
+        if self.options.only.is_none() && !has_more {
             let has_ended = self.store.job_state(job)?.is_final();
             if has_ended && self.jobs.lock().is_ok_and(|mut jobs| jobs.remove(&job).is_some()) {
-                (self.tell)(WorkerEvent::Ended(Box::new(self.store.job(job)?)));
+                (self.report)(WorkerEvent::Ended(Box::new(self.store.job(job)?)));
             }
         }
         Ok(())
     }
 
     /// Renews leases and reports progress until all threads have ended.
-    fn keep_alive(&self, ended: &AtomicBool) {
+    fn renew_leases(&self, ended: &AtomicBool) {
         let mut renewed = Instant::now();
         loop {
             let over = ended.load(Ordering::SeqCst);
-            (self.tell)(WorkerEvent::Committed(self.committed.load(Ordering::SeqCst)));
+            (self.report)(WorkerEvent::Committed(self.committed.load(Ordering::SeqCst)));
             if over {
                 return;
             }

@@ -1,7 +1,7 @@
 //! Processes jobs as long as a process lives, even if the store fails for a while.
 
 use super::event::{WorkerEvent, WorkerOptions};
-use super::pool::{LOOK_AGAIN, WorkerPool};
+use super::pool::{MAX_IDLE_PAUSE, WorkerPool};
 use crate::{EngineError, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,31 +19,31 @@ pub fn run(
     store: &dyn Store,
     options: &WorkerOptions,
     stop: &AtomicBool,
-    tell: &(dyn Fn(WorkerEvent) + Sync),
+    report: &(dyn Fn(WorkerEvent) + Sync),
 ) -> Result<()> {
     let mut pause = Duration::from_secs(1);
     let before = AtomicU64::new(0);
     loop {
-        let began = Instant::now();
-        let told = |event| match event {
-            WorkerEvent::Committed(documents) => tell(WorkerEvent::Committed(before.load(Ordering::SeqCst) + documents)),
-            other => tell(other),
+        let started = Instant::now();
+        let report_total = |event| match event {
+            WorkerEvent::Committed(documents) => report(WorkerEvent::Committed(before.load(Ordering::SeqCst) + documents)),
+            other => report(other),
         };
-        let pool = WorkerPool::new(catalogue, store, options, stop, &told);
-        let ended = pool.work(|| Ok(options.drain && store.is_idle()?));
+        let pool = WorkerPool::new(catalogue, store, options, stop, &report_total);
+        let result = pool.work(|| Ok(options.drain && store.is_idle()?));
         before.fetch_add(pool.committed.load(Ordering::SeqCst), Ordering::SeqCst);
-        match ended {
+        match result {
             Err(EngineError::Store(error @ (StoreError::ReadOnly(_) | StoreError::Busy(_) | StoreError::Full | StoreError::Slow(_))))
                 if !stop.load(Ordering::SeqCst) =>
             {
-                tell(WorkerEvent::StoreUnavailable(error));
+                report(WorkerEvent::StoreUnavailable(error));
             }
-            ended => return ended,
+            result => return result,
         }
-        pause = if began.elapsed() > Duration::from_secs(60) { Duration::from_secs(1) } else { (pause * 2).min(Duration::from_secs(30)) };
+        pause = if started.elapsed() > Duration::from_secs(60) { Duration::from_secs(1) } else { (pause * 2).min(Duration::from_secs(30)) };
         let until = Instant::now() + pause;
         while Instant::now() < until && !stop.load(Ordering::SeqCst) {
-            std::thread::sleep(LOOK_AGAIN.min(pause));
+            std::thread::sleep(MAX_IDLE_PAUSE.min(pause));
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) enum JsonMode {
     /// The elements of an array.
     Elements,
     /// After the end of an array: another array's elements are documents, too, as if another file followed.
-    BehindArray,
+    AfterArray,
     /// After the end of the member's array.
     Done,
     /// The member's array was not found.
@@ -60,13 +60,13 @@ const JSON_HEADS: [(JsonMode, &[u8]); 8] = [
     (JsonMode::Lines, b"lines"),
     (JsonMode::Values, b"values"),
     (JsonMode::Elements, b"elements"),
-    (JsonMode::BehindArray, b"behind array"),
+    (JsonMode::AfterArray, b"behind array"),
     (JsonMode::Done, b"done"),
     (JsonMode::Missing, b"missing"),
 ];
 
 pub(super) fn json_mode(head: &[u8]) -> JsonMode {
-    JSON_HEADS.into_iter().find(|(_, known)| *known == head).map_or(JsonMode::Start, |(mode, _)| mode)
+    JSON_HEADS.into_iter().find(|(_, name)| *name == head).map_or(JsonMode::Start, |(mode, _)| mode)
 }
 
 impl JsonScanner {
@@ -108,7 +108,7 @@ impl JsonScanner {
             JsonMode::Start => self.start(bytes, at_end),
             JsonMode::Undecided => self.decide(bytes, at_end),
             JsonMode::Lines => self.line(bytes, at_end),
-            JsonMode::Values | JsonMode::Elements | JsonMode::BehindArray => self.element(bytes, at_end),
+            JsonMode::Values | JsonMode::Elements | JsonMode::AfterArray => self.element(bytes, at_end),
             JsonMode::Done | JsonMode::Missing => ScanStep::Skip(bytes.len()),
         }
     }
@@ -137,7 +137,7 @@ impl JsonScanner {
             // the bytes after the following blanks decide
             return ScanStep::Document { bytes: 0..line, next: line };
         }
-        self.mode = if one_value_per_line(window) { JsonMode::Lines } else { JsonMode::Values };
+        self.mode = if has_one_value_per_line(window) { JsonMode::Lines } else { JsonMode::Values };
         ScanStep::Skip(0)
     }
 
@@ -177,8 +177,8 @@ impl JsonScanner {
             }
             let mode = match (self.mode, bytes[0]) {
                 (JsonMode::Elements, b']') if self.member.is_some() => JsonMode::Done,
-                (JsonMode::Elements, b']') => JsonMode::BehindArray,
-                (JsonMode::BehindArray, b'[') => JsonMode::Elements,
+                (JsonMode::Elements, b']') => JsonMode::AfterArray,
+                (JsonMode::AfterArray, b'[') => JsonMode::Elements,
                 (mode, _) => mode,
             };
             if mode != self.mode {
@@ -218,7 +218,7 @@ fn closes(bytes: &[u8], end: usize) -> bool {
 }
 
 /// Whether a line is exactly one object.
-fn is_whole(line: &[u8]) -> bool {
+fn is_complete_object(line: &[u8]) -> bool {
     let line = line.trim_ascii_end();
     line.starts_with(b"{") && value_end(line, &mut JsonState::default()) == Some(line.len())
 }
@@ -226,22 +226,22 @@ fn is_whole(line: &[u8]) -> bool {
 /// The length of the only non-blank line of `window`, if it is exactly one object and complete.
 fn only_line(window: &[u8]) -> Option<usize> {
     let line = &window[..memchr(b'\n', window)?];
-    (window[line.len()..].trim_ascii_start().is_empty() && is_whole(line)).then(|| line.trim_ascii_end().len())
+    (window[line.len()..].trim_ascii_start().is_empty() && is_complete_object(line)).then(|| line.trim_ascii_end().len())
 }
 
 /// Whether a file that begins with `window` has one value per line. The first line may be broken; a value that spans lines and is valid as far as it
 /// is visible decides against it.
-fn one_value_per_line(window: &[u8]) -> bool {
+fn has_one_value_per_line(window: &[u8]) -> bool {
     let mut lines = window.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
     let first = lines.next().unwrap_or_default();
-    if is_whole(first) {
+    if is_complete_object(first) {
         return lines.next().is_some();
     }
-    let sound = match serde_json::Deserializer::from_slice(window).into_iter::<serde_json::Value>().next() {
+    let is_valid_so_far = match serde_json::Deserializer::from_slice(window).into_iter::<serde_json::Value>().next() {
         Some(Err(error)) => error.is_eof(),
         _ => true,
     };
-    !sound && lines.any(is_whole)
+    !is_valid_so_far && lines.any(is_complete_object)
 }
 
 /// The position after the `[` of the array that is the member `member` of the top object.
@@ -251,12 +251,12 @@ fn member_array(member: &str, bytes: &[u8]) -> Option<usize> {
 }
 
 /// Returns the value at the end of these member names, from outside to inside, in the object `bytes`.
-pub(crate) fn value_inside<'b>(names: &[String], bytes: &'b [u8]) -> Option<&'b [u8]> {
+pub(crate) fn inner_value<'b>(names: &[String], bytes: &'b [u8]) -> Option<&'b [u8]> {
     names.iter().try_fold(bytes, |bytes, name| {
         let start = member_value(name, bytes, |_| true)?;
         let length = value_end(&bytes[start..], &mut JsonState::default()).unwrap_or(bytes.len() - start);
-        let own: Range<usize> = start..start + length;
-        bytes.get(own)
+        let range: Range<usize> = start..start + length;
+        bytes.get(range)
     })
 }
 
@@ -306,10 +306,10 @@ fn value_end(bytes: &[u8], state: &mut JsonState) -> Option<usize> {
             at += 1;
             continue;
         }
-        let inside = state.depth > 0 || !state.started;
+        let is_in_value = state.depth > 0 || !state.started;
         match bytes[at] {
-            b'"' if inside => state.in_string = true,
-            b'{' | b'[' if inside => state.depth += 1,
+            b'"' if is_in_value => state.in_string = true,
+            b'{' | b'[' if is_in_value => state.depth += 1,
             b'}' | b']' if state.depth > 0 => {
                 state.depth -= 1;
                 if state.depth == 0 {

@@ -13,7 +13,7 @@ mod xml;
 pub use csv::CsvScanner;
 pub(crate) use csv::csv_delimiter;
 pub use json::JsonScanner;
-pub(crate) use json::value_inside;
+pub(crate) use json::inner_value;
 pub(crate) use prologue::XmlPrologue;
 pub use step::ScanStep;
 pub use stook_marc::line::LineScanner;
@@ -91,7 +91,7 @@ impl Scanner {
             Scanner::Xml(xml) => {
                 (xml.level, xml.declarations) = xml_head(head);
                 // a chunk that does not start a file begins with a document, unless the element around the documents has ended before
-                xml.is_inside = xml.level > 0 || head.ends_with(b"<0");
+                xml.is_in_list_element = xml.level > 0 || head.ends_with(b"<0");
                 xml.prologue = XmlPrologue::of_head(head).0;
             }
             Scanner::Csv(csv) if head.is_empty() => csv.header = None,

@@ -13,7 +13,7 @@ pub struct XmlScanner {
     /// The name of the element around the documents.
     around: Option<String>,
     /// Whether that element has begun.
-    pub(super) is_inside: bool,
+    pub(super) is_in_list_element: bool,
     /// Whether an element that contains documents was read, or something stated that there are none.
     is_list: bool,
     /// The name of the outermost element.
@@ -74,7 +74,7 @@ impl XmlScanner {
         Self {
             name: name.map(str::to_owned),
             around: around.map(str::to_owned),
-            is_inside: false,
+            is_in_list_element: false,
             is_list: false,
             root: None,
             number: None,
@@ -99,7 +99,7 @@ impl XmlScanner {
 
     pub(super) fn head(&self) -> String {
         let prologue = self.prologue.to_head();
-        if self.level == 0 && !self.is_inside {
+        if self.level == 0 && !self.is_in_list_element {
             return prologue;
         }
         let declaring: String = self.declarations.iter().map(|(level, text)| format!("<{level}{text}")).collect();
@@ -120,8 +120,8 @@ impl XmlScanner {
         // text around documents is ignored, text around the root shows that this is not XML
         let between = if self.level > 0 { text } else { blanks(bytes) };
         if between > 0 {
-            if let Some(number) = self.number.as_mut().filter(|number| number.len() < MOST_DIGITS) {
-                number.push_str(&String::from_utf8_lossy(&bytes[..between.min(MOST_DIGITS)]));
+            if let Some(number) = self.number.as_mut().filter(|number| number.len() < MAX_DIGITS) {
+                number.push_str(&String::from_utf8_lossy(&bytes[..between.min(MAX_DIGITS)]));
             }
             return ScanStep::Skip(between);
         }
@@ -142,8 +142,8 @@ impl XmlScanner {
             XmlTag::Open { name, empty, attributes } => {
                 let wanted = match (&self.name, &self.around) {
                     (Some(wanted), None) => is_called(name, wanted),
-                    (Some(wanted), Some(_)) => self.is_inside && is_called(name, wanted),
-                    (None, Some(_)) => self.is_inside,
+                    (Some(wanted), Some(_)) => self.is_in_list_element && is_called(name, wanted),
+                    (None, Some(_)) => self.is_in_list_element,
                     (None, None) => true,
                 };
                 if !wanted {
@@ -176,12 +176,12 @@ impl XmlScanner {
 
     /// Reads an element that is not a document, which may show whether there are any.
     fn passed(&mut self, name: &[u8], attributes: &[u8]) {
-        let own = local(name);
+        let local_name = local(name);
         let is_root = self.level == 0;
         let root = self.root.get_or_insert_with(|| String::from_utf8_lossy(name).into_owned());
-        self.is_inside |= self.around.as_ref().is_some_and(|around| is_called(name, around));
-        self.is_list |= self.is_inside;
-        self.is_list |= match (local(root.as_bytes()), own) {
+        self.is_in_list_element |= self.around.as_ref().is_some_and(|around| is_called(name, around));
+        self.is_list |= self.is_in_list_element;
+        self.is_list |= match (local(root.as_bytes()), local_name) {
             (b"OAI-PMH", b"error") => self::attributes(attributes).any(|(name, whole)| name == b"code" && is_value(whole, b"noRecordsMatch")),
             (b"OAI-PMH", b"ListRecords" | b"ListIdentifiers" | b"GetRecord") => true,
             (b"searchRetrieveResponse", b"numberOfRecords") => {
@@ -191,7 +191,7 @@ impl XmlScanner {
             // a list of `item` elements is called `items`
             _ => match &self.name {
                 Some(item) if is_root && self.around.is_none() => {
-                    own.strip_suffix(b"s") == Some(local(item.as_bytes())) || self.marc && own == b"collection"
+                    local_name.strip_suffix(b"s") == Some(local(item.as_bytes())) || self.marc && local_name == b"collection"
                 }
                 _ => false,
             },
@@ -216,8 +216,8 @@ impl XmlScanner {
     fn enter(&mut self, attributes: &[u8]) {
         self.level += 1;
         let declared: Vec<u8> = namespace_declarations(attributes).flat_map(|(_, text)| [b" ", text].concat()).collect();
-        let kept: usize = self.declarations.iter().map(|(_, text)| text.len()).sum();
-        if !declared.is_empty() && kept + declared.len() <= DECLARATIONS_LIMIT {
+        let declaration_bytes: usize = self.declarations.iter().map(|(_, text)| text.len()).sum();
+        if !declared.is_empty() && declaration_bytes + declared.len() <= DECLARATIONS_LIMIT {
             self.declarations.push((self.level, String::from_utf8_lossy(&declared).into_owned()));
             self.head_version += 1;
         }
@@ -331,7 +331,7 @@ impl XmlScanner {
 }
 
 /// Maximum number of digits that are read of a number of records.
-const MOST_DIGITS: usize = 20;
+const MAX_DIGITS: usize = 20;
 
 /// Whether an element has this name, with or without its prefix.
 fn is_called(name: &[u8], wanted: &str) -> bool {
@@ -341,5 +341,5 @@ fn is_called(name: &[u8], wanted: &str) -> bool {
 /// Whether an attribute, as it is written, has this value.
 fn is_value(attribute: &[u8], value: &[u8]) -> bool {
     let quoted = memchr2(b'"', b'\'', attribute).map(|at| &attribute[at + 1..attribute.len() - 1]);
-    quoted.is_some_and(|own| own.trim_ascii() == value)
+    quoted.is_some_and(|text| text.trim_ascii() == value)
 }

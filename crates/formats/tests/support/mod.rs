@@ -99,15 +99,15 @@ pub fn scan_stepwise(file: &[u8], syntax: Syntax, records: Option<&str>, most: u
     all
 }
 
-/// Reads a file, splits it after every document that `cut_behind` chooses by its number, and reads the pieces one by one, each with nothing but the
+/// Reads a file, splits it after every document that `cuts_after` chooses by its number, and reads the pieces one by one, each with nothing but the
 /// head, number and offset at its beginning.
-pub fn read_in_chunks(file: &[u8], syntax: Syntax, records: Option<&str>, cut_behind: impl Fn(u64) -> bool) -> Vec<Document> {
+pub fn read_in_chunks(file: &[u8], syntax: Syntax, records: Option<&str>, cuts_after: impl Fn(u64) -> bool) -> Vec<Document> {
     let mut documents = DocumentReader::new(Trickle::new(file, 1), syntax, records);
     let mut cuts = vec![(0, 0, Vec::new())];
     let mut count = 0;
     while let Some((found, _)) = documents.next().unwrap_or_else(|error| panic!("{error}")) {
         count = found.number;
-        if cut_behind(found.number) {
+        if cuts_after(found.number) {
             cuts.push((found.number, documents.offset(), documents.head()));
         }
     }
@@ -121,13 +121,13 @@ pub fn read_in_chunks(file: &[u8], syntax: Syntax, records: Option<&str>, cut_be
 
 /// Like the function above, but with pieces from the first byte of a document to the last byte of another, and the head taken once the first was
 /// read.
-pub fn read_in_chunks_cut_in_front(file: &[u8], syntax: Syntax, records: Option<&str>, cut_behind: impl Fn(u64) -> bool) -> Vec<Document> {
+pub fn read_in_chunks_cut_in_front(file: &[u8], syntax: Syntax, records: Option<&str>, cuts_after: impl Fn(u64) -> bool) -> Vec<Document> {
     let mut documents = DocumentReader::new(file, syntax, records);
     let mut all = Vec::new();
     let mut piece = None;
     while let Some((found, _)) = documents.next().unwrap_or_else(|error| panic!("{error}")) {
         let (before, offset, head) = piece.take().unwrap_or_else(|| (found.number - 1, found.offset, documents.head()));
-        if cut_behind(found.number) {
+        if cuts_after(found.number) {
             let end = documents.offset() as usize;
             all.extend(reread(&file[..end], syntax, records, DocumentRange { before, offset, last: found.number }, &head));
         } else {

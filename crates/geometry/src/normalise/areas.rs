@@ -145,7 +145,7 @@ pub(super) fn united(polygons: Vec<Shape>, budget: &mut Budget, overlaps: &mut b
 fn are_apart(polygons: &[Shape]) -> bool {
     const FEW: usize = 100;
     let boxes: Vec<Edge> = polygons.iter().filter_map(|shape| bounds(shape.first()?)).collect();
-    polygons.len() <= FEW && boxes.iter().enumerate().all(|(index, one)| boxes.iter().skip(index + 1).all(|other| !one.is_near(other)))
+    polygons.len() <= FEW && boxes.iter().enumerate().all(|(index, one)| boxes.iter().skip(index + 1).all(|other| !one.boxes_meet(other)))
 }
 
 /// The diagonal of a ring's box.

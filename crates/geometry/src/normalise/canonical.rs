@@ -33,18 +33,18 @@ fn ring(ring: Vec<Point>, is_shell: bool) -> Option<Vec<Point>> {
 /// Without points on the line between their neighbours. The first point, the smallest, is a corner. An edge that is not along a parallel
 /// stays below 180°, or it would be read as the short way across the antimeridian.
 fn without_straight(ring: &[Point]) -> Vec<Point> {
-    let mut kept: Vec<Point> = Vec::with_capacity(ring.len());
+    let mut corners: Vec<Point> = Vec::with_capacity(ring.len());
     for point in ring.iter().chain(ring.first()) {
-        while let [.., before, last] = kept.as_slice()
+        while let [.., before, last] = corners.as_slice()
             && side(*before, *point, *last).is_eq()
             && (before.y == point.y || (before.x - point.x).abs() <= HALF_TURN)
         {
-            kept.pop();
+            corners.pop();
         }
-        kept.push(*point);
+        corners.push(*point);
     }
-    kept.pop();
-    kept
+    corners.pop();
+    corners
 }
 
 /// Divides edges of more than 180° at the meridian of Greenwich. Only edges along a parallel are so long.

@@ -9,7 +9,7 @@ mod turns;
 
 pub(crate) use areas::Shape;
 pub(crate) use clip::clipped;
-pub(crate) use overlay::{MOST_UNCUT, Rule, overlay};
+pub(crate) use overlay::{MAX_UNCUT, Rule, overlay};
 
 use crate::Area;
 use crate::error::{Error, Location, Repair, Warning};

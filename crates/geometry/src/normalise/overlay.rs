@@ -46,25 +46,25 @@ pub(crate) fn overlay(subject: &[Shape], clip: &[Shape], rule: Rule) -> Result<V
         Rule::Difference => OverlayRule::Difference,
         Rule::Intersection => OverlayRule::Intersect,
     };
-    let found = overlay.overlay(rule, FillRule::NonZero);
+    let result = overlay.overlay(rule, FillRule::NonZero);
     let oriented = |(index, ring): (usize, Vec<IntPoint>)| {
         let ring = ring.into_iter().map(|point| Point { x: point.x.into(), y: point.y.into() }).collect();
         // a hole that touches its shell comes in the direction of the shell
         if index == 0 { counterclockwise(ring) } else { clockwise(ring) }
     };
-    Ok(found.into_iter().map(|shape| shape.into_iter().enumerate().map(oriented).collect()).collect())
+    Ok(result.into_iter().map(|shape| shape.into_iter().enumerate().map(oriented).collect()).collect())
 }
 
 /// Pairs of edges that an overlay may have to look at: about a second.
 const PAIRS: u64 = 200_000_000;
 /// Above so many edges an overlay cuts all of them into vertical strips, about one for each edge, and looks at the pairs in each strip.
-pub(crate) const MOST_UNCUT: usize = 16_000;
+pub(crate) const MAX_UNCUT: usize = 16_000;
 
 /// The pairs of edges that lie in a common strip, if there are so many edges that they are cut.
 fn pairs_in_strips<'s>(shapes: impl Iterator<Item = &'s Shape> + Clone) -> u64 {
     let edges = || shapes.clone().flatten().flat_map(|ring| edges_of_ring(ring));
     let count = edges().count();
-    if count <= MOST_UNCUT {
+    if count <= MAX_UNCUT {
         return 0;
     }
     let ends = || edges().flat_map(|edge| [edge.from.x, edge.to.x]);
@@ -77,12 +77,12 @@ fn pairs_in_strips<'s>(shapes: impl Iterator<Item = &'s Shape> + Clone) -> u64 {
         changes[from] += 1;
         changes[to + 1] -= 1;
     }
-    let mut here = 0_i64;
+    let mut edges_in_strip = 0_i64;
     changes
         .iter()
         .map(|change| {
-            here += change;
-            here.unsigned_abs().pow(2)
+            edges_in_strip += change;
+            edges_in_strip.unsigned_abs().pow(2)
         })
         .fold(0_u64, u64::saturating_add)
 }

@@ -14,10 +14,10 @@ pub(super) enum Pole {
 /// The pole that a ring around the Earth encloses: the one on whose side a hole around the Earth lies, or that with the smaller area. The
 /// ring's direction does not count, because catalogues deliver footprints in both.
 pub(super) fn enclosed(shell: &Path, holes: &[Path]) -> Pole {
-    let own = mean_height(shell);
+    let shell_height = mean_height(shell);
     let is_north = match holes.iter().find(|hole| hole.turns != 0) {
-        Some(hole) => mean_height(hole) >= own,
-        None => own >= 0.0,
+        Some(hole) => mean_height(hole) >= shell_height,
+        None => shell_height >= 0.0,
     };
     if is_north { Pole::North } else { Pole::South }
 }

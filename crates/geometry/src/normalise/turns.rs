@@ -1,6 +1,6 @@
 //! Longitudes as a path goes: each edge goes the short way, and what leaves the map at the antimeridian is cut there and moved back.
 
-use super::clip::{clipped, passes};
+use super::clip::{clipped, crossing_point};
 use crate::grid::{Axis, Edge, HALF_TURN, Point, TURN, edges_of_line};
 
 /// What an edge means that runs along a parallel for exactly 360°.
@@ -108,7 +108,7 @@ fn cut(edge: Edge) -> Vec<Edge> {
     let [low, high] = edge.corners();
     let first = (low.x + HALF_TURN).div_euclid(TURN) * TURN + HALF_TURN;
     let meridians = (0..).map(|turn| first + turn * TURN).take_while(|meridian| *meridian < high.x).filter(|meridian| *meridian > low.x);
-    let mut points: Vec<Point> = meridians.map(|meridian| passes(edge, Axis::X, meridian)).collect();
+    let mut points: Vec<Point> = meridians.map(|meridian| crossing_point(edge, Axis::X, meridian)).collect();
     if edge.from.x > edge.to.x {
         points.reverse();
     }

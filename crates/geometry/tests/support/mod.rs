@@ -57,10 +57,10 @@ fn rounded(value: f64, digits: i32) -> f64 {
 
 impl Made {
     /// A geometry of any kind near a place, or anywhere.
-    pub fn new(random: &mut Random, near: Option<(f64, f64)>) -> Self {
+    pub fn new(random: &mut Random, requested_center: Option<(f64, f64)>) -> Self {
         let anywhere = (random.between(-180.0, 180.0), rounded(random.between(-1.0, 1.0).asin().to_degrees(), 6));
-        let mut center = near.unwrap_or(anywhere);
-        if near.is_none() && random.one_in(3) {
+        let mut center = requested_center.unwrap_or(anywhere);
+        if requested_center.is_none() && random.one_in(3) {
             center.0 = 180.0 + random.between(-1.0, 1.0);
         }
         let mut made = match random.below(12) {
@@ -294,8 +294,8 @@ fn region(random: &mut Random, (x, y): (f64, f64), max: usize) -> Made {
 
 fn track(random: &mut Random, (x, y): (f64, f64)) -> Made {
     let size = random.scale(0.05, 20.0);
-    let mut place = || (x + random.between(-size, size), clamped(y + random.between(-size, size)));
-    let points: Ring = (0..6).map(|_| place()).collect();
+    let mut random_point = || (x + random.between(-size, size), clamped(y + random.between(-size, size)));
+    let points: Ring = (0..6).map(|_| random_point()).collect();
     match random.below(3) {
         0 => Made { kind: "points", points: points[..1 + random.below(3)].to_vec(), ..Made::default() },
         _ => Made { kind: "track", lines: vec![points], ..Made::default() },

@@ -12,11 +12,11 @@ use stook_store::{Result, Store};
 /// The maximum number of records whose values are counted.
 pub const COUNTED: u64 = 5_000;
 /// The maximum number of fields that are shown.
-const FACETS: usize = 8;
+const MAX_FACETS: usize = 8;
 /// The maximum number of values that are shown for a field.
-const VALUES: usize = 8;
+const MAX_FACET_VALUES: usize = 8;
 /// A field with more values than this identifies records rather than kinds of records.
-const MAX_VALUES: usize = 500;
+const MAX_DISTINCT_VALUES: usize = 500;
 /// The values of indexed fields among the records a query finds, with the number of records that have each.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facets {
@@ -55,8 +55,8 @@ pub struct Facet {
 impl Facets {
     /// The JSON form.
     pub fn to_json(&self) -> Json {
-        let value = |own: &FacetValue| json!({ "value": own.value, "records": own.records, "query": own.query });
-        let facet = |own: &Facet| json!({ "field": own.field, "values": own.values.iter().map(value).collect::<Vec<_>>(), "others": own.others });
+        let value = |item: &FacetValue| json!({ "value": item.value, "records": item.records, "query": item.query });
+        let facet = |item: &Facet| json!({ "field": item.field, "values": item.values.iter().map(value).collect::<Vec<_>>(), "others": item.others });
         let condition = |(condition, without): &(String, String)| json!({ "condition": condition, "without": without });
         let facets: Vec<Json> = self.facets.iter().map(facet).collect();
         let conditions: Vec<Json> = self.conditions.iter().map(condition).collect();
@@ -78,85 +78,86 @@ pub fn facets(text: &str, compiled: &CompiledQuery, catalogue: &Catalogue, store
     if plan.distinct || plan.each.is_some() || !compiled.aggregates.is_empty() {
         return Ok(Facets { conditions, ..Facets::default() });
     }
-    let kinds = kinds(collection);
-    let columns = kinds.iter().map(|(_, column, _)| *column).collect();
+    let candidates = facet_columns(collection);
+    let columns = candidates.iter().map(|(_, column, _)| *column).collect();
     let read = QueryPlan { columns, sort: Vec::new(), any_order: true, offset: 0, limit: Some(COUNTED + 1), ..plan.clone() };
-    let (mut counted, mut whole) = (0, true);
+    let (mut counted, mut is_complete) = (0, true);
     // `None` for a field with too many values
-    let mut counts: Vec<Option<HashMap<String, u64>>> = vec![Some(HashMap::new()); kinds.len()];
+    let mut counts: Vec<Option<HashMap<String, u64>>> = vec![Some(HashMap::new()); candidates.len()];
     store.visit(&read, &mut |row| {
         if counted == COUNTED {
-            whole = false;
+            is_complete = false;
             return Ok(());
         }
         counted += 1;
-        for ((value, (_, _, ty)), counts) in row.iter().zip(&kinds).zip(&mut counts) {
-            let Some(known) = counts else { continue };
+        for ((value, (_, _, ty)), counts) in row.iter().zip(&candidates).zip(&mut counts) {
+            let Some(seen) = counts else { continue };
             match value {
                 Value::Null => {}
                 Value::List(elements) => {
-                    let is_first = |(place, element): &(usize, &Value)| !elements[..*place].contains(element);
-                    elements.iter().enumerate().filter(is_first).for_each(|(_, element)| count(known, element, ty.element()));
+                    let is_first = |(position, element): &(usize, &Value)| !elements[..*position].contains(element);
+                    elements.iter().enumerate().filter(is_first).for_each(|(_, element)| count(seen, element, ty.element()));
                 }
-                value => count(known, value, ty),
+                value => count(seen, value, ty),
             }
-            if known.len() > MAX_VALUES {
+            if seen.len() > MAX_DISTINCT_VALUES {
                 *counts = None;
             }
         }
         Ok(())
     })?;
     let mut facets = Vec::new();
-    for ((name, ..), counts) in kinds.into_iter().zip(counts) {
+    for ((name, ..), counts) in candidates.into_iter().zip(counts) {
         let Some(counts) = counts else { continue };
         let mut all: Vec<(String, u64)> = counts.into_iter().collect();
         all.sort_by(|(a, more), (b, less)| less.cmp(more).then_with(|| a.cmp(b)));
         // one value that all records have narrows nothing; values that are all different only repeat the rows
         let narrows = all.len() > 1 || all.first().is_some_and(|(_, number)| *number < counted);
         let repeats = all.first().is_some_and(|(_, number)| *number > 1);
-        if !narrows || !repeats || facets.len() >= FACETS {
+        if !narrows || !repeats || facets.len() >= MAX_FACETS {
             continue;
         }
-        let others = all.len().saturating_sub(VALUES);
+        let others = all.len().saturating_sub(MAX_FACET_VALUES);
         let value = |(value, records): (String, u64)| {
             let query = format!("{} {}={}{}", &text[..lookup.end], path(catalogue, collection, &name), as_value(&value), &text[lookup.end..]);
             FacetValue { value, records, query }
         };
-        let values = all.into_iter().take(VALUES).map(value).collect();
+        let values = all.into_iter().take(MAX_FACET_VALUES).map(value).collect();
         facets.push(Facet { field: name, values, others });
     }
-    Ok(Facets { counted, is_complete: whole, facets, conditions })
+    Ok(Facets { counted, is_complete, facets, conditions })
 }
 
 /// The conditions of a query as they are written, each with the text without it; except one that also names the collection.
 fn conditions(text: &str, lookup: &Selection) -> Vec<(String, String)> {
-    let selects = |own: &&QueryCondition| own.span.contains(&lookup.collection.span.start);
-    let without = |own: &QueryCondition| {
-        let (before, after) = (text[..own.span.start].trim_end_matches([' ', ',', '\t', '\n']), &text[own.span.end..]);
-        (text[own.span.clone()].to_owned(), format!("{before}{after}"))
+    let selects = |condition: &&QueryCondition| condition.span.contains(&lookup.collection.span.start);
+    let without = |condition: &QueryCondition| {
+        let (before, after) = (text[..condition.span.start].trim_end_matches([' ', ',', '\t', '\n']), &text[condition.span.end..]);
+        (text[condition.span.clone()].to_owned(), format!("{before}{after}"))
     };
     let parses = |(_, without): &(String, String)| parse(without).is_ok();
-    lookup.conditions.iter().filter(|own| !selects(own)).map(without).filter(parses).collect()
+    lookup.conditions.iter().filter(|condition| !selects(condition)).map(without).filter(parses).collect()
 }
 
 /// Counts a value by its text.
-fn count(known: &mut HashMap<String, u64>, value: &Value, ty: &FieldType) {
+fn count(counts: &mut HashMap<String, u64>, value: &Value, ty: &FieldType) {
     if let Value::Text(text) = value
-        && let Some(number) = known.get_mut(&**text)
+        && let Some(number) = counts.get_mut(&**text)
     {
         *number += 1;
         return;
     }
-    *known.entry(value.show(ty)).or_default() += 1;
+    *counts.entry(value.show(ty)).or_default() += 1;
 }
 
 /// Fields that are indexed and may distinguish kinds of records.
-fn kinds(collection: &Collection) -> Vec<(String, PlanColumn, FieldType)> {
-    let is_kind = |ty: &FieldType| matches!(ty.element(), FieldType::Text | FieldType::Boolean | FieldType::Integer);
+fn facet_columns(collection: &Collection) -> Vec<(String, PlanColumn, FieldType)> {
+    let is_countable = |ty: &FieldType| matches!(ty.element(), FieldType::Text | FieldType::Boolean | FieldType::Integer);
     let key = collection.key_field();
     let fields = collection.fields.enumerate();
-    let fields = fields.filter(|(index, field)| field.index.ordered && !field.is_member() && Some(*index) != key && is_kind(field.golden_type()));
-    let states = collection.states.iter().enumerate().filter(|(_, state)| is_kind(&state.ty));
+    let fields =
+        fields.filter(|(index, field)| field.index.ordered && !field.is_member() && Some(*index) != key && is_countable(field.golden_type()));
+    let states = collection.states.iter().enumerate().filter(|(_, state)| is_countable(&state.ty));
     let tags = collection.tags.as_ref().map(|_| ("tag".to_owned(), PlanColumn::Tag, FieldType::List(Box::new(FieldType::Text))));
     states
         .map(|(index, state)| (state.name.clone(), PlanColumn::State(index), state.ty.clone()))
@@ -167,6 +168,6 @@ fn kinds(collection: &Collection) -> Vec<(String, PlanColumn, FieldType)> {
 
 /// The name of a field in a query, with its collection's name if an alias has the same name.
 fn path(catalogue: &Catalogue, collection: &Collection, field: &str) -> String {
-    let is_word = catalogue.words.iter().any(|word| word.name == field);
-    if is_word { format!("{}.{field}", collection.name) } else { field.to_owned() }
+    let is_alias = catalogue.aliases.iter().any(|alias| alias.name == field);
+    if is_alias { format!("{}.{field}", collection.name) } else { field.to_owned() }
 }

@@ -30,19 +30,19 @@ const MAX_SEEN: usize = 500_000;
 /// The maximum number of complete values of a field that are stored.
 const MAX_VALUES: usize = 2_000;
 /// Words that are less similar than this are different words.
-const ALIKE: f64 = 0.7;
+const MIN_SIMILARITY: f64 = 0.7;
 /// The factor by which a word without a meaning lowers a suggestion's score.
-const MEANINGLESS: f64 = 0.3;
+const UNKNOWN_WORD_FACTOR: f64 = 0.3;
 /// The factor by which the score is lowered if no word names the collection.
-const UNNAMED: f64 = 0.8;
+const UNNAMED_COLLECTION_FACTOR: f64 = 0.8;
 
 /// The number of letters that a word and the name of a time field must have in common.
-const SAME_STEM: usize = 4;
+const MIN_SHARED_STEM: usize = 4;
 /// The minimum length of a name that a word starts with: "ended" means `end_time`.
-const SHORTEST_STEM: usize = 3;
+const MIN_STEM: usize = 3;
 
 /// Words that are ignored.
-const SILENT: [&str; 26] = [
+const STOP_WORDS: [&str; 26] = [
     "a", "all", "an", "and", "any", "are", "at", "by", "find", "for", "from", "get", "give", "have", "in", "is", "list", "me", "of", "on", "show",
     "that", "the", "what", "which", "with",
 ];
@@ -79,39 +79,43 @@ impl Suggestion {
 }
 
 impl Vocabulary {
-    /// Reads the values of all indexed text fields, for `most` records of each collection or for all.
+    /// Reads the values of all indexed text fields, for `row_limit` records of each collection or for all.
     ///
     /// # Errors
     /// When the store fails.
     ///
     /// Cost: all values are read; a word or value that is known already costs a lookup.
-    pub fn learn(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, most: Option<u64>) -> Result<Self> {
-        let (mut own, mut learner) = (Self::default(), WordIndexBuilder::default());
+    pub fn learn(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, row_limit: Option<u64>) -> Result<Self> {
+        let (mut vocabulary, mut builder) = (Self::default(), WordIndexBuilder::default());
         for (collection, definition) in catalogue.collections.enumerate().filter(|(_, definition)| definition.rows_of.is_none()) {
             for (field, found) in definition.fields.enumerate() {
                 let is_indexed = found.index.ordered || found.index.contains || definition.key_field() == Some(field);
                 // keys of linked records are learnt from these records
                 let is_linked = matches!(found.derive, Some(Derivation::LinkKeys(_)));
-                if found.golden_type().element() != &FieldType::Text || !is_indexed || is_linked || is_who(found) {
+                if found.golden_type().element() != &FieldType::Text || !is_indexed || is_linked || lists_sources(found) {
                     continue;
                 }
-                let Ok(place) = u16::try_from(own.fields.len()) else { break };
-                own.fields.push((collection, field));
-                let plan =
-                    QueryPlan { columns: vec![PlanColumn::Field(field)], any_order: true, limit: most, ..QueryPlan::all(tenant.clone(), collection) };
-                own.read(store, plan, place, &mut learner)?;
+                let Ok(position) = u16::try_from(vocabulary.fields.len()) else { break };
+                vocabulary.fields.push((collection, field));
+                let plan = QueryPlan {
+                    columns: vec![PlanColumn::Field(field)],
+                    any_order: true,
+                    limit: row_limit,
+                    ..QueryPlan::all(tenant.clone(), collection)
+                };
+                vocabulary.read(store, plan, position, &mut builder)?;
             }
         }
-        own.words = learner.finish();
-        Ok(own)
+        vocabulary.words = builder.finish();
+        Ok(vocabulary)
     }
 
     /// Whether all records were read.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         !self.is_partial
     }
 
-    fn read(&mut self, store: &dyn Store, plan: QueryPlan, place: u16, learner: &mut WordIndexBuilder) -> Result<()> {
+    fn read(&mut self, store: &dyn Store, plan: QueryPlan, position: u16, builder: &mut WordIndexBuilder) -> Result<()> {
         let mut rows = 0;
         let mut values: Option<BTreeMap<Box<str>, Box<str>>> = Some(BTreeMap::new());
         // what is known of this field: texts as they are written, and words by their hashes, of which two may be equal once in a million years
@@ -131,9 +135,9 @@ impl Vocabulary {
                 if texts_seen.len() < MAX_VALUES {
                     texts_seen.insert(text.into());
                 }
-                if let Some(known) = &mut values {
-                    known.entry(text.to_lowercase().into()).or_insert_with(|| text.into());
-                    if known.len() > MAX_VALUES {
+                if let Some(seen) = &mut values {
+                    seen.entry(text.to_lowercase().into()).or_insert_with(|| text.into());
+                    if seen.len() > MAX_VALUES {
                         values = None;
                     }
                 }
@@ -145,14 +149,14 @@ impl Vocabulary {
                     if words_seen.len() < MAX_SEEN {
                         words_seen.insert(hash);
                     }
-                    learner.learn(word, place);
+                    builder.learn(word, position);
                 }
             }
             Ok(())
         })?;
         self.is_partial |= plan.limit == Some(rows);
         if let Some(values) = values {
-            self.values.insert(place, values);
+            self.values.insert(position, values);
         }
         Ok(())
     }
@@ -160,7 +164,7 @@ impl Vocabulary {
 
 /// Whether a field lists the contributors of a record. These are not learnt, because services often have the same names as records, `runs` or
 /// `sites`.
-fn is_who(field: &Field) -> bool {
+fn lists_sources(field: &Field) -> bool {
     matches!(field.derive, Some(Derivation::Sources))
 }
 
@@ -201,14 +205,15 @@ struct ScoredInterpretation {
 pub fn suggest(vocabulary: &Vocabulary, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, text: &str) -> Result<Vec<Suggestion>> {
     let tokens = tokens(text);
     let mut found: Vec<Suggestion> = Vec::new();
-    let (exact, near) = (RefCell::default(), RefCell::default());
+    let (exact_matches, similar_words) = (RefCell::default(), RefCell::default());
     for (index, collection) in catalogue.collections.enumerate().filter(|(_, collection)| collection.rows_of.is_none()) {
-        let reader = Suggester { vocabulary, catalogue, store, tenant, index, collection, found: &exact, near: &near };
-        found.extend(reader.suggestion(&tokens)?);
+        let suggester =
+            Suggester { vocabulary, catalogue, store, tenant, index, collection, exact_matches: &exact_matches, similar_words: &similar_words };
+        found.extend(suggester.suggestion(&tokens)?);
     }
-    found.retain(|own| {
-        let compiled = parse(&own.query).and_then(|mut query| {
-            query.apply_words(catalogue)?;
+    found.retain(|suggestion| {
+        let compiled = parse(&suggestion.query).and_then(|mut query| {
+            query.apply_aliases(catalogue)?;
             compile(&query, catalogue, tenant, store.clock())
         });
         compiled.is_ok()
@@ -224,7 +229,7 @@ fn tokens(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
-        let (word, behind) = match rest.strip_prefix('"') {
+        let (word, after) = match rest.strip_prefix('"') {
             Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
             None => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
         };
@@ -232,14 +237,14 @@ fn tokens(text: &str) -> Vec<String> {
         if !word.is_empty() {
             words.push(word.to_owned());
         }
-        rest = behind.trim_start();
+        rest = after.trim_start();
     }
     // "more than 33" becomes >33; a comparison belongs to the word before it
     let mut joined: Vec<String> = Vec::new();
     let mut words = words.into_iter().peekable();
     while let Some(word) = words.next() {
-        let small = word.to_lowercase();
-        let said = match small.as_str() {
+        let lowercase = word.to_lowercase();
+        let worded_operator = match lowercase.as_str() {
             "more" | "greater" | "larger" | "above" | "over" => Some(">"),
             "less" | "fewer" | "smaller" | "below" | "under" => Some("<"),
             "since" | "after" => Some(">="),
@@ -247,7 +252,7 @@ fn tokens(text: &str) -> Vec<String> {
             _ => None,
         };
         let is_operator = !word.is_empty() && word.chars().all(|c| matches!(c, '=' | '<' | '>' | '!'));
-        let operator = if is_operator { Some(word.as_str()) } else { said };
+        let operator = if is_operator { Some(word.as_str()) } else { worded_operator };
         if let Some(operator) = operator {
             if words.peek().is_some_and(|next| next.eq_ignore_ascii_case("than")) {
                 words.next();
@@ -281,26 +286,26 @@ struct Suggester<'r> {
     index: CollectionId,
     collection: &'r Collection,
     /// The field that has a value, by collection and value, so that the store is read once for each.
-    found: &'r RefCell<HashMap<(CollectionId, String), Option<String>>>,
+    exact_matches: &'r RefCell<HashMap<(CollectionId, String), Option<String>>>,
     /// Words with similar spelling, so that they are searched once for each word of the text.
-    near: &'r RefCell<HashMap<String, SimilarWords>>,
+    similar_words: &'r RefCell<HashMap<String, SimilarWords>>,
 }
 
 impl Suggester<'_> {
     fn suggestion(&self, tokens: &[String]) -> Result<Option<Suggestion>> {
         let (mut conditions, mut columns, mut reasons) = (Vec::<String>::new(), Vec::<String>::new(), Vec::new());
-        let (mut named, mut product, mut counted) = (false, 1.0_f64, 0);
-        for token in &self.apart(tokens) {
-            let guess = self.guesses(token, named)?.into_iter().max_by(|a, b| a.score.total_cmp(&b.score));
+        let (mut is_collection_named, mut product, mut counted) = (false, 1.0_f64, 0);
+        for token in &self.attach_days(tokens) {
+            let guess = self.guesses(token, is_collection_named)?.into_iter().max_by(|a, b| a.score.total_cmp(&b.score));
             let Some(guess) = guess else {
-                product *= MEANINGLESS;
+                product *= UNKNOWN_WORD_FACTOR;
                 counted += 1;
                 reasons.push(format!("`{token}` was not understood"));
                 continue;
             };
             match guess.meaning {
                 Interpretation::Ignored => continue,
-                Interpretation::Selects => named = true,
+                Interpretation::Selects => is_collection_named = true,
                 Interpretation::Condition(text) if !conditions.contains(&text) => conditions.push(text),
                 Interpretation::Column(column) if !columns.contains(&column) => columns.push(column),
                 Interpretation::Condition(_) | Interpretation::Column(_) => {}
@@ -310,9 +315,10 @@ impl Suggester<'_> {
             reasons.push(guess.reason);
         }
         // fields with a condition need not be shown as well
-        columns
-            .retain(|column| !conditions.iter().any(|own| own.strip_prefix(column.as_str()).is_some_and(|rest| rest.starts_with(['=', '<', '>']))));
-        if counted == 0 || (!named && conditions.is_empty()) {
+        columns.retain(|column| {
+            !conditions.iter().any(|condition| condition.strip_prefix(column.as_str()).is_some_and(|rest| rest.starts_with(['=', '<', '>'])))
+        });
+        if counted == 0 || (!is_collection_named && conditions.is_empty()) {
             return Ok(None);
         }
         let mut query = self.collection.name.clone();
@@ -320,53 +326,53 @@ impl Suggester<'_> {
         if !columns.is_empty() {
             query.push_str(&format!(" | grep {}", columns.join(", ")));
         }
-        let score = product.powf(1.0 / f64::from(counted)) * if named { 1.0 } else { UNNAMED };
+        let score = product.powf(1.0 / f64::from(counted)) * if is_collection_named { 1.0 } else { UNNAMED_COLLECTION_FACTOR };
         Ok(Some(Suggestion { query, score: (score * 1_000.0).round() / 1_000.0, reasons }))
     }
 
     /// Separates days from the words before them: "datasets since 2012-05-01" names a collection and a day, "created on 2012-05-01" a time field.
-    fn apart(&self, tokens: &[String]) -> Vec<String> {
-        let mut apart: Vec<String> = Vec::with_capacity(tokens.len());
+    fn attach_days(&self, tokens: &[String]) -> Vec<String> {
+        let mut separated: Vec<String> = Vec::with_capacity(tokens.len());
         for token in tokens {
             let at = token.find(['=', '<', '>']).filter(|at| *at > 0);
             match at.map(|at| token.split_at(at)) {
                 Some((name, comparison))
                     if compared_day(comparison).is_some() && !self.field_called(name).is_some_and(|(field, _)| self.is_time(&field)) =>
                 {
-                    apart.extend([name.to_owned(), comparison.to_owned()]);
+                    separated.extend([name.to_owned(), comparison.to_owned()]);
                 }
-                _ => apart.push(token.clone()),
+                _ => separated.push(token.clone()),
             }
-            let Some((operator, day)) = apart.last().and_then(|last| compared_day(last).map(|(operator, day)| (operator.to_owned(), day))) else {
+            let Some((operator, day)) = separated.last().and_then(|last| compared_day(last).map(|(operator, day)| (operator.to_owned(), day))) else {
                 continue;
             };
-            let before = apart.len() - 1;
-            let word = apart[..before].iter().rposition(|word| !SILENT.contains(&word.to_lowercase().as_str()));
-            if let Some((word, field)) = word.and_then(|word| Some((word, self.time_called(&apart[word])?))) {
-                apart[before] = format!("{field}{operator}{day}");
-                apart.remove(word);
+            let before = separated.len() - 1;
+            let word = separated[..before].iter().rposition(|word| !STOP_WORDS.contains(&word.to_lowercase().as_str()));
+            if let Some((word, field)) = word.and_then(|word| Some((word, self.time_called(&separated[word])?))) {
+                separated[before] = format!("{field}{operator}{day}");
+                separated.remove(word);
             }
         }
-        apart
+        separated
     }
 
     /// The time field that a word before a day means: "created" means `creation_time`, "started" means `start_time`.
     fn time_called(&self, word: &str) -> Option<&str> {
-        let small = word.to_lowercase();
-        let means = |field: &&str| {
+        let lowercase = word.to_lowercase();
+        let shares_stem = |field: &&str| {
             let first = field.split('_').next().unwrap_or_default();
-            let same = small.chars().zip(first.chars()).take_while(|(a, b)| a == b).count();
-            same >= SAME_STEM || same == first.chars().count() && same >= SHORTEST_STEM
+            let shared = lowercase.chars().zip(first.chars()).take_while(|(a, b)| a == b).count();
+            shared >= MIN_SHARED_STEM || shared == first.chars().count() && shared >= MIN_STEM
         };
-        let is_asked_for = alike(&small, &self.collection.name) >= ALIKE;
+        let is_asked_for = similarity(&lowercase, &self.collection.name) >= MIN_SIMILARITY;
         let fields = self.collection.fields.iter().map(|field| field.name.as_str());
-        fields.filter(|field| !is_asked_for && self.is_time(field)).find(means)
+        fields.filter(|field| !is_asked_for && self.is_time(field)).find(shares_stem)
     }
 
     /// The time field that days are compared with: the first that an alias tests, or else the first of the collection.
     fn day_field(&self) -> Option<&str> {
-        let tested = self.catalogue.words.iter().flat_map(|word| &word.tests).flat_map(|test| &test.fields);
-        let tested = tested.filter(|(own, _)| *own == self.index).map(|(_, field)| field.as_str());
+        let tested = self.catalogue.aliases.iter().flat_map(|alias| &alias.tests).flat_map(|test| &test.fields);
+        let tested = tested.filter(|(collection, _)| *collection == self.index).map(|(_, field)| field.as_str());
         tested.chain(self.collection.fields.iter().map(|field| field.name.as_str())).find(|field| self.is_time(field))
     }
 
@@ -375,10 +381,10 @@ impl Suggester<'_> {
         field.is_some_and(|field| matches!(field.golden_type(), FieldType::Timestamp | FieldType::Date))
     }
 
-    fn guesses(&self, token: &str, named: bool) -> Result<Vec<ScoredInterpretation>> {
-        let small = token.to_lowercase();
+    fn guesses(&self, token: &str, is_collection_named: bool) -> Result<Vec<ScoredInterpretation>> {
+        let lowercase = token.to_lowercase();
         let mut guesses = Vec::new();
-        if SILENT.contains(&small.as_str()) {
+        if STOP_WORDS.contains(&lowercase.as_str()) {
             guesses.push(ScoredInterpretation { meaning: Interpretation::Ignored, score: 1.0, reason: String::new() });
             return Ok(guesses);
         }
@@ -396,33 +402,33 @@ impl Suggester<'_> {
             return Ok(guesses);
         }
         // the name of the collection
-        let selects = self.catalogue.words.iter().filter(|word| word.select == Some(self.index)).map(|word| word.name.as_str());
-        let best = selects.chain([self.collection.name.as_str()]).map(|name| alike(&small, name)).fold(0.0, f64::max);
-        if best >= ALIKE && !named {
+        let selects = self.catalogue.aliases.iter().filter(|alias| alias.select == Some(self.index)).map(|alias| alias.name.as_str());
+        let best = selects.chain([self.collection.name.as_str()]).map(|name| similarity(&lowercase, name)).fold(0.0, f64::max);
+        if best >= MIN_SIMILARITY && !is_collection_named {
             guess(Interpretation::Selects, best, format!("`{token}` asks for {}", self.collection.name));
         }
         // the form of a value
-        for word in &self.catalogue.words {
-            for test in word.tests.iter().filter(|test| test.matches.as_ref().is_some_and(|shape| shape.is_match(token))) {
-                if let Some((_, field)) = test.fields.iter().find(|(own, _)| *own == self.index) {
-                    guess(Interpretation::Condition(format!("{field}={}", quoted(token))), 0.9, format!("`{token}` looks like a {}", word.name));
+        for alias in &self.catalogue.aliases {
+            for test in alias.tests.iter().filter(|test| test.matches.as_ref().is_some_and(|shape| shape.is_match(token))) {
+                if let Some((_, field)) = test.fields.iter().find(|(collection, _)| *collection == self.index) {
+                    guess(Interpretation::Condition(format!("{field}={}", quoted(token))), 0.9, format!("`{token}` looks like a {}", alias.name));
                     break;
                 }
             }
         }
-        self.values(token, &small, &mut guess);
+        self.values(token, &lowercase, &mut guess);
         if !token.contains('*') {
-            match self.has_exactly(token)? {
+            match self.field_with_value(token)? {
                 Some(field) => guess(Interpretation::Condition(format!("{field}={}", quoted(token))), 1.0, format!("`{token}` is a {field}")),
                 None => {
-                    if let Some((word, field)) = self.is_of_others(token)? {
-                        guess(Interpretation::Condition(format!("{field}={}", quoted(token))), 0.9, format!("`{token}` is a {word}"));
+                    if let Some((alias, field)) = self.alias_with_value(token)? {
+                        guess(Interpretation::Condition(format!("{field}={}", quoted(token))), 0.9, format!("`{token}` is a {alias}"));
                     }
                 }
             }
         }
         // the name of a field to show
-        if let Some((field, score)) = self.field_called(&small) {
+        if let Some((field, score)) = self.field_called(&lowercase) {
             guess(Interpretation::Column(field.clone()), score * 0.9, format!("`{token}` is the field {field}"));
         }
         Ok(guesses)
@@ -430,118 +436,118 @@ impl Suggester<'_> {
 
     /// The field that a name means, by its own name or by an alias.
     fn field_called(&self, name: &str) -> Option<(String, f64)> {
-        let small = name.to_lowercase();
-        let small = small.strip_prefix(self.collection.name.as_str()).and_then(|rest| rest.strip_prefix('.')).unwrap_or(&small);
-        let tests = self.catalogue.words.iter().filter_map(|word| {
-            let (_, field) = word.tests.iter().flat_map(|test| &test.fields).find(|(own, _)| *own == self.index)?;
-            Some((word.name.as_str(), field.as_str()))
+        let lowercase = name.to_lowercase();
+        let lowercase = lowercase.strip_prefix(self.collection.name.as_str()).and_then(|rest| rest.strip_prefix('.')).unwrap_or(&lowercase);
+        let tests = self.catalogue.aliases.iter().filter_map(|alias| {
+            let (_, field) = alias.tests.iter().flat_map(|test| &test.fields).find(|(collection, _)| *collection == self.index)?;
+            Some((alias.name.as_str(), field.as_str()))
         });
         let fields = self.collection.fields.iter().map(|field| (field.name.as_str(), field.name.as_str()));
         let states = self.collection.states.iter().map(|state| (state.name.as_str(), state.name.as_str()));
-        let scored = fields.chain(states).chain(tests).map(|(name, field)| (field, alike(small, name)));
-        let (field, score) = scored.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, score)| *score >= ALIKE)?;
+        let scored = fields.chain(states).chain(tests).map(|(name, field)| (field, similarity(lowercase, name)));
+        let (field, score) = scored.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, score)| *score >= MIN_SIMILARITY)?;
         Some((field.to_owned(), score))
     }
 
     /// Interpretations as values that records have, or as parts of them.
-    fn values(&self, token: &str, small: &str, guess: &mut impl FnMut(Interpretation, f64, String)) {
-        for (place, (collection, field)) in self.vocabulary.fields.iter().enumerate() {
+    fn values(&self, token: &str, lowercase: &str, guess: &mut impl FnMut(Interpretation, f64, String)) {
+        for (position, (collection, field)) in self.vocabulary.fields.iter().enumerate() {
             if *collection != self.index {
                 continue;
             }
-            let (place, name) = (place as u16, self.collection.fields[*field].name.as_str());
-            let values = self.vocabulary.values.get(&place);
-            if let Some(written) = values.and_then(|values| values.get(small)) {
+            let (position, name) = (position as u16, self.collection.fields[*field].name.as_str());
+            let values = self.vocabulary.values.get(&position);
+            if let Some(written) = values.and_then(|values| values.get(lowercase)) {
                 let score = if **written == *token { 1.0 } else { 0.95 };
                 guess(Interpretation::Condition(format!("{name}={}", quoted(written))), score, format!("`{token}` is a {name}"));
                 continue;
             }
-            if let Some((begin, _)) = small.split_once('*').filter(|(begin, _)| !begin.is_empty()) {
-                if values.is_some_and(|values| values.keys().any(|value| value.starts_with(begin))) {
+            if let Some((prefix, _)) = lowercase.split_once('*').filter(|(prefix, _)| !prefix.is_empty()) {
+                if values.is_some_and(|values| values.keys().any(|value| value.starts_with(prefix))) {
                     guess(Interpretation::Condition(format!("{name}={}", quoted(token))), 0.85, format!("`{token}` begins values of {name}"));
                 }
                 continue;
             }
             // a part that starts after a separator: 4_1 of CMSSW_4_1_2
-            let part = |value: &str| value.find(small).is_some_and(|at| at > 0 && !value[..at].ends_with(char::is_alphanumeric));
-            if small.len() >= 3
-                && small.bytes().any(|byte| byte.is_ascii_digit())
-                && let Some(value) = values.and_then(|values| values.iter().find(|(value, _)| part(value)))
+            let starts_inside = |value: &str| value.find(lowercase).is_some_and(|at| at > 0 && !value[..at].ends_with(char::is_alphanumeric));
+            if lowercase.len() >= 3
+                && lowercase.bytes().any(|byte| byte.is_ascii_digit())
+                && let Some(value) = values.and_then(|values| values.iter().find(|(value, _)| starts_inside(value)))
             {
                 // the lower-case form of a text can be longer than the original
-                let begin = value.0.find(small).and_then(|at| value.1.get(..at)).unwrap_or_default();
+                let prefix = value.0.find(lowercase).and_then(|at| value.1.get(..at)).unwrap_or_default();
                 guess(
-                    Interpretation::Condition(format!("{name}={}", quoted(&format!("{begin}{token}*")))),
+                    Interpretation::Condition(format!("{name}={}", quoted(&format!("{prefix}{token}*")))),
                     0.85,
                     format!("`{token}` occurs in values of {name}"),
                 );
                 continue;
             }
-            let parts: Vec<&str> = words_of(small).collect();
+            let parts: Vec<&str> = words_of(lowercase).collect();
             let words = &self.vocabulary.words;
-            let known = |word: &str| words.find(word).is_some_and(|own| words.is_of(own, place));
-            if !parts.is_empty() && parts.iter().all(|part| known(part)) {
-                let written = self.as_written(small);
+            let occurs = |word: &str| words.find(word).is_some_and(|word_position| words.occurs_in(word_position, position));
+            if !parts.is_empty() && parts.iter().all(|part| occurs(part)) {
+                let written = self.as_written(lowercase);
                 guess(
                     Interpretation::Condition(format!("{name}={}", quoted(&format!("*{written}*")))),
                     0.8,
                     format!("`{token}` occurs in values of {name}"),
                 );
-            } else if small.chars().count() >= 4
-                && let Some((meant, score)) = self.spelled(small, place)
+            } else if lowercase.chars().count() >= 4
+                && let Some((similar, score)) = self.similar_word(lowercase, position)
             {
                 guess(
-                    Interpretation::Condition(format!("{name}={}", quoted(&format!("*{meant}*")))),
+                    Interpretation::Condition(format!("{name}={}", quoted(&format!("*{similar}*")))),
                     0.8 * score,
-                    format!("`{token}` may be {meant}, which occurs in values of {name}"),
+                    format!("`{token}` may be {similar}, which occurs in values of {name}"),
                 );
             }
         }
     }
 
     /// Writes words as values have them, because patterns distinguish upper and lower case.
-    fn as_written(&self, small: &str) -> String {
-        let mut written = String::with_capacity(small.len());
-        let mut rest = small;
-        for part in words_of(small) {
-            let Some((before, behind)) = rest.split_once(part) else { continue };
+    fn as_written(&self, lowercase: &str) -> String {
+        let mut written = String::with_capacity(lowercase.len());
+        let mut rest = lowercase;
+        for part in words_of(lowercase) {
+            let Some((before, after)) = rest.split_once(part) else { continue };
             written.push_str(before);
-            let known = self.vocabulary.words.find(part).map(|own| self.vocabulary.words.written(own));
-            written.push_str(known.as_deref().unwrap_or(part));
-            rest = behind;
+            let spelling = self.vocabulary.words.find(part).map(|word_position| self.vocabulary.words.written(word_position));
+            written.push_str(spelling.as_deref().unwrap_or(part));
+            rest = after;
         }
         written + rest
     }
 
     /// The word of a field's values that is spelled most similarly and begins with the same letter.
-    fn spelled(&self, small: &str, place: u16) -> Option<(String, f64)> {
+    fn similar_word(&self, lowercase: &str, position: u16) -> Option<(String, f64)> {
         let words = &self.vocabulary.words;
-        let near = self.near.borrow().get(small).cloned();
-        let near = near.unwrap_or_else(|| {
-            let found: SimilarWords = words.near(small, ALIKE).into();
-            self.near.borrow_mut().insert(small.to_owned(), found.clone());
+        let similar = self.similar_words.borrow().get(lowercase).cloned();
+        let similar = similar.unwrap_or_else(|| {
+            let found: SimilarWords = words.similar(lowercase, MIN_SIMILARITY).into();
+            self.similar_words.borrow_mut().insert(lowercase.to_owned(), found.clone());
             found
         });
-        let (own, score) = near.iter().find(|(own, _)| words.is_of(*own, place))?;
-        Some((words.written(*own).into_owned(), *score))
+        let (word_position, score) = similar.iter().find(|(word_position, _)| words.occurs_in(*word_position, position))?;
+        Some((words.written(*word_position).into_owned(), *score))
     }
 
     /// The indexed field that has exactly this value.
-    fn has_exactly(&self, token: &str) -> Result<Option<String>> {
-        let place = (self.index, token.to_owned());
-        if let Some(found) = self.found.borrow().get(&place) {
+    fn field_with_value(&self, token: &str) -> Result<Option<String>> {
+        let key = (self.index, token.to_owned());
+        if let Some(found) = self.exact_matches.borrow().get(&key) {
             return Ok(found.clone());
         }
-        let found = self.look_for(token)?;
-        self.found.borrow_mut().insert(place, found.clone());
+        let found = self.find_field_with_value(token)?;
+        self.exact_matches.borrow_mut().insert(key, found.clone());
         Ok(found)
     }
 
-    fn look_for(&self, token: &str) -> Result<Option<String>> {
-        let small = token.to_lowercase();
+    fn find_field_with_value(&self, token: &str) -> Result<Option<String>> {
+        let lowercase = token.to_lowercase();
         for (index, field) in self.collection.fields.enumerate() {
             let is_key = self.collection.key_field() == Some(index);
-            if (!field.index.ordered && !is_key) || is_who(field) {
+            if (!field.index.ordered && !is_key) || lists_sources(field) {
                 continue;
             }
             let ty = field.golden_type().element();
@@ -549,9 +555,9 @@ impl Suggester<'_> {
                 continue;
             }
             // all values of this field are known
-            let place = self.vocabulary.fields.iter().position(|own| *own == (self.index, index));
-            if let Some(values) = place.and_then(|place| self.vocabulary.values.get(&(place as u16))) {
-                if values.get(small.as_str()).is_some_and(|written| **written == *token) {
+            let position = self.vocabulary.fields.iter().position(|entry| *entry == (self.index, index));
+            if let Some(values) = position.and_then(|position| self.vocabulary.values.get(&(position as u16))) {
+                if values.get(lowercase.as_str()).is_some_and(|written| **written == *token) {
                     return Ok(Some(field.name.clone()));
                 }
                 continue;
@@ -575,16 +581,16 @@ impl Suggester<'_> {
     }
 
     /// The alias, and the field it tests here, if a record of another collection has exactly this value.
-    fn is_of_others(&self, token: &str) -> Result<Option<(String, String)>> {
-        for word in &self.catalogue.words {
-            let Some(other) = word.select.filter(|other| *other != self.index) else { continue };
-            let test = word.tests.iter().find(|test| test.matches.as_ref().is_none_or(|shape| shape.is_match(token)));
-            let own = test.and_then(|test| test.fields.iter().find(|(own, _)| *own == self.index));
-            let Some((_, field)) = own else { continue };
-            let reader = Suggester { index: other, collection: &self.catalogue.collections[other], ..*self };
-            let tested = test.and_then(|test| test.fields.iter().find(|(own, _)| *own == other)).map(|(_, field)| field);
-            if tested.is_some() && reader.has_exactly(token)?.as_ref() == tested {
-                return Ok(Some((word.name.clone(), field.clone())));
+    fn alias_with_value(&self, token: &str) -> Result<Option<(String, String)>> {
+        for alias in &self.catalogue.aliases {
+            let Some(other) = alias.select.filter(|other| *other != self.index) else { continue };
+            let test = alias.tests.iter().find(|test| test.matches.as_ref().is_none_or(|shape| shape.is_match(token)));
+            let own_field = test.and_then(|test| test.fields.iter().find(|(collection, _)| *collection == self.index));
+            let Some((_, field)) = own_field else { continue };
+            let suggester = Suggester { index: other, collection: &self.catalogue.collections[other], ..*self };
+            let tested = test.and_then(|test| test.fields.iter().find(|(collection, _)| *collection == other)).map(|(_, field)| field);
+            if tested.is_some() && suggester.field_with_value(token)?.as_ref() == tested {
+                return Ok(Some((alias.name.clone(), field.clone())));
             }
         }
         Ok(None)
@@ -592,13 +598,13 @@ impl Suggester<'_> {
 }
 
 /// The similarity of a word and a name; a plural is as good as the singular.
-fn alike(word: &str, name: &str) -> f64 {
-    let one = word.strip_suffix("es").filter(|one| *one == name).or_else(|| word.strip_suffix('s'));
-    match (word == name, one) {
+fn similarity(word: &str, name: &str) -> f64 {
+    let singular = word.strip_suffix("es").filter(|singular| *singular == name).or_else(|| word.strip_suffix('s'));
+    match (word == name, singular) {
         (true, _) => 1.0,
-        (_, Some(one)) if one == name => 0.98,
+        (_, Some(singular)) if singular == name => 0.98,
         _ if word.chars().count() < 4 => 0.0,
-        (_, one) => strsim::normalized_damerau_levenshtein(one.filter(|_| !name.ends_with('s')).unwrap_or(word), name).min(0.95),
+        (_, singular) => strsim::normalized_damerau_levenshtein(singular.filter(|_| !name.ends_with('s')).unwrap_or(word), name).min(0.95),
     }
 }
 

@@ -14,7 +14,7 @@ pub struct WordIndex {
     /// The start of each word in `text`, and the end of the last one.
     starts: Vec<u32>,
     /// The letters of each word as bits: those of two similar words are nearly the same.
-    letters: Vec<u32>,
+    letter_masks: Vec<u32>,
     cases: Vec<LetterCase>,
     /// The original forms of words with mixed case, by position.
     written: HashMap<u32, Box<str>>,
@@ -32,18 +32,18 @@ enum LetterCase {
     Own,
 }
 
-fn capital(small: &str) -> String {
-    let mut letters = small.chars();
+fn capital(lowercase: &str) -> String {
+    let mut letters = lowercase.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 impl LetterCase {
-    fn of(small: &str, written: &str) -> Self {
-        if small == written {
+    fn detect(lowercase: &str, written: &str) -> Self {
+        if lowercase == written {
             Self::Small
-        } else if capital(small) == written {
+        } else if capital(lowercase) == written {
             Self::Capital
-        } else if small.to_uppercase() == written {
+        } else if lowercase.to_uppercase() == written {
             Self::Large
         } else {
             Self::Own
@@ -52,7 +52,7 @@ impl LetterCase {
 }
 
 /// The letters of a word as bits; all characters except a to z and digits share the last bits.
-fn letters_of(word: &str) -> u32 {
+fn letter_mask(word: &str) -> u32 {
     word.chars().fold(0, |bits, letter| {
         bits | match letter {
             'a'..='z' => 1 << (letter as u32 - 'a' as u32),
@@ -63,15 +63,15 @@ fn letters_of(word: &str) -> u32 {
 
 impl WordIndex {
     fn len(&self) -> usize {
-        self.letters.len()
+        self.letter_masks.len()
     }
 
-    fn word(&self, place: usize) -> &str {
-        &self.text[self.starts[place] as usize..self.starts[place + 1] as usize]
+    fn word(&self, position: usize) -> &str {
+        &self.text[self.starts[position] as usize..self.starts[position + 1] as usize]
     }
 
     /// The position of the first word for which `is_before` returns false.
-    fn behind(&self, is_before: impl Fn(&str) -> bool) -> usize {
+    fn partition_point(&self, is_before: impl Fn(&str) -> bool) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low.midpoint(high);
@@ -82,48 +82,51 @@ impl WordIndex {
 
     /// The position of a word.
     pub fn find(&self, word: &str) -> Option<usize> {
-        let place = self.behind(|own| own < word);
-        (place < self.len() && self.word(place) == word).then_some(place)
+        let position = self.partition_point(|candidate| candidate < word);
+        (position < self.len() && self.word(position) == word).then_some(position)
     }
 
     /// Whether a field has a word.
-    pub fn is_of(&self, place: usize, field: u16) -> bool {
-        self.sets[self.fields[place] as usize].contains(&field)
+    pub fn occurs_in(&self, position: usize, field: u16) -> bool {
+        self.sets[self.fields[position] as usize].contains(&field)
     }
 
     /// The original form of a word.
-    pub fn written(&self, place: usize) -> Cow<'_, str> {
-        let small = self.word(place);
-        match self.cases[place] {
-            LetterCase::Small => small.into(),
-            LetterCase::Capital => capital(small).into(),
-            LetterCase::Large => small.to_uppercase().into(),
-            LetterCase::Own => self.written.get(&(place as u32)).map_or(small, |written| written).into(),
+    pub fn written(&self, position: usize) -> Cow<'_, str> {
+        let lowercase = self.word(position);
+        match self.cases[position] {
+            LetterCase::Small => lowercase.into(),
+            LetterCase::Capital => capital(lowercase).into(),
+            LetterCase::Large => lowercase.to_uppercase().into(),
+            LetterCase::Own => self.written.get(&(position as u32)).map_or(lowercase, |written| written).into(),
         }
     }
 
-    /// Words that are spelled similarly to one and begin with the same letter, each with its similarity, which is at least `least`; the most
+    /// Words that are spelled similarly to one and begin with the same letter, each with its similarity, which is at least `min_score`; the most
     /// similar come first.
     ///
     /// Cost: compares the letters of all words with the same first letter, and the spelling of those that have nearly the same letters.
-    pub fn near(&self, word: &str, least: f64) -> Vec<(usize, f64)> {
+    pub fn similar(&self, word: &str, min_score: f64) -> Vec<(usize, f64)> {
         let Some(first) = word.chars().next() else { return Vec::new() };
-        let (from, until) = (self.behind(|own| own.chars().next() < Some(first)), self.behind(|own| own.chars().next() <= Some(first)));
-        let (length, letters) = (word.chars().count(), letters_of(word));
+        let (from, until) = (
+            self.partition_point(|candidate| candidate.chars().next() < Some(first)),
+            self.partition_point(|candidate| candidate.chars().next() <= Some(first)),
+        );
+        let (length, mask) = (word.chars().count(), letter_mask(word));
         let mut found: Vec<(usize, f64)> = Vec::new();
-        for place in from..until {
+        for position in from..until {
             // every edit changes at most two letters, and the number of edits allowed is a share of the longer word's length
-            let most = (1.0 - least) * (length + 2) as f64;
-            if f64::from((self.letters[place] ^ letters).count_ones()) > 2.0 * most {
+            let max_difference = (1.0 - min_score) * (length + 2) as f64;
+            if f64::from((self.letter_masks[position] ^ mask).count_ones()) > 2.0 * max_difference {
                 continue;
             }
-            let other = self.word(place);
-            if other.chars().count().abs_diff(length) > 2 {
+            let candidate = self.word(position);
+            if candidate.chars().count().abs_diff(length) > 2 {
                 continue;
             }
-            let score = strsim::normalized_damerau_levenshtein(word, other);
-            if score >= least {
-                found.push((place, score));
+            let score = strsim::normalized_damerau_levenshtein(word, candidate);
+            if score >= min_score {
+                found.push((position, score));
             }
         }
         found.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
@@ -136,7 +139,7 @@ impl WordIndex {
 pub struct WordIndexBuilder {
     words: HashMap<Box<str>, WordEntry>,
     sets: Vec<Vec<u16>>,
-    known_sets: HashMap<Vec<u16>, u32>,
+    set_ids: HashMap<Vec<u16>, u32>,
 }
 
 struct WordEntry {
@@ -148,28 +151,28 @@ struct WordEntry {
 impl WordIndexBuilder {
     /// Adds a word, in its original form, that a field has.
     pub fn learn(&mut self, written: &str, field: u16) {
-        let small = written.to_lowercase();
-        let before = self.words.get(small.as_str()).map(|learnt| learnt.fields);
+        let lowercase = written.to_lowercase();
+        let before = self.words.get(lowercase.as_str()).map(|entry| entry.fields);
         let mut set = before.map_or_else(Vec::new, |set| self.sets[set as usize].clone());
         if set.contains(&field) || (before.is_none() && self.words.len() >= MAX_WORDS) {
             return;
         }
         set.push(field);
-        let fields = match self.known_sets.get(&set) {
-            Some(known) => *known,
+        let fields = match self.set_ids.get(&set) {
+            Some(existing) => *existing,
             None => {
-                let new = self.sets.len() as u32;
+                let id = self.sets.len() as u32;
                 self.sets.push(set.clone());
-                self.known_sets.insert(set, new);
-                new
+                self.set_ids.insert(set, id);
+                id
             }
         };
-        match self.words.get_mut(small.as_str()) {
-            Some(learnt) => learnt.fields = fields,
+        match self.words.get_mut(lowercase.as_str()) {
+            Some(entry) => entry.fields = fields,
             None => {
-                let case = LetterCase::of(&small, written);
+                let case = LetterCase::detect(&lowercase, written);
                 let written = (case == LetterCase::Own).then(|| written.into());
-                self.words.insert(small.into(), WordEntry { case, written, fields });
+                self.words.insert(lowercase.into(), WordEntry { case, written, fields });
             }
         }
     }
@@ -180,13 +183,13 @@ impl WordIndexBuilder {
         all.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let mut words = WordIndex { sets: self.sets, starts: Vec::with_capacity(all.len() + 1), ..WordIndex::default() };
         words.starts.push(0);
-        for (place, (small, learnt)) in all.into_iter().enumerate() {
-            words.text.push_str(&small);
+        for (position, (lowercase, entry)) in all.into_iter().enumerate() {
+            words.text.push_str(&lowercase);
             words.starts.push(words.text.len() as u32);
-            words.letters.push(letters_of(&small));
-            words.cases.push(learnt.case);
-            words.fields.push(learnt.fields);
-            words.written.extend(learnt.written.map(|written| (place as u32, written)));
+            words.letter_masks.push(letter_mask(&lowercase));
+            words.cases.push(entry.case);
+            words.fields.push(entry.fields);
+            words.written.extend(entry.written.map(|written| (position as u32, written)));
         }
         words.text.shrink_to_fit();
         words
@@ -204,18 +207,18 @@ mod tests {
             learner.learn(word, field);
         }
         let words = learner.finish();
-        let written = |small: &str| words.find(small).map(|place| words.written(place).into_owned());
-        for (small, wanted) in [("smith", "Smith"), ("cmssw", "CMSSW"), ("ipod", "iPod"), ("ökonom", "Ökonom"), ("straße", "straße")] {
-            assert_eq!(written(small).as_deref(), Some(wanted));
+        let written = |lowercase: &str| words.find(lowercase).map(|position| words.written(position).into_owned());
+        for (lowercase, wanted) in [("smith", "Smith"), ("cmssw", "CMSSW"), ("ipod", "iPod"), ("ökonom", "Ökonom"), ("straße", "straße")] {
+            assert_eq!(written(lowercase).as_deref(), Some(wanted));
         }
         assert_eq!((written("smit"), written("z")), (None, None));
         let smith = words.find("smith").unwrap_or_default();
-        assert!(words.is_of(smith, 0) && words.is_of(smith, 1) && !words.is_of(smith, 2));
+        assert!(words.occurs_in(smith, 0) && words.occurs_in(smith, 1) && !words.occurs_in(smith, 2));
     }
 
     /// Words that are skipped before their spelling is compared would not have been similar.
     #[test]
-    fn what_is_near_is_what_a_comparison_with_all_finds() {
+    fn similar_words_are_those_that_a_comparison_with_every_word_finds() {
         let mut random = 1_u64;
         let mut next = move |below: u64| {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -229,14 +232,16 @@ mod tests {
         for _ in 0..100 {
             let wanted = word();
             let mut expected: Vec<String> = (0..words.len())
-                .map(|place| words.word(place))
-                .filter(|own| own.chars().next() == wanted.chars().next() && own.chars().count().abs_diff(wanted.chars().count()) <= 2)
-                .filter(|own| strsim::normalized_damerau_levenshtein(&wanted, own) >= 0.7)
+                .map(|position| words.word(position))
+                .filter(|candidate| {
+                    candidate.chars().next() == wanted.chars().next() && candidate.chars().count().abs_diff(wanted.chars().count()) <= 2
+                })
+                .filter(|candidate| strsim::normalized_damerau_levenshtein(&wanted, candidate) >= 0.7)
                 .map(str::to_owned)
                 .collect();
-            let near = words.near(&wanted, 0.7);
-            assert!(near.is_sorted_by(|a, b| a.1 >= b.1));
-            let mut found: Vec<String> = near.into_iter().map(|(place, _)| words.word(place).to_owned()).collect();
+            let similar = words.similar(&wanted, 0.7);
+            assert!(similar.is_sorted_by(|a, b| a.1 >= b.1));
+            let mut found: Vec<String> = similar.into_iter().map(|(position, _)| words.word(position).to_owned()).collect();
             expected.sort();
             found.sort();
             assert_eq!(found, expected, "{wanted}");

@@ -49,7 +49,7 @@ struct QueryParser<'t> {
     aggregates: usize,
 }
 
-const STAGES: [&str; 10] = ["grep", "sort", "unique", "each", "sum", "count", "min", "max", "avg", "median"];
+const STAGE_NAMES: [&str; 10] = ["grep", "sort", "unique", "each", "sum", "count", "min", "max", "avg", "median"];
 
 /// Comparisons that are words.
 const COMPARISON_WORDS: [(&str, ComparisonOperator); 5] = [
@@ -62,17 +62,18 @@ const COMPARISON_WORDS: [(&str, ComparisonOperator); 5] = [
 
 const COMPARISONS: &str = "= != < <= > >= in between last intersects within";
 
-const A_BOX: &str = "for example: intersects bbox(5, 45, 15, 55), which is west, south, east and north in degrees, or intersects \"POINT(14.5 50)\"";
+const BBOX_HELP: &str =
+    "for example: intersects bbox(5, 45, 15, 55), which is west, south, east and north in degrees, or intersects \"POINT(14.5 50)\"";
 
-const QUOTES: &str = "a value with blanks, quotes or any of , | [ ] ( ) = < > ! needs quotes around it";
+const QUOTES_HELP: &str = "a value with blanks, quotes or any of , | [ ] ( ) = < > ! needs quotes around it";
 
 /// "is 1", "are 2".
-fn are(count: usize) -> String {
+fn count_phrase(count: usize) -> String {
     if count == 1 { "is 1".to_owned() } else { format!("are {count}") }
 }
 
 impl QueryParser<'_> {
-    fn blanks(&mut self) {
+    fn skip_blanks(&mut self) {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start().len();
     }
@@ -82,7 +83,7 @@ impl QueryParser<'_> {
     }
 
     fn at_end(&mut self) -> bool {
-        self.blanks();
+        self.skip_blanks();
         self.rest().is_empty()
     }
 
@@ -95,7 +96,7 @@ impl QueryParser<'_> {
     }
 
     fn eat(&mut self, token: &str) -> bool {
-        self.blanks();
+        self.skip_blanks();
         let found = self.rest().starts_with(token);
         if found {
             self.at += token.len();
@@ -109,48 +110,48 @@ impl QueryParser<'_> {
         }
         let mut collection = self.path("a collection", "for example: authority heading=Smith*")?;
         let mut conditions = Vec::new();
-        let mut also: Vec<(FieldPath, Box<Diagnostic>)> = Vec::new();
+        let mut extra_names: Vec<(FieldPath, Box<Diagnostic>)> = Vec::new();
         // the first name without a comparison selects the collection; if there is none, the first name does
-        let mut alone = true;
+        let mut has_only_names = true;
         if let Some(operator) = self.operator() {
             conditions.push(self.comparison(collection.clone(), operator)?);
-            alone = false;
+            has_only_names = false;
         }
         loop {
             let comma = self.eat(",");
             if self.at_end() || self.rest().starts_with('|') {
                 if comma {
                     let problem = self.error("expected a condition after `,`").help("leave out the last `,`");
-                    return Err(also.into_iter().next().map_or(problem, |(_, first)| *first));
+                    return Err(extra_names.into_iter().next().map_or(problem, |(_, first)| *first));
                 }
-                let names = also.iter().map(|(path, _)| path.span.end).chain([collection.span.end]);
+                let names = extra_names.iter().map(|(path, _)| path.span.end).chain([collection.span.end]);
                 let end = conditions.iter().map(|condition| condition.span.end).chain(names).max().unwrap_or(self.at);
-                return Ok(Selection { collection, extra_names: also, conditions, end });
+                return Ok(Selection { collection, extra_names, conditions, end });
             }
-            let path = self.path("a condition, `|` or the end", QUOTES)?;
+            let path = self.path("a condition, `|` or the end", QUOTES_HELP)?;
             match self.operator() {
                 Some(operator) => conditions.push(self.comparison(path, operator)?),
-                None if !alone && self.goes_on() => (collection, alone) = (path, true),
-                None if also.len() < MAX_PARTS && !STAGES.contains(&path.text.as_str()) && self.goes_on() => {
-                    let problem = self.no_comparison(&path);
-                    also.push((path, Box::new(problem)));
+                None if !has_only_names && self.continues_after_name() => (collection, has_only_names) = (path, true),
+                None if extra_names.len() < MAX_PARTS && !STAGE_NAMES.contains(&path.text.as_str()) && self.continues_after_name() => {
+                    let problem = self.missing_comparison(&path);
+                    extra_names.push((path, Box::new(problem)));
                 }
-                None => return Err(self.no_comparison(&path)),
+                None => return Err(self.missing_comparison(&path)),
             }
         }
     }
 
     /// Whether a name may end here: another name, a stage or nothing follows, but not a misspelt operator.
-    fn goes_on(&mut self) -> bool {
-        let (ends, word) = (self.at_end(), leading_name(self.rest()).to_ascii_lowercase());
+    fn continues_after_name(&mut self) -> bool {
+        let (is_at_end, word) = (self.at_end(), leading_name(self.rest()).to_ascii_lowercase());
         // a word of two letters is similar to too many others
-        let long = COMPARISON_WORDS.iter().map(|(known, _)| *known).filter(|known| *known != "in");
-        let operator = word == "in" || did_you_mean(&word, long).is_some();
-        ends || self.rest().starts_with(['|', ',']) || !(word.is_empty() || operator)
+        let long_words = COMPARISON_WORDS.iter().map(|(known, _)| *known).filter(|known| *known != "in");
+        let is_operator = word == "in" || did_you_mean(&word, long_words).is_some();
+        is_at_end || self.rest().starts_with(['|', ',']) || !(word.is_empty() || is_operator)
     }
 
     /// The error for a name that is followed by something else than a comparison.
-    fn no_comparison(&self, path: &FieldPath) -> Diagnostic {
+    fn missing_comparison(&self, path: &FieldPath) -> Diagnostic {
         let name = path.text.as_str();
         if name.eq_ignore_ascii_case("and") {
             return Diagnostic::new(path.span.clone(), "there is no `and`").help("conditions follow each other, and all of them must hold");
@@ -158,22 +159,22 @@ impl QueryParser<'_> {
         if name.eq_ignore_ascii_case("or") {
             return Diagnostic::new(path.span.clone(), "there is no `or`").help("`in [a, b]` lists alternatives of one field");
         }
-        if STAGES.contains(&name) {
+        if STAGE_NAMES.contains(&name) {
             return Diagnostic::new(path.span.clone(), format!("`{name}` is a stage")).help(format!("stages begin with `|`: | {name}"));
         }
         let problem = self.error(format!("expected a comparison after `{name}`: {COMPARISONS}"));
         let word = leading_name(self.rest()).to_ascii_lowercase();
         match did_you_mean(&word, COMPARISON_WORDS.iter().map(|(known, _)| *known)).filter(|_| !word.is_empty()) {
-            Some(meant) => problem.help(format!("did you mean `{meant}`?")),
+            Some(suggestion) => problem.help(format!("did you mean `{suggestion}`?")),
             None => problem.help(format!("for example {name}=value; or, if `{name}` belongs to a value, quotes around all of it")),
         }
     }
 
-    fn path(&mut self, what: &str, help: &str) -> Result<FieldPath, Diagnostic> {
-        self.blanks();
+    fn path(&mut self, expected: &str, help: &str) -> Result<FieldPath, Diagnostic> {
+        self.skip_blanks();
         let length = leading_name(self.rest()).len();
         if length == 0 {
-            return Err(self.error(format!("expected {what}")).help(help));
+            return Err(self.error(format!("expected {expected}")).help(help));
         }
         let span = self.at..self.at + length;
         self.at += length;
@@ -181,7 +182,7 @@ impl QueryParser<'_> {
     }
 
     fn operator(&mut self) -> Option<ComparisonOperator> {
-        self.blanks();
+        self.skip_blanks();
         let symbols = [
             ("!=", ComparisonOperator::NotEqual),
             ("<=", ComparisonOperator::AtMost),
@@ -197,10 +198,10 @@ impl QueryParser<'_> {
         let word = leading_name(self.rest());
         let operator = COMPARISON_WORDS.into_iter().find(|(known, _)| *known == word).map(|(_, operator)| operator)?;
         // a comparison after this word means that it is the name of a field
-        let behind = self.rest()[word.len()..].trim_start();
-        let next = leading_name(behind);
-        let lists = matches!(next, "in" | "between") && behind[next.len()..].trim_start().starts_with('[');
-        if behind.starts_with(['=', '!', '<', '>']) || lists || matches!(next, "last" | "intersects" | "within") {
+        let after = self.rest()[word.len()..].trim_start();
+        let next = leading_name(after);
+        let starts_list = matches!(next, "in" | "between") && after[next.len()..].trim_start().starts_with('[');
+        if after.starts_with(['=', '!', '<', '>']) || starts_list || matches!(next, "last" | "intersects" | "within") {
             return None;
         }
         self.at += word.len();
@@ -218,18 +219,18 @@ impl QueryParser<'_> {
         let values = match operator {
             ComparisonOperator::In => self.list("`in` takes a list in brackets: in [a, b]")?,
             ComparisonOperator::Between => {
-                self.blanks();
+                self.skip_blanks();
                 let at = self.at;
                 let values = self.list("`between` takes two values in brackets: between [1, 5]")?;
                 if values.len() != 2 {
-                    let message = format!("expected two values, there {}", are(values.len()));
+                    let message = format!("expected two values, there {}", count_phrase(values.len()));
                     return Err(Diagnostic::new(at..self.at, message).help("for example: between [1, 5]"));
                 }
                 values
             }
             ComparisonOperator::Intersects | ComparisonOperator::Within => self.geometry()?,
             _ => {
-                self.blanks();
+                self.skip_blanks();
                 if self.rest().starts_with('[') {
                     let example = if operator == ComparisonOperator::Last { "last 24h".to_owned() } else { format!("{} in [a, b]", path.text) };
                     return Err(self.error("expected one value, not a list").help(format!("for example: {example}")));
@@ -249,24 +250,24 @@ impl QueryParser<'_> {
             values.push(self.value()?);
         }
         if !self.eat("]") {
-            return Err(self.error("expected `,` or `]`").help(QUOTES));
+            return Err(self.error("expected `,` or `]`").help(QUOTES_HELP));
         }
         Ok(values)
     }
 
     /// Parses a box, which has four sides, or one quoted text.
     fn geometry(&mut self) -> Result<Vec<ValueLiteral>, Diagnostic> {
-        self.blanks();
+        self.skip_blanks();
         if self.rest().starts_with(['"', '\'']) {
             return Ok(vec![self.value()?]);
         }
         let word = leading_name(self.rest());
-        let begins = self.rest()[word.len()..].trim_start().starts_with('(');
-        if word != "bbox" || !begins {
+        let has_parenthesis = self.rest()[word.len()..].trim_start().starts_with('(');
+        if word != "bbox" || !has_parenthesis {
             let problem = self.error("expected `bbox(west, south, east, north)`, or a geometry in quotes");
-            return Err(match did_you_mean(&word.to_ascii_lowercase(), ["bbox"]).filter(|_| begins) {
-                Some(meant) => problem.help(format!("did you mean `{meant}`?")),
-                None => problem.help(A_BOX),
+            return Err(match did_you_mean(&word.to_ascii_lowercase(), ["bbox"]).filter(|_| has_parenthesis) {
+                Some(suggestion) => problem.help(format!("did you mean `{suggestion}`?")),
+                None => problem.help(BBOX_HELP),
             });
         }
         let start = self.at;
@@ -274,7 +275,7 @@ impl QueryParser<'_> {
         self.eat("(");
         let mut sides = Vec::with_capacity(4);
         loop {
-            self.blanks();
+            self.skip_blanks();
             if self.rest().starts_with(')') {
                 break;
             }
@@ -284,20 +285,20 @@ impl QueryParser<'_> {
             }
         }
         if !self.eat(")") {
-            return Err(self.error("expected `,` or `)`").help(A_BOX));
+            return Err(self.error("expected `,` or `)`").help(BBOX_HELP));
         }
         if sides.len() != 4 {
-            return Err(Diagnostic::new(start..self.at, format!("expected four sides of a box, there {}", are(sides.len()))).help(A_BOX));
+            return Err(Diagnostic::new(start..self.at, format!("expected four sides of a box, there {}", count_phrase(sides.len()))).help(BBOX_HELP));
         }
         Ok(sides)
     }
 
     fn value(&mut self) -> Result<ValueLiteral, Diagnostic> {
-        self.blanks();
+        self.skip_blanks();
         let start = self.at;
         let value = match self.rest().chars().next() {
             Some('\'') => {
-                let Some(length) = self.text[start + 1..].find('\'') else { return Err(self.never_closed()) };
+                let Some(length) = self.text[start + 1..].find('\'') else { return Err(self.unclosed_quote()) };
                 self.at = start + length + 2;
                 ValueLiteral { pieces: vec![self.text[start + 1..start + 1 + length].to_owned()], span: start..self.at }
             }
@@ -306,7 +307,7 @@ impl QueryParser<'_> {
                 let length = self.rest().find(ends_bare).unwrap_or(self.rest().len());
                 if length == 0 {
                     let help =
-                        if self.rest().starts_with(['=', '<', '>', '!']) { format!("comparisons are {COMPARISONS}") } else { QUOTES.to_owned() };
+                        if self.rest().starts_with(['=', '<', '>', '!']) { format!("comparisons are {COMPARISONS}") } else { QUOTES_HELP.to_owned() };
                     return Err(self.error("expected a value").help(help));
                 }
                 self.at += length;
@@ -317,20 +318,20 @@ impl QueryParser<'_> {
         if value.pieces.len() > MAX_STARS + 1 {
             return Err(Diagnostic::new(value.span, format!("a value has at most {MAX_STARS} `*`")).help("in single quotes it is a star"));
         }
-        let closed = self.rest().chars().next();
-        let quoted = self.text[start..].starts_with(['"', '\'']);
-        match closed {
+        let next = self.rest().chars().next();
+        let is_quoted = self.text[start..].starts_with(['"', '\'']);
+        match next {
             Some('"' | '\'') => {
                 Err(self.error("there is a quote inside a value").help("put all of the value into the other kind of quotes: \"O'Neil\""))
             }
-            Some(other) if quoted && !ends_bare(other) => {
+            Some(other) if is_quoted && !ends_bare(other) => {
                 Err(self.error("the value continues after its closing quote").help("put the entire value in quotes, followed by a space or `,`"))
             }
             _ => Ok(value),
         }
     }
 
-    fn never_closed(&self) -> Diagnostic {
+    fn unclosed_quote(&self) -> Diagnostic {
         Diagnostic::new(self.at..self.at + 1, "this quote is never closed").help("a quote inside a value needs the other kind of quotes around it")
     }
 
@@ -356,11 +357,11 @@ impl QueryParser<'_> {
                 other => push(&mut pieces, other),
             }
         }
-        Err(self.never_closed())
+        Err(self.unclosed_quote())
     }
 
     fn stage(&mut self) -> Result<Stage, Diagnostic> {
-        let name = self.path("a stage", &format!("stages are {}", STAGES.join(", ")))?;
+        let name = self.path("a stage", &format!("stages are {}", STAGE_NAMES.join(", ")))?;
         let stage = match name.text.as_str() {
             "grep" => self.grep()?,
             "sort" => self.sort()?,
@@ -417,7 +418,7 @@ impl QueryParser<'_> {
         let mut name = first;
         loop {
             let function = FUNCTIONS.iter().find(|(_, known)| *known == name.text).map(|(function, _)| *function);
-            let Some(function) = function else { return Err(not_a_function(&name, aggregates.is_empty())) };
+            let Some(function) = function else { return Err(unknown_function(&name, aggregates.is_empty())) };
             if !self.eat("(") {
                 return Err(self.error("expected `(`").help(format!("an aggregate names its field: {}(field)", name.text)));
             }
@@ -439,20 +440,20 @@ impl QueryParser<'_> {
 }
 
 /// The error for a name that is no function, at the beginning of a stage or in a list of aggregates.
-fn not_a_function(name: &FieldPath, begins_stage: bool) -> Diagnostic {
-    let problem = |what: &str| Diagnostic::new(name.span.clone(), format!("`{}` is not {what}", name.text));
+fn unknown_function(name: &FieldPath, begins_stage: bool) -> Diagnostic {
+    let problem = |expected: &str| Diagnostic::new(name.span.clone(), format!("`{}` is not {expected}", name.text));
     if begins_stage {
-        return match did_you_mean(&name.text, STAGES) {
-            Some(meant) => problem("a stage").help(format!("did you mean `{meant}`?")),
-            None => problem("a stage").help(format!("stages are {}", STAGES.join(", "))),
+        return match did_you_mean(&name.text, STAGE_NAMES) {
+            Some(suggestion) => problem("a stage").help(format!("did you mean `{suggestion}`?")),
+            None => problem("a stage").help(format!("stages are {}", STAGE_NAMES.join(", "))),
         };
     }
-    if STAGES.contains(&name.text.as_str()) {
+    if STAGE_NAMES.contains(&name.text.as_str()) {
         return problem("an aggregate").help(format!("stages begin with `|`: | {}", name.text));
     }
     let functions = FUNCTIONS.map(|(_, function)| function);
     match did_you_mean(&name.text, functions) {
-        Some(meant) => problem("an aggregate").help(format!("did you mean `{meant}`?")),
+        Some(suggestion) => problem("an aggregate").help(format!("did you mean `{suggestion}`?")),
         None => problem("an aggregate").help(format!("aggregates are {}", functions.join(", "))),
     }
 }

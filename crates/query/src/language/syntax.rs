@@ -98,8 +98,8 @@ impl ValueLiteral {
         let [first, between @ .., last] = self.pieces.as_slice() else { return self.literal() == Some(text) };
         let Some(mut rest) = text.strip_prefix(first.as_str()) else { return false };
         for piece in between {
-            let Some((_, behind)) = rest.split_once(piece.as_str()) else { return false };
-            rest = behind;
+            let Some((_, after)) = rest.split_once(piece.as_str()) else { return false };
+            rest = after;
         }
         rest.ends_with(last.as_str())
     }

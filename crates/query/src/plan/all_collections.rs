@@ -21,7 +21,7 @@ pub struct AllCollectionsQuery {
 }
 
 /// Whether a text may be a query of all collections. Most texts are not, and then need not be parsed twice.
-pub fn may_ask_all_collections(text: &str) -> bool {
+pub fn may_query_all_collections(text: &str) -> bool {
     text.trim_start().starts_with(ALL_COLLECTIONS)
 }
 
@@ -36,10 +36,10 @@ pub fn resolve_all_collections(
     tenant: &Tenant,
     now: i64,
 ) -> Result<Option<std::result::Result<AllCollectionsQuery, Diagnostic>>> {
-    if !may_ask_all_collections(text) {
+    if !may_query_all_collections(text) {
         return Ok(None);
     }
-    let is_known = catalogue.collection(ALL_COLLECTIONS).is_some() || catalogue.words.iter().any(|word| word.name == ALL_COLLECTIONS);
+    let is_known = catalogue.collection(ALL_COLLECTIONS).is_some() || catalogue.aliases.iter().any(|word| word.name == ALL_COLLECTIONS);
     let Some(query) = parse(text).ok().filter(|query| query.lookup.collection.text == ALL_COLLECTIONS && !is_known) else { return Ok(None) };
     let mut columns = query.stages.iter().flat_map(|stage| if let Stage::Grep(items) = stage { items.as_slice() } else { &[] });
     let names_fields = columns.any(|item| matches!(item, GrepItem::Column(_)));
@@ -49,9 +49,9 @@ pub fn resolve_all_collections(
     }
     let (mut plans, mut refused) = (Vec::new(), None);
     for (index, collection) in catalogue.collections.enumerate().filter(|(_, collection)| collection.rows_of.is_none()) {
-        let mut own: Query = query.clone();
-        own.lookup.collection.text.clone_from(&collection.name);
-        match resolve_parsed(own, catalogue, store, tenant, now)? {
+        let mut collection_query: Query = query.clone();
+        collection_query.lookup.collection.text.clone_from(&collection.name);
+        match resolve_parsed(collection_query, catalogue, store, tenant, now)? {
             // this is no condition on the collection's own records: its name has become a column of another collection
             Ok(compiled) if compiled.plan.collection != index => {
                 let problem = || Diagnostic::new(query.lookup.collection.span.clone(), "no collection has all that these conditions are on");
@@ -94,8 +94,8 @@ impl AllCollectionsQuery {
     pub fn find(&self, store: &dyn Store, offset: u64, limit: Option<u64>, counts: bool) -> Result<(Vec<Vec<Value>>, Option<u64>)> {
         let (mut skipped, mut found, mut total) = (offset, Vec::new(), 0);
         for (name, plan) in &self.plans {
-            let left = limit.map(|limit| limit.saturating_sub(found.len() as u64));
-            match (left, counts) {
+            let remaining = limit.map(|limit| limit.saturating_sub(found.len() as u64));
+            match (remaining, counts) {
                 (Some(0), false) => break,
                 (Some(0), true) => {
                     total += store.count(plan)?;
@@ -103,7 +103,7 @@ impl AllCollectionsQuery {
                 }
                 _ => {}
             }
-            let page = QueryPlan { offset: skipped, limit: left, ..plan.clone() };
+            let page = QueryPlan { offset: skipped, limit: remaining, ..plan.clone() };
             let rows = if counts || skipped > 0 {
                 let (found, count) = store.find_and_count(&page)?;
                 total += count;

@@ -28,7 +28,7 @@ pub struct Resolver<'c> {
 
 impl<'c> Resolver<'c> {
     /// The path without the collection's name.
-    pub fn short<'p>(&self, path: &'p FieldPath) -> &'p str {
+    pub fn name_in_collection<'p>(&self, path: &'p FieldPath) -> &'p str {
         if path.text == self.collection.name {
             return "key";
         }
@@ -44,7 +44,7 @@ impl<'c> Resolver<'c> {
 
     /// The column that a path names, and its type.
     pub fn resolve(&self, path: &FieldPath) -> Result<(PlanColumn, FieldType), Diagnostic> {
-        let name = self.short(path);
+        let name = self.name_in_collection(path);
         match name {
             "key" => {
                 let typed = self.typed_key().map(|(index, ty)| (PlanColumn::Field(index), ty.clone()));
@@ -71,14 +71,14 @@ impl<'c> Resolver<'c> {
         let links =
             || self.catalogue.links.enumerate().filter(|(_, link)| self.catalogue.collections[link.child_collection].name == self.collection.name);
         if let Some(link) = name.strip_suffix(".exists")
-            && let Some((index, _)) = links().find(|(_, own)| own.name == link)
+            && let Some((index, _)) = links().find(|(_, candidate)| candidate.name == link)
         {
             return Ok((PlanColumn::TargetsExist(index), FieldType::Boolean));
         }
         if let Some((link, member)) = name.split_once('.')
-            && let Some((_, own)) = links().find(|(_, own)| own.name == link)
+            && let Some((_, definition)) = links().find(|(_, candidate)| candidate.name == link)
         {
-            let (of, to) = (&self.collection.name, &self.catalogue.collections[own.target_collection].name);
+            let (of, to) = (&self.collection.name, &self.catalogue.collections[definition.target_collection].name);
             let problem = Diagnostic::new(path.span.clone(), format!("`{of}` has no field `{name}`: `{link}` is a link to `{to}`"));
             let help = format!("a field with `derive: {name}` has it; `{link}.exists` asks whether there is such a record, `{link}=KEY` for one");
             return Err(problem.help(if member == "key" { format!("`{link}` is the key itself") } else { help }));
@@ -90,14 +90,14 @@ impl<'c> Resolver<'c> {
         };
         let problem = Diagnostic::new(path.span.clone(), format!("`{}` has no field `{name}`", self.collection.name));
         Err(match did_you_mean(name, known()) {
-            Some(meant) => problem.help(format!("did you mean `{meant}`?")),
+            Some(suggestion) => problem.help(format!("did you mean `{suggestion}`?")),
             None => problem.help(format!("its fields are {}", known().collect::<Vec<_>>().join(", "))),
         })
     }
 
     /// The list of structs that a path names.
     pub fn structs(&self, path: &FieldPath) -> Result<FieldId, Diagnostic> {
-        let name = self.short(path);
+        let name = self.name_in_collection(path);
         let has_structs = |field: &Field| !field.golden_type().members().is_empty();
         if let Some((index, _)) = self.collection.field(name).filter(|(_, field)| has_structs(field)) {
             return Ok(index);
@@ -109,7 +109,7 @@ impl<'c> Resolver<'c> {
 
     /// All columns of a row, if the query chooses none: the record's fields, and what is read of other records unless these are fetched from
     /// services.
-    pub fn everything(&self) -> (Vec<PlanColumn>, Vec<ResultColumn>) {
+    pub fn all_columns(&self) -> (Vec<PlanColumn>, Vec<ResultColumn>) {
         let mut columns = vec![PlanColumn::Key];
         let mut headings = vec![ResultColumn { name: "key".into(), ty: FieldType::Text }];
         if let Some(list) = self.each.and_then(|list| self.collection.fields.get(list)) {
@@ -119,10 +119,10 @@ impl<'c> Resolver<'c> {
             }
             return (columns, headings);
         }
-        let own = self.catalogue.collection(&self.collection.name).map(|(index, _)| index);
+        let collection_id = self.catalogue.collection(&self.collection.name).map(|(index, _)| index);
         // services are fetched from for other records only if the query names what it reads of them
-        let is_elsewhere = |field: FieldId| own.is_some_and(|own| self.catalogue.is_asked_elsewhere(own, field));
-        for (index, field) in self.collection.shown_fields().filter(|(index, _)| !is_elsewhere(*index)) {
+        let needs_fetch = |field: FieldId| collection_id.is_some_and(|collection_id| self.catalogue.needs_fetch_elsewhere(collection_id, field));
+        for (index, field) in self.collection.shown_fields().filter(|(index, _)| !needs_fetch(*index)) {
             columns.push(PlanColumn::Field(index));
             headings.push(ResultColumn { name: field.name.clone(), ty: field.golden_type().clone() });
         }

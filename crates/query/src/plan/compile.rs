@@ -32,7 +32,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
             return Err(problem.help(format!("write the collection first, then its fields: {first} {field}=value")));
         }
         return Err(match did_you_mean(&name.text, known()) {
-            Some(meant) => problem.help(format!("did you mean `{meant}`?")),
+            Some(suggestion) => problem.help(format!("did you mean `{suggestion}`?")),
             None => problem.help(format!("collections are {}", known().collect::<Vec<_>>().join(", "))),
         });
     };
@@ -60,7 +60,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
                             let (column, ty) = resolver.resolve(path)?;
                             if !plan.columns.contains(&column) {
                                 plan.columns.push(column);
-                                columns.push(ResultColumn { name: resolver.short(path).to_owned(), ty });
+                                columns.push(ResultColumn { name: resolver.name_in_collection(path).to_owned(), ty });
                             }
                         }
                     }
@@ -91,31 +91,31 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
                     if let (PlanColumn::Field(field), Some(list)) = (column, plan.each)
                         && field == list
                     {
-                        let name = resolver.short(path);
+                        let name = resolver.name_in_collection(path);
                         let problem = Diagnostic::new(path.span.clone(), format!("a row is one element of `{name}` here, not the list"));
                         return Err(problem.help(format!("count(key) counts the rows, count({name}.MEMBER) those that have a value")));
                     }
                     aggregates.push(Aggregate { function: *function, column });
                     let name = function.name();
                     let ty = aggregate_type(*function, path, ty)?;
-                    results.push(ResultColumn { name: format!("{name}({})", resolver.short(path)), ty });
+                    results.push(ResultColumn { name: format!("{name}({})", resolver.name_in_collection(path)), ty });
                     needed.push((path, column, "an aggregate of unique rows needs a column they have"));
                 }
             }
         }
     }
     if plan.columns.is_empty() {
-        (plan.columns, columns) = resolver.everything();
+        (plan.columns, columns) = resolver.all_columns();
     }
     if plan.distinct && plan.columns.contains(&PlanColumn::Tag) {
         let span = query.lookup.collection.span.clone();
         return Err(Diagnostic::new(span, "tags cannot be columns of unique rows").help("count(tag) counts them"));
     }
     if plan.distinct
-        && let Some((path, _, what)) = needed.iter().find(|(_, column, _)| !plan.columns.contains(column))
+        && let Some((path, _, message)) = needed.iter().find(|(_, column, _)| !plan.columns.contains(column))
     {
-        let problem = Diagnostic::new(path.span.clone(), *what);
-        return Err(problem.help(format!("add it to the columns: grep {}", resolver.short(path))));
+        let problem = Diagnostic::new(path.span.clone(), *message);
+        return Err(problem.help(format!("add it to the columns: grep {}", resolver.name_in_collection(path))));
     }
     let headings = if aggregates.is_empty() { columns } else { results };
     Ok(CompiledQuery { plan, columns: headings, aggregates })
@@ -126,8 +126,8 @@ fn aggregate_type(function: AggregateFunction, path: &FieldPath, ty: FieldType) 
     let element = ty.element().clone();
     let numeric = matches!(element, FieldType::Integer | FieldType::Float | FieldType::Size | FieldType::Duration);
     let (ranges, ordered) = (element == FieldType::Ranges, element.is_ordered());
-    let wrong = |what: &str| {
-        let problem = Diagnostic::new(path.span.clone(), format!("`{}` is of type {ty}, {what}", path.text));
+    let wrong = |reason: &str| {
+        let problem = Diagnostic::new(path.span.clone(), format!("`{}` is of type {ty}, {reason}", path.text));
         Err(problem.help(format!("count({}) takes values of any type", path.text)))
     };
     match function {

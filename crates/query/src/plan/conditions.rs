@@ -19,7 +19,7 @@ impl Resolver<'_> {
                 let problem = Diagnostic::new(comparison.path.span.clone(), format!("`{}` is of type {ty}, not a geometry", comparison.path.text));
                 return Err(problem.help("`intersects` and `within` say how geometries lie to each other"));
             }
-            conditions.push(Condition { column, test: Comparison::Lies(relation, geometry(&comparison.values)?) });
+            conditions.push(Condition { column, test: Comparison::Related(relation, geometry(&comparison.values)?) });
             return Ok(());
         }
         let element = match ty.element() {
@@ -39,15 +39,15 @@ impl Resolver<'_> {
             });
         }
         let values = comparison.values.as_slice();
-        let one = || match values {
+        let only_value = || match values {
             [only] => Ok(only),
             _ => Err(Diagnostic::new(comparison.span.clone(), "expected one value").help("`in` takes a list")),
         };
         let test = match comparison.operator {
-            ComparisonOperator::Equal | ComparisonOperator::NotEqual => self.equality(comparison, one()?, &element)?,
+            ComparisonOperator::Equal | ComparisonOperator::NotEqual => self.equality(comparison, only_value()?, &element)?,
             ComparisonOperator::In => {
-                if let Some(day) = values.iter().find(|value| self.day(value, &element).is_some()) {
-                    return Err(Diagnostic::new(day.span.clone(), "a day is a range of times, not one time")
+                if let Some(start_of_day) = values.iter().find(|value| self.start_of_day(value, &element).is_some()) {
+                    return Err(Diagnostic::new(start_of_day.span.clone(), "a day is a range of times, not one time")
                         .help("`between [first day, last day]` takes whole days"));
                 }
                 Comparison::In(values.iter().map(|value| self.value(value, &element)).collect::<Result<_, _>>()?)
@@ -58,14 +58,14 @@ impl Resolver<'_> {
                 };
                 Comparison::Range { low: Some(self.lower(low, &element, true)?), high: Some(self.upper(high, &element, true)?) }
             }
-            ComparisonOperator::Less => Comparison::Range { low: None, high: Some(self.upper(one()?, &element, false)?) },
-            ComparisonOperator::AtMost => Comparison::Range { low: None, high: Some(self.upper(one()?, &element, true)?) },
-            ComparisonOperator::Greater => Comparison::Range { low: Some(self.lower(one()?, &element, false)?), high: None },
-            ComparisonOperator::AtLeast => Comparison::Range { low: Some(self.lower(one()?, &element, true)?), high: None },
+            ComparisonOperator::Less => Comparison::Range { low: None, high: Some(self.upper(only_value()?, &element, false)?) },
+            ComparisonOperator::AtMost => Comparison::Range { low: None, high: Some(self.upper(only_value()?, &element, true)?) },
+            ComparisonOperator::Greater => Comparison::Range { low: Some(self.lower(only_value()?, &element, false)?), high: None },
+            ComparisonOperator::AtLeast => Comparison::Range { low: Some(self.lower(only_value()?, &element, true)?), high: None },
             // compiled above
             ComparisonOperator::Intersects | ComparisonOperator::Within => return Ok(()),
             ComparisonOperator::Last => {
-                let value = one()?;
+                let value = only_value()?;
                 if element != FieldType::Timestamp {
                     let message = format!("`last` needs a timestamp, `{}` is of type {ty}", comparison.path.text);
                     return Err(Diagnostic::new(comparison.path.span.clone(), message).help("compare it with values: < <= > >= between"));
@@ -75,10 +75,10 @@ impl Resolver<'_> {
                 Comparison::Range { low: Some((Value::Int(self.now.saturating_sub(span)), true)), high: Some((Value::Int(self.now), true)) }
             }
         };
-        match self.short(&comparison.path) {
-            "key" => conditions.push(self.of_key(column, &ty, test)),
+        match self.name_in_collection(&comparison.path) {
+            "key" => conditions.push(self.key_condition(column, &ty, test)),
             _ => {
-                conditions.extend(self.implied(column, &test));
+                conditions.extend(self.implied_key_condition(column, &test));
                 conditions.push(Condition { column, test });
             }
         }
@@ -86,7 +86,7 @@ impl Resolver<'_> {
     }
 
     /// The condition on the key that follows from one on the key field, so that records are found by key.
-    fn implied(&self, column: PlanColumn, test: &Comparison) -> Option<Condition> {
+    fn implied_key_condition(&self, column: PlanColumn, test: &Comparison) -> Option<Condition> {
         let index = self.collection.key_field()?;
         let field = self.collection.fields.get(index)?;
         if column != PlanColumn::Field(index)
@@ -95,7 +95,7 @@ impl Resolver<'_> {
         {
             return None;
         }
-        let found = self.of_key(column, &field.ty, test.clone());
+        let found = self.key_condition(column, &field.ty, test.clone());
         // values of other types are ordered differently from their texts
         match found.column {
             PlanColumn::Key => Some(found),
@@ -104,7 +104,7 @@ impl Resolver<'_> {
     }
 
     /// A condition on the key field; for `=`, `!=` and `in` one on the key, by which records are found faster.
-    fn of_key(&self, column: PlanColumn, ty: &FieldType, test: Comparison) -> Condition {
+    fn key_condition(&self, column: PlanColumn, ty: &FieldType, test: Comparison) -> Condition {
         let key = |value: Value| Value::text(value.show(ty));
         match test {
             Comparison::Equal(value) => Condition { column: PlanColumn::Key, test: Comparison::Equal(key(value)) },
@@ -128,7 +128,7 @@ impl Resolver<'_> {
                 (true, _) => Comparison::NotWildcard(pieces),
             });
         }
-        if let Some(start) = self.day(value, ty) {
+        if let Some(start) = self.start_of_day(value, ty) {
             if negated {
                 return Err(Diagnostic::new(value.span.clone(), "`!=` does not take a whole day").help("`<` is before the day, `>` after it"));
             }
@@ -139,20 +139,20 @@ impl Resolver<'_> {
     }
 
     /// The first moment of a day, if a value of a timestamp is written as a date.
-    fn day(&self, value: &ValueLiteral, ty: &FieldType) -> Option<i64> {
+    fn start_of_day(&self, value: &ValueLiteral, ty: &FieldType) -> Option<i64> {
         let text = value.literal().filter(|_| ty == &FieldType::Timestamp)?.trim();
-        let digits = text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_digit());
-        let format = if digits { Some("%Y%m%d") } else { None };
+        let is_digits_only = text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_digit());
+        let format = if is_digits_only { Some("%Y%m%d") } else { None };
         // a text with a time of day parses as a date, too
-        let date = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'+'));
+        let is_date_like = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'+'));
         match from_text(text, &FieldType::Date, format) {
-            Ok(Value::Int(days)) if date => Some(days * DAY),
+            Ok(Value::Int(days)) if is_date_like => Some(days * DAY),
             _ => None,
         }
     }
 
     fn lower(&self, value: &ValueLiteral, ty: &FieldType, included: bool) -> Result<(Value, bool), Diagnostic> {
-        match self.day(value, ty) {
+        match self.start_of_day(value, ty) {
             // later than a day means from the next day on
             Some(start) => Ok((Value::Int(if included { start } else { start + DAY }), true)),
             None => Ok((self.value(value, ty)?, included)),
@@ -160,7 +160,7 @@ impl Resolver<'_> {
     }
 
     fn upper(&self, value: &ValueLiteral, ty: &FieldType, included: bool) -> Result<(Value, bool), Diagnostic> {
-        match self.day(value, ty) {
+        match self.start_of_day(value, ty) {
             Some(start) => Ok((Value::Int(if included { start + DAY } else { start }), false)),
             None => Ok((self.value(value, ty)?, included)),
         }
@@ -203,16 +203,16 @@ fn geometry(values: &[ValueLiteral]) -> Result<Arc<Geometry>, Diagnostic> {
             Err(error) => Err(wrong(value, error.to_string()).help("for example: \"POINT(14.5 50)\", or bbox(west, south, east, north)")),
         };
     };
-    let side = |value: &ValueLiteral, most: f64| {
-        let number = value.literal().and_then(|text| text.trim().parse::<f64>().ok()).filter(|number| number.abs() <= most);
-        number.ok_or_else(|| wrong(value, format!("expected a number of degrees from -{most} to {most}")).help("bbox(west, south, east, north)"))
+    let side = |value: &ValueLiteral, limit: f64| {
+        let number = value.literal().and_then(|text| text.trim().parse::<f64>().ok()).filter(|number| number.abs() <= limit);
+        number.ok_or_else(|| wrong(value, format!("expected a number of degrees from -{limit} to {limit}")).help("bbox(west, south, east, north)"))
     };
-    let (sides, ends) = ([side(west, 180.0)?, side(east, 180.0)?], [side(south, 90.0)?, side(north, 90.0)?]);
-    if ends[0] > ends[1] {
-        let problem = wrong(south, format!("the south of this box, {}, is north of its north, {}", ends[0], ends[1]));
+    let (longitudes, latitudes) = ([side(west, 180.0)?, side(east, 180.0)?], [side(south, 90.0)?, side(north, 90.0)?]);
+    if latitudes[0] > latitudes[1] {
+        let problem = wrong(south, format!("the south of this box, {}, is north of its north, {}", latitudes[0], latitudes[1]));
         return Err(problem.help("bbox(west, south, east, north)"));
     }
-    Geometry::between(sides[0], ends[0], sides[1], ends[1]).map(Arc::new).map_err(|error| wrong(west, error.fault.to_string()))
+    Geometry::between(longitudes[0], latitudes[0], longitudes[1], latitudes[1]).map(Arc::new).map_err(|error| wrong(west, error.fault.to_string()))
 }
 
 /// An example of a value of a type.
@@ -232,9 +232,10 @@ fn example(ty: &FieldType) -> Option<&'static str> {
 
 /// A number such as 1e9, as an integer or a size.
 fn whole_number(text: &str, ty: &FieldType) -> Option<Value> {
-    let counts = matches!(ty, FieldType::Integer | FieldType::Size) && text.contains(['e', 'E']);
+    let may_be_scientific = matches!(ty, FieldType::Integer | FieldType::Size) && text.contains(['e', 'E']);
     // beyond this, not every integer can be represented as a float
-    let number = text.trim().parse::<f64>().ok().filter(|number| counts && number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0)?;
+    let number =
+        text.trim().parse::<f64>().ok().filter(|number| may_be_scientific && number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0)?;
     Some(Value::Int(number as i64))
 }
 

@@ -10,7 +10,7 @@ mod conditions;
 mod resolve;
 mod tags;
 
-pub use all_collections::{AllCollectionsQuery, may_ask_all_collections, resolve_all_collections};
+pub use all_collections::{AllCollectionsQuery, may_query_all_collections, resolve_all_collections};
 pub use columns::ResultColumn;
 pub use compile::{CompiledQuery, compile};
 pub use resolve::resolve_parsed;

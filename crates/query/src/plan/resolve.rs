@@ -18,10 +18,10 @@ pub fn resolve_parsed(
     tenant: &Tenant,
     now: i64,
 ) -> Result<Result<CompiledQuery, Diagnostic>, StoreError> {
-    if let Err(problem) = query.apply_words(catalogue) {
+    if let Err(problem) = query.apply_aliases(catalogue) {
         return Ok(Err(problem));
     }
-    let tagged = catalogue.collection(&query.lookup.collection.text).filter(|(_, collection)| collection.tags.is_some() && query.asks_tags());
+    let tagged = catalogue.collection(&query.lookup.collection.text).filter(|(_, collection)| collection.tags.is_some() && query.mentions_tags());
     if let Some((index, _)) = tagged
         && let Err(problem) = query.expand_tags(&known_tags(store, tenant, index)?)
     {

@@ -18,13 +18,13 @@ pub(super) type KnownTags = BTreeMap<String, Option<String>>;
 /// The maximum depth to which tags are defined by other tags.
 const MAX_DEPTH: usize = 8;
 /// The maximum number of existing tags that are named if there is none with a name.
-const MOST_NAMED: usize = 20;
+const MAX_LISTED_TAGS: usize = 20;
 /// The maximum number of conditions that result from replacing tags.
 const MAX_CONDITIONS: usize = 1_000;
 
 impl Query {
     /// Whether the query has conditions on tags.
-    pub(super) fn asks_tags(&self) -> bool {
+    pub(super) fn mentions_tags(&self) -> bool {
         let is_tag = |condition: &QueryCondition| is_tag(self, condition);
         let grep = |stage: &Stage| match stage {
             Stage::Grep(items) => items.iter().any(|item| matches!(item, GrepItem::Condition(condition) if is_tag(condition))),
@@ -54,7 +54,7 @@ impl Query {
         self.stages.retain(|stage| !matches!(stage, Stage::Grep(items) if items.is_empty()));
         for depth in 0..=MAX_DEPTH {
             let mut expanded = Vec::with_capacity(conditions.len());
-            let mut any = false;
+            let mut has_expanded = false;
             for condition in conditions {
                 if let Some(problem) = self.unknown_tag(&condition, known) {
                     return Err(match depth {
@@ -69,14 +69,14 @@ impl Query {
                 }
                 match self.query_of(&condition, known)? {
                     Some(text) => {
-                        any = true;
+                        has_expanded = true;
                         expanded.extend(conditions_of(&self.lookup.collection.text, text)?);
                     }
                     None => expanded.push(condition),
                 }
             }
             conditions = expanded;
-            if !any {
+            if !has_expanded {
                 self.lookup.conditions = conditions;
                 return Ok(());
             }
@@ -90,14 +90,14 @@ impl Query {
 
     /// The error for a condition that names a tag which does not exist: it would hold for no record, or for all.
     fn unknown_tag(&self, condition: &QueryCondition, known: &KnownTags) -> Option<Diagnostic> {
-        let names = matches!(condition.operator, ComparisonOperator::Equal | ComparisonOperator::NotEqual | ComparisonOperator::In);
-        let mut values = condition.values.iter().filter(|_| names && is_tag(self, condition));
+        let names_tags = matches!(condition.operator, ComparisonOperator::Equal | ComparisonOperator::NotEqual | ComparisonOperator::In);
+        let mut values = condition.values.iter().filter(|_| names_tags && is_tag(self, condition));
         let (name, span) = values.find_map(|value| value.literal().filter(|name| !known.contains_key(*name)).map(|name| (name, &value.span)))?;
         let problem = Diagnostic::new(span.clone(), format!("there is no tag `{name}`"));
         let collection = &self.lookup.collection.text;
-        let first: Vec<&str> = known.keys().take(MOST_NAMED).map(String::as_str).collect();
+        let first: Vec<&str> = known.keys().take(MAX_LISTED_TAGS).map(String::as_str).collect();
         Some(match did_you_mean(name, known.keys().map(String::as_str)) {
-            Some(meant) => problem.help(format!("did you mean `{meant}`?")),
+            Some(suggestion) => problem.help(format!("did you mean `{suggestion}`?")),
             None if first.is_empty() => problem.help(format!("{collection} has no tags yet; `stook tag create` makes one")),
             None if first.len() < known.len() => {
                 problem.help(format!("tags of {collection} are {} and {} more", first.join(", "), known.len() - first.len()))
@@ -139,8 +139,9 @@ fn is_tag(query: &Query, condition: &QueryCondition) -> bool {
 /// When it is anything else; the position is one in the text.
 fn conditions_of(collection: &str, text: &str) -> Result<Vec<QueryCondition>, Diagnostic> {
     let shift = collection.len() + 1;
-    let back = |problem: Diagnostic| Diagnostic { span: problem.span.start.saturating_sub(shift)..problem.span.end.saturating_sub(shift), ..problem };
-    let query = parse(&format!("{collection} {text}")).map_err(back)?;
+    let shifted_back =
+        |problem: Diagnostic| Diagnostic { span: problem.span.start.saturating_sub(shift)..problem.span.end.saturating_sub(shift), ..problem };
+    let query = parse(&format!("{collection} {text}")).map_err(shifted_back)?;
     if !query.stages.is_empty() {
         return Err(Diagnostic::new(0..text.len(), "a tag's query is conditions, without `|`"));
     }
@@ -155,11 +156,11 @@ fn conditions_of(collection: &str, text: &str) -> Result<Vec<QueryCondition>, Di
 /// # Errors
 /// When the store fails.
 pub(super) fn known_tags(store: &dyn Store, tenant: &Tenant, collection: CollectionId) -> Result<KnownTags, StoreError> {
-    let own = |tag: Tag| match tag.definition {
+    let name_and_query = |tag: Tag| match tag.definition {
         TagDefinition::Query(text) => (tag.name, Some(text)),
         TagDefinition::Manual | TagDefinition::XPath(_) => (tag.name, None),
     };
-    Ok(store.tags(tenant, collection)?.tags.into_iter().map(own).collect())
+    Ok(store.tags(tenant, collection)?.tags.into_iter().map(name_and_query).collect())
 }
 
 /// A text that is to become the query of a tag.
@@ -187,20 +188,21 @@ pub fn check_tag(
     tenant: &Tenant,
 ) -> Result<Result<CompiledQuery, Diagnostic>, StoreError> {
     let TagQuery { collection, name, text, planned } = *tag;
-    let own = &catalogue.collections[collection].name;
-    if let Err(problem) = conditions_of(own, text) {
+    let collection_name = &catalogue.collections[collection].name;
+    if let Err(problem) = conditions_of(collection_name, text) {
         return Ok(Err(problem));
     }
     let mut known = known_tags(store, tenant, collection)?;
     known.extend(planned.iter().map(|(name, text)| ((*name).to_owned(), text.map(str::to_owned))));
     known.insert(name.to_owned(), Some(text.to_owned()));
-    let shift = own.len() + 1;
-    let back = |problem: Diagnostic| Diagnostic { span: problem.span.start.saturating_sub(shift)..problem.span.end.saturating_sub(shift), ..problem };
-    let checked = parse(&format!("{own} {text}")).and_then(|mut query| {
+    let shift = collection_name.len() + 1;
+    let shifted_back =
+        |problem: Diagnostic| Diagnostic { span: problem.span.start.saturating_sub(shift)..problem.span.end.saturating_sub(shift), ..problem };
+    let checked = parse(&format!("{collection_name} {text}")).and_then(|mut query| {
         query.expand_tags(&known)?;
         compile(&query, catalogue, tenant, store.clock())
     });
-    Ok(checked.map_err(back))
+    Ok(checked.map_err(shifted_back))
 }
 
 /// The names of all tags of a record, including those that are queries.
@@ -208,7 +210,7 @@ pub fn check_tag(
 /// # Errors
 /// When the store fails.
 pub fn tags_of(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collection: CollectionId, key: &Key) -> Result<Vec<String>, StoreError> {
-    let mut names = store.tagged(tenant, collection, std::slice::from_ref(key))?.pop().unwrap_or_default();
+    let mut names = store.tags_of_records(tenant, collection, std::slice::from_ref(key))?.pop().unwrap_or_default();
     let known = known_tags(store, tenant, collection)?;
     for (name, text) in known.iter().filter_map(|(name, text)| Some((name, text.as_ref()?))) {
         let query = parse(&format!("{} {text}", catalogue.collections[collection].name));

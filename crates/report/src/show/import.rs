@@ -8,22 +8,25 @@ use crate::svg;
 use std::collections::BTreeMap;
 
 /// Max imports listed individually.
-const MOST_ROWS: usize = 20;
+const MAX_ROWS: usize = 20;
 
 /// Adds the sections of a matrix.
 pub fn sections(run: &Run, report: &mut Report) {
     // the plan is only needed for names and figures: a run without it is shown, too
     let plan: ImportPlanFile = serde_json::from_value(run.plan.clone()).unwrap_or_default();
-    let files = firsts(run.imports.iter().map(|import| import.file.as_str()));
-    let begun = run.imports.iter().map(|import| import.tenant.as_str());
-    let tenants = firsts(plan.tenants.iter().map(String::as_str).chain(begun));
+    let files = distinct(run.imports.iter().map(|import| import.file.as_str()));
+    let tenants_of_imports = run.imports.iter().map(|import| import.tenant.as_str());
+    let tenants = distinct(plan.tenants.iter().map(String::as_str).chain(tenants_of_imports));
     report.sections.push(durations(run, &plan, &files, &tenants));
     report.sections.extend(users(run, &plan));
     report.sections.push(order(run, &tenants));
-    for unit in firsts(run.curves.iter().map(|curve| curve.unit.as_str())) {
+    for unit in distinct(run.curves.iter().map(|curve| curve.unit.as_str())) {
         let curves = run.curves.iter().filter(|curve| curve.unit == unit);
         let lines: Vec<svg::PlotLine> = curves
-            .map(|curve| svg::PlotLine { name: curve.name.clone(), points: curve.points.iter().map(|(at, value)| (*at, (*value, 0.0))).collect() })
+            .map(|curve| svg::PlotLine {
+                name: curve.name.clone(),
+                points: curve.points.iter().map(|(seconds, value)| (*seconds, (*value, 0.0))).collect(),
+            })
             .collect();
         let picture = svg::curves(&lines, "seconds into the run", unit);
         report.sections.push(Section { title: format!("Resources, {unit}"), picture: Some(picture), ..Section::default() });
@@ -38,20 +41,20 @@ pub fn sections(run: &Run, report: &mut Report) {
     }
     if !run.statements.is_empty() {
         let mut table = ReportTable::new(1, &["statement", "calls", "seconds", "rows"]);
-        for own in &run.statements {
-            let text: String = own.text.chars().take(120).collect();
-            table.rows.push(vec![text, own.calls.to_string(), number(own.seconds), own.rows.to_string()]);
+        for statement in &run.statements {
+            let text: String = statement.text.chars().take(120).collect();
+            table.rows.push(vec![text, statement.calls.to_string(), number(statement.seconds), statement.rows.to_string()]);
         }
         report.sections.push(Section { title: "Top statements of PostgreSQL".into(), table: Some(table), ..Section::default() });
     }
 }
 
 /// Returns distinct texts, in the order of their first occurrence.
-fn firsts<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+fn distinct<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = Vec::new();
-    all.for_each(|one| {
-        if !seen.contains(&one) {
-            seen.push(one);
+    all.for_each(|text| {
+        if !seen.contains(&text) {
+            seen.push(text);
         }
     });
     seen
@@ -62,66 +65,71 @@ fn seconds(import: &ImportResult) -> Option<f64> {
     (import.ended > 0.0).then_some(import.ended - import.begun)
 }
 
-fn planned<'p>(plan: &'p ImportPlanFile, file: &str) -> Option<&'p ImportFileEntry> {
-    plan.files.iter().find(|own| own.name() == file)
+fn plan_entry<'p>(plan: &'p ImportPlanFile, file: &str) -> Option<&'p ImportFileEntry> {
+    plan.files.iter().find(|entry| entry.name() == file)
 }
 
 /// Returns the name of the system whose figures are compared.
-fn by(plan: &ImportPlanFile) -> &str {
+fn other_system_name(plan: &ImportPlanFile) -> &str {
     if plan.reported_by.is_empty() { "reported" } else { &plan.reported_by }
 }
 
 /// Formats how many times faster Stook is.
-fn ratio(theirs: f64, ours: f64) -> String {
-    if ours > 0.0 && theirs > 0.0 { format!("{}x", number(theirs / ours)) } else { String::new() }
+fn speedup(other_seconds: f64, stook_seconds: f64) -> String {
+    if stook_seconds > 0.0 && other_seconds > 0.0 { format!("{}x", number(other_seconds / stook_seconds)) } else { String::new() }
 }
 
 fn durations(run: &Run, plan: &ImportPlanFile, files: &[&str], tenants: &[&str]) -> Section {
-    let compares = plan.files.iter().any(|file| !file.reported.is_empty());
-    let settles = run.imports.iter().any(|import| import.settled > import.ended);
-    let theirs = by(plan);
+    let has_reported = plan.files.iter().any(|file| !file.reported.is_empty());
+    let has_settled = run.imports.iter().any(|import| import.settled > import.ended);
+    let other_name = other_system_name(plan);
     let mut headings = vec!["file".to_owned(), "documents".into()];
     for tenant in tenants {
         headings.extend([tenant.to_string(), "documents/s".into()]);
-        if settles {
+        if has_settled {
             headings.push("until settled".into());
         }
-        if compares {
-            headings.extend([format!("{theirs}, {tenant}"), "faster".into()]);
+        if has_reported {
+            headings.extend([format!("{other_name}, {tenant}"), "faster".into()]);
         }
     }
     let mut table = ReportTable { headings, names: 1, rows: Vec::new() };
     for file in files {
-        let own = || run.imports.iter().filter(|import| import.file == *file);
-        let documents = own().map(|import| import.documents).sum::<u64>() as f64 / own().count().max(1) as f64;
+        let imports = || run.imports.iter().filter(|import| import.file == *file);
+        let documents = imports().map(|import| import.documents).sum::<u64>() as f64 / imports().count().max(1) as f64;
         let mut row = vec![(*file).to_owned(), number(documents)];
-        for (place, tenant) in tenants.iter().enumerate() {
-            let own: Vec<f64> = run.imports.iter().filter(|import| import.file == *file && import.tenant == *tenant).filter_map(seconds).collect();
-            let average = mean(own.iter().copied());
-            row.push(if own.len() > 1 { format!("{} ± {}", time(average), time(deviation(own.iter().copied()))) } else { time(average) });
+        for (tenant_index, tenant) in tenants.iter().enumerate() {
+            let durations: Vec<f64> =
+                run.imports.iter().filter(|import| import.file == *file && import.tenant == *tenant).filter_map(seconds).collect();
+            let average = mean(durations.iter().copied());
+            row.push(if durations.len() > 1 {
+                format!("{} ± {}", time(average), time(deviation(durations.iter().copied())))
+            } else {
+                time(average)
+            });
             row.push(number(documents / average.max(1e-9)));
-            if settles {
-                let own = run.imports.iter().filter(|import| import.file == *file && import.tenant == *tenant && import.settled > 0.0);
-                row.push(time(mean(own.map(|import| import.settled - import.begun))));
+            if has_settled {
+                let imports = run.imports.iter().filter(|import| import.file == *file && import.tenant == *tenant && import.settled > 0.0);
+                row.push(time(mean(imports.map(|import| import.settled - import.begun))));
             }
-            if compares {
-                let theirs = planned(plan, file).and_then(|own| own.reported.get(place).copied());
-                row.push(theirs.map_or_else(String::new, time));
-                row.push(theirs.map_or_else(String::new, |theirs| ratio(theirs, average)));
+            if has_reported {
+                let other_seconds = plan_entry(plan, file).and_then(|entry| entry.reported.get(tenant_index).copied());
+                row.push(other_seconds.map_or_else(String::new, time));
+                row.push(other_seconds.map_or_else(String::new, |other_seconds| speedup(other_seconds, average)));
             }
         }
         table.rows.push(row);
     }
-    let mut bad = BTreeMap::<_, (u64, u64)>::new();
-    for own in run.imports.iter().filter(|import| import.failed > 0 || import.state != "completed") {
-        let (jobs, failed) = bad.entry((&own.tenant, &own.file, &own.state)).or_default();
-        (*jobs, *failed) = (*jobs + 1, *failed + own.failed);
+    let mut unsuccessful_imports = BTreeMap::<_, (u64, u64)>::new();
+    for import in run.imports.iter().filter(|import| import.failed > 0 || import.state != "completed") {
+        let (jobs, failed) = unsuccessful_imports.entry((&import.tenant, &import.file, &import.state)).or_default();
+        (*jobs, *failed) = (*jobs + 1, *failed + import.failed);
     }
-    let said = |((tenant, file, state), (jobs, failed))| format!("{file} of {tenant}: {jobs} {state}, {failed} documents failed");
-    let bad = bad.into_iter().map(said).collect();
+    let describe = |((tenant, file, state), (jobs, failed))| format!("{file} of {tenant}: {jobs} {state}, {failed} documents failed");
+    let unsuccessful_imports = unsuccessful_imports.into_iter().map(describe).collect();
     Section {
         title: "How long it took, from the first byte sent to the last document committed".into(),
-        words: bad,
+        words: unsuccessful_imports,
         table: Some(table),
         ..Section::default()
     }
@@ -129,21 +137,21 @@ fn durations(run: &Run, plan: &ImportPlanFile, files: &[&str], tenants: &[&str])
 
 /// Reports users' latencies during imports, and how much higher they are than without: a table for each route.
 fn users(run: &Run, plan: &ImportPlanFile) -> Vec<Section> {
-    let theirs = plan.users.as_ref().map(|users| &users.reported).filter(|reported| !reported.is_empty());
+    let reported_idle = plan.users.as_ref().map(|users| &users.reported).filter(|reported| !reported.is_empty());
     let mut headings = vec!["beside", "import", "requests", "avg", "p95", "avg delta", "p95 delta"];
-    let others = ["avg", "p95", "avg delta", "p95 delta"].map(|what| format!("{}, {what}", by(plan)));
-    if theirs.is_some() {
-        headings.extend(others.iter().map(String::as_str));
+    let reported_headings = ["avg", "p95", "avg delta", "p95 delta"].map(|what| format!("{}, {what}", other_system_name(plan)));
+    if reported_idle.is_some() {
+        headings.extend(reported_headings.iter().map(String::as_str));
     }
-    let figures = |set: &RequestSet| Some([set.latency.mean()?.0, set.latency.at(0.95)?]);
+    let figures = |set: &RequestSet| Some([set.latency.mean()?.0, set.latency.quantile(0.95)?]);
     // the two times, and their growth
-    let cells = |own: Option<[f64; 2]>, idle: Option<[f64; 2]>| -> [String; 4] {
-        let times = [0, 1].map(|place| own.map_or_else(String::new, |own| time(own[place])));
-        let grown = [0, 1].map(|place| match (own, idle) {
-            (Some(own), Some(idle)) if idle[place] > 0.0 => format!("{:+.0}%", (own[place] / idle[place] - 1.0) * 100.0),
+    let cells = |times: Option<[f64; 2]>, idle: Option<[f64; 2]>| -> [String; 4] {
+        let shown_times = [0, 1].map(|index| times.map_or_else(String::new, |times| time(times[index])));
+        let growth = [0, 1].map(|index| match (times, idle) {
+            (Some(times), Some(idle)) if idle[index] > 0.0 => format!("{:+.0}%", (times[index] / idle[index] - 1.0) * 100.0),
             _ => String::new(),
         });
-        let [[average, p95], [average_grown, p95_grown]] = [times, grown];
+        let [[average, p95], [average_grown, p95_grown]] = [shown_times, growth];
         [average, p95, average_grown, p95_grown]
     };
     let of_route = |route: &str| {
@@ -152,15 +160,19 @@ fn users(run: &Run, plan: &ImportPlanFile) -> Vec<Section> {
         let sets = || run.sets.iter().filter(|set| set.route == route);
         let idle = sets().find(|set| set.series == IDLE).and_then(figures);
         for set in sets() {
-            let beside = set.series != IDLE;
-            let took: Vec<f64> = run.imports.iter().filter(|import| import.file == set.series).filter_map(seconds).collect();
-            let took = if took.is_empty() { String::new() } else { time(mean(took.iter().copied())) };
-            let mut row = vec![set.series.clone(), took, set.requests.to_string()];
-            row.extend(cells(figures(set), idle.filter(|_| beside)));
-            if let Some(theirs) = theirs {
-                let theirs = theirs.get(route).copied();
-                let own = if beside { planned(plan, &set.series).and_then(|own| own.reported_users.get(route).copied()) } else { theirs };
-                row.extend(cells(own, theirs.filter(|_| beside)));
+            let is_during_import = set.series != IDLE;
+            let import_seconds: Vec<f64> = run.imports.iter().filter(|import| import.file == set.series).filter_map(seconds).collect();
+            let import_seconds = if import_seconds.is_empty() { String::new() } else { time(mean(import_seconds.iter().copied())) };
+            let mut row = vec![set.series.clone(), import_seconds, set.requests.to_string()];
+            row.extend(cells(figures(set), idle.filter(|_| is_during_import)));
+            if let Some(reported_idle) = reported_idle {
+                let reported_idle = reported_idle.get(route).copied();
+                let times = if is_during_import {
+                    plan_entry(plan, &set.series).and_then(|entry| entry.reported_users.get(route).copied())
+                } else {
+                    reported_idle
+                };
+                row.extend(cells(times, reported_idle.filter(|_| is_during_import)));
             }
             table.rows.push(row);
             if set.successes() < set.requests {
@@ -169,7 +181,7 @@ fn users(run: &Run, plan: &ImportPlanFile) -> Vec<Section> {
         }
         Section { title: format!("Response times for users during imports: {route}"), words, table: Some(table), ..Section::default() }
     };
-    firsts(run.sets.iter().map(|set| set.route.as_str())).into_iter().map(of_route).collect()
+    distinct(run.sets.iter().map(|set| set.route.as_str())).into_iter().map(of_route).collect()
 }
 
 /// Reports the order in which imports ended, and their fairness.
@@ -177,17 +189,18 @@ fn order(run: &Run, tenants: &[&str]) -> Section {
     let mut ended: Vec<&ImportResult> = run.imports.iter().collect();
     ended.sort_by(|a, b| a.ended.total_cmp(&b.ended));
     let mut table = ReportTable::new(3, &["ended", "tenant", "file", "begun at", "sent at", "ended at", "documents"]);
-    for (place, own) in ended.iter().enumerate().take(MOST_ROWS) {
-        let numbers = [own.begun, own.sent, own.ended].map(time);
-        let mut row = vec![(place + 1).to_string(), own.tenant.clone(), own.file.clone()];
+    for (index, import) in ended.iter().enumerate().take(MAX_ROWS) {
+        let numbers = [import.begun, import.sent, import.ended].map(time);
+        let mut row = vec![(index + 1).to_string(), import.tenant.clone(), import.file.clone()];
         row.extend(numbers);
-        row.push(own.documents.to_string());
+        row.push(import.documents.to_string());
         table.rows.push(row);
     }
     let rate = |tenant: &&str| {
-        let own = || run.imports.iter().filter(|import| import.tenant == **tenant);
-        let (from, to) = (own().map(|own| own.begun).fold(f64::INFINITY, f64::min), own().map(|own| own.ended).fold(0.0, f64::max));
-        own().map(|own| own.documents).sum::<u64>() as f64 / (to - from).max(1e-9)
+        let imports = || run.imports.iter().filter(|import| import.tenant == **tenant);
+        let (from, to) =
+            (imports().map(|import| import.begun).fold(f64::INFINITY, f64::min), imports().map(|import| import.ended).fold(0.0, f64::max));
+        imports().map(|import| import.documents).sum::<u64>() as f64 / (to - from).max(1e-9)
     };
     let rates: Vec<f64> = tenants.iter().map(rate).collect();
     let mut words = Vec::new();

@@ -7,8 +7,8 @@ use crate::run::{Durations, RequestSet, Run, RunKind};
 use crate::sections::{Report, ReportTable, Section, number, time};
 use crate::svg;
 
-fn at(times: &Durations, share: f64) -> String {
-    times.at(share).map_or_else(String::new, time)
+fn shown_quantile(times: &Durations, share: f64) -> String {
+    times.quantile(share).map_or_else(String::new, time)
 }
 
 fn share(part: u64, whole: u64) -> String {
@@ -53,8 +53,8 @@ fn about(run: &Run) -> Section {
 fn outcomes(name: &str, sets: &[(String, RequestSet)]) -> ReportTable {
     let mut statuses: Vec<String> = vec!["404".into(), "500".into()];
     for (_, set) in sets {
-        let others = set.outcomes.keys().filter(|name| name.parse::<u16>().is_ok_and(|status| status >= 300));
-        statuses.extend(others.cloned());
+        let failed_statuses = set.outcomes.keys().filter(|name| name.parse::<u16>().is_ok_and(|status| status >= 300));
+        statuses.extend(failed_statuses.cloned());
     }
     statuses.sort();
     statuses.dedup();
@@ -63,13 +63,13 @@ fn outcomes(name: &str, sets: &[(String, RequestSet)]) -> ReportTable {
     headings.extend(["fastest", "mean", "p50", "p90", "p99", "slowest", "late p99"].map(str::to_owned));
     let rows = sets.iter().map(|(name, set)| {
         let mut row = vec![name.clone(), set.requests.to_string(), share(set.successes(), set.requests), share(set.unanswered(), set.requests)];
-        row.extend(statuses.iter().map(|status| share(set.of(status), set.requests)));
+        row.extend(statuses.iter().map(|status| share(set.count_of(status), set.requests)));
         let ends = set.latency.ends();
         row.push(ends.map_or_else(String::new, |(fastest, _)| time(fastest)));
         row.push(set.latency.mean().map_or_else(String::new, |(mean, _)| time(mean)));
-        row.extend([0.5, 0.9, 0.99].map(|share| at(&set.latency, share)));
+        row.extend([0.5, 0.9, 0.99].map(|share| shown_quantile(&set.latency, share)));
         row.push(ends.map_or_else(String::new, |(_, slowest)| time(slowest)));
-        row.push(at(&set.late, 0.99));
+        row.push(shown_quantile(&set.late, 0.99));
         row
     });
     ReportTable { headings, names: 1, rows: rows.collect() }
@@ -79,10 +79,10 @@ fn outcomes(name: &str, sets: &[(String, RequestSet)]) -> ReportTable {
 fn grouped(sets: &[RequestSet], name: impl Fn(&RequestSet) -> String) -> Vec<(String, RequestSet)> {
     let mut groups: Vec<(String, RequestSet)> = Vec::new();
     for set in sets {
-        let own = name(set);
-        match groups.iter_mut().find(|(known, _)| *known == own) {
-            Some((_, known)) => *known = known.and(set),
-            None => groups.push((own, set.clone())),
+        let name_of_set = name(set);
+        match groups.iter_mut().find(|(group, _)| *group == name_of_set) {
+            Some((_, group)) => *group = group.and(set),
+            None => groups.push((name_of_set, set.clone())),
         }
     }
     groups
@@ -98,31 +98,31 @@ fn reported(run: &Run) -> ReportedFigures {
 }
 
 /// Formats the other system's mean, and by which factor Stook is faster.
-fn faster_than(theirs: Option<&f64>, own: &RequestSet) -> Option<[String; 2]> {
-    let (theirs, (own, _)) = (theirs?, own.latency.mean()?);
-    Some([time(*theirs), format!("{}x", number(theirs / own.max(1e-9)))])
+fn faster_than(reported_seconds: Option<&f64>, set: &RequestSet) -> Option<[String; 2]> {
+    let (reported_seconds, (mean, _)) = (reported_seconds?, set.latency.mean()?);
+    Some([time(*reported_seconds), format!("{}x", number(reported_seconds / mean.max(1e-9)))])
 }
 
 fn load(run: &Run, report: &mut Report) {
     let sets = &run.sets;
     let planned = |set: &RequestSet| set.planned.map_or_else(String::new, |planned| planned.to_string());
     let (reported, faster) = (reported(run), run.plan["faster"].as_f64().unwrap_or(1.0));
-    let mut section = |title: &str, name: &str, groups: Vec<(String, RequestSet)>, theirs: &dyn Fn(&str, &RequestSet) -> Option<[String; 2]>| {
-        let theirs: Vec<_> = groups.iter().map(|(name, set)| theirs(name, set)).collect();
-        if groups.len() > 1 || theirs.iter().any(Option::is_some) {
+    let mut section = |title: &str, name: &str, groups: Vec<(String, RequestSet)>, comparison: &dyn Fn(&str, &RequestSet) -> Option<[String; 2]>| {
+        let comparisons: Vec<_> = groups.iter().map(|(name, set)| comparison(name, set)).collect();
+        if groups.len() > 1 || comparisons.iter().any(Option::is_some) {
             let mut table = outcomes(name, &groups);
-            table.beside(&reported.by, theirs);
+            table.add_reported_columns(&reported.by, comparisons);
             report.sections.push(Section { title: title.into(), table: Some(table), ..Section::default() });
         }
     };
     let success = |_: &str, set: &RequestSet| {
-        let is_same = |written: &str| {
+        let is_of_set = |written: &str| {
             let (requests, offset) = written.split_once(" every ")?;
             let offset = duration(offset).ok()?.as_secs_f64();
             Some(requests.parse().ok() == set.planned && (set.every? * faster / offset - 1.0).abs() < 0.001)
         };
-        let (_, theirs) = reported.success.iter().find(|(written, _)| is_same(written) == Some(true))?;
-        Some([format!("{theirs:.2}"), format!("{}x", number(set.successes() as f64 * 100.0 / set.requests.max(1) as f64 / theirs))])
+        let (_, percent) = reported.success.iter().find(|(written, _)| is_of_set(written) == Some(true))?;
+        Some([format!("{percent:.2}"), format!("{}x", number(set.successes() as f64 * 100.0 / set.requests.max(1) as f64 / percent))])
     };
     let seconds = |name: &str, set: &RequestSet| faster_than(reported.seconds.get(name), set);
     section("By requests and offset, in percent", "set", grouped(sets, |set| format!("{} every {}", planned(set), every(set))), &success);
@@ -134,7 +134,7 @@ fn load(run: &Run, report: &mut Report) {
         let failed: Vec<String> = all.outcomes.iter().map(|(name, count)| format!("{name}: {count}")).collect();
         let mut words = vec![format!("outcomes: {}", failed.join(", "))];
         let parts = [("service", &all.service), ("waiting", &all.waiting), ("the generator's own delay", &all.late)];
-        let parts = parts.map(|(name, times)| format!("{name} p50 {} p99 {}", at(times, 0.5), at(times, 0.99)));
+        let parts = parts.map(|(name, times)| format!("{name} p50 {} p99 {}", shown_quantile(times, 0.5), shown_quantile(times, 0.99)));
         words.push(format!("latency is measured from the scheduled start: {}", parts.join(", ")));
         report.sections.push(Section {
             words,
@@ -147,11 +147,11 @@ fn load(run: &Run, report: &mut Report) {
         let title = format!("{}, {} every {}", set.route, planned(set), every(set));
         report.sections.push(Section { title, picture: Some(svg::over_time(set)), ..Section::default() });
     }
-    served(sets, report);
+    add_counters(sets, report);
 }
 
 /// Shows how far requests got between sender and store.
-fn served(sets: &[RequestSet], report: &mut Report) {
+fn add_counters(sets: &[RequestSet], report: &mut Report) {
     let mut table = ReportTable::new(1, &["counter of the system under test", "grew by"]);
     let mut all: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
     for (name, value) in sets.iter().flat_map(|set| &set.served) {
@@ -176,20 +176,20 @@ fn sweep(run: &Run, report: &mut Report) {
             number(set.requests as f64 / set.seconds.max(1e-9)),
             time(mean),
             time(deviation),
-            at(&set.latency, 0.5),
-            at(&set.latency, 0.9),
-            at(&set.latency, 0.99),
+            shown_quantile(&set.latency, 0.5),
+            shown_quantile(&set.latency, 0.9),
+            shown_quantile(&set.latency, 0.99),
             set.latency.ends().map_or_else(String::new, |(_, slowest)| time(slowest)),
             (set.requests - set.successes()).to_string(),
         ]);
     }
     let reported = reported(run);
-    let theirs = |set: &RequestSet| faster_than(reported.seconds.get(&format!("{} by {}", name(set), set.clients.unwrap_or(0))), set);
-    table.beside(&reported.by, run.sets.iter().map(theirs).collect());
+    let reported_seconds = |set: &RequestSet| faster_than(reported.seconds.get(&format!("{} by {}", name(set), set.clients.unwrap_or(0))), set);
+    table.add_reported_columns(&reported.by, run.sets.iter().map(reported_seconds).collect());
     report.sections.push(Section { title: "By clients".into(), table: Some(table), ..Section::default() });
     let mut lines: Vec<(String, Vec<&RequestSet>)> = Vec::new();
     for set in &run.sets {
-        match lines.iter_mut().find(|(known, _)| *known == name(set)) {
+        match lines.iter_mut().find(|(name_of_line, _)| *name_of_line == name(set)) {
             Some((_, sets)) => sets.push(set),
             None => lines.push((name(set), vec![set])),
         }
@@ -202,7 +202,7 @@ fn sweep(run: &Run, report: &mut Report) {
         lines.iter().map(line).collect()
     };
     let mean = points(&|set| set.latency.mean());
-    let p99 = points(&|set| set.latency.at(0.99).map(|time| (time, 0.0)));
+    let p99 = points(&|set| set.latency.quantile(0.99).map(|time| (time, 0.0)));
     let rate = points(&|set| Some((set.requests as f64 / set.seconds.max(1e-9), 0.0)));
     for (title, lines, unit) in [("Mean and deviation", mean, "seconds"), ("p99", p99, "seconds"), ("Responses per second", rate, "1/s")] {
         let picture = svg::lines(&lines, "clients", unit);

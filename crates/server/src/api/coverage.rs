@@ -16,9 +16,9 @@ use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 
 const DAY: i64 = 86_400_000_000;
 /// Max rows that are read.
-const MOST_ROWS: u64 = 500_000;
+const MAX_ROWS: u64 = 500_000;
 /// Max children shown for one parent.
-const MOST_CHILDREN: usize = 10_000;
+const MAX_CHILDREN: usize = 10_000;
 
 /// The percentages of one day and group.
 #[derive(Default)]
@@ -31,24 +31,25 @@ struct CoverageCell {
 /// `?collection=PARENT.COVERAGE&from=&until=`: the percentages of a coverage by day and group. The day is that of the rows' first timestamp field,
 /// which `with:` gives them.
 pub async fn days(mut ctx: RequestContext) -> HandlerResult {
-    let named = ctx.params.one("collection")?.ok_or_else(|| Problem::bad("say ?collection=PARENT.COVERAGE"))?;
+    let coverage_name = ctx.params.single("collection")?.ok_or_else(|| Problem::bad_request("say ?collection=PARENT.COVERAGE"))?;
     let time = |text: Option<String>| match text {
         None => Ok(None),
-        Some(text) => from_text(&text, &FieldType::Timestamp, None).map(Some).map_err(|error| Problem::bad(format!("a time: {error}"))),
+        Some(text) => from_text(&text, &FieldType::Timestamp, None).map(Some).map_err(|error| Problem::bad_request(format!("a time: {error}"))),
     };
-    let (from, until) = (time(ctx.params.one("from")?)?, time(ctx.params.one("until")?)?);
+    let (from, until) = (time(ctx.params.single("from")?)?, time(ctx.params.single("until")?)?);
     ctx.params.end()?;
     let catalogue = ctx.app.catalogue.clone();
-    let (index, collection) = catalogue.collection(&named).ok_or_else(|| Problem::missing(format!("there is no collection {named:?}")))?;
+    let (index, collection) =
+        catalogue.collection(&coverage_name).ok_or_else(|| Problem::not_found(format!("there is no collection {coverage_name:?}")))?;
     let Some([at, group, percentage]) = columns(collection) else {
         let reason = "its rows have no time, group and percentage: `with:` gives them a time of their parent";
-        return Err(Problem::missing(format!("{named} cannot be shown by day; {reason}")));
+        return Err(Problem::not_found(format!("{coverage_name} cannot be shown by day; {reason}")));
     };
     let range = Comparison::Range { low: from.map(|time| (time, true)), high: until.map(|time| (time, false)) };
     let plan = QueryPlan {
         conditions: vec![Condition { column: PlanColumn::Field(at), test: range }],
         columns: [at, group, percentage].map(PlanColumn::Field).into(),
-        limit: Some(MOST_ROWS + 1),
+        limit: Some(MAX_ROWS + 1),
         ..QueryPlan::all(ctx.tenant.clone(), index)
     };
     ctx.reaches_store();
@@ -57,7 +58,7 @@ pub async fn days(mut ctx: RequestContext) -> HandlerResult {
         let (mut rows, mut cells) = (0, BTreeMap::<(i64, String), CoverageCell>::new());
         app.store.visit(&plan, &mut |row| {
             rows += 1;
-            if rows > MOST_ROWS {
+            if rows > MAX_ROWS {
                 return Ok(());
             }
             if let [Value::Int(at), group, share] = row.as_slice()
@@ -69,7 +70,7 @@ pub async fn days(mut ctx: RequestContext) -> HandlerResult {
             }
             Ok(())
         })?;
-        Ok::<_, stook_store::StoreError>((rows <= MOST_ROWS, cells))
+        Ok::<_, stook_store::StoreError>((rows <= MAX_ROWS, cells))
     })
     .await?;
     let shown = |((day, group), cell): (&(i64, String), &CoverageCell)| {
@@ -83,21 +84,21 @@ pub async fn days(mut ctx: RequestContext) -> HandlerResult {
 
 /// `?collection=PARENT.COVERAGE&parent=KEY`: the children of one parent that the coverage counts, by group and start.
 pub async fn children(mut ctx: RequestContext) -> HandlerResult {
-    let named = ctx.params.one("collection")?.ok_or_else(|| Problem::bad("say ?collection=PARENT.COVERAGE"))?;
-    let parent = ctx.params.one("parent")?.ok_or_else(|| Problem::bad("say ?parent=KEY"))?;
+    let coverage_name = ctx.params.single("collection")?.ok_or_else(|| Problem::bad_request("say ?collection=PARENT.COVERAGE"))?;
+    let parent = ctx.params.single("parent")?.ok_or_else(|| Problem::bad_request("say ?parent=KEY"))?;
     ctx.params.end()?;
-    let parent = Key::new(parent).map_err(|error| Problem::bad(error.to_string()))?;
-    let missing = || Problem::missing(format!("there is no coverage {named:?}"));
-    let (_, rows) = ctx.app.catalogue.collection(&named).ok_or_else(missing)?;
-    let place = rows.rows_of.ok_or_else(missing)?;
+    let parent = Key::new(parent).map_err(|error| Problem::bad_request(error.to_string()))?;
+    let missing = || Problem::not_found(format!("there is no coverage {coverage_name:?}"));
+    let (_, rows) = ctx.app.catalogue.collection(&coverage_name).ok_or_else(missing)?;
+    let coverage = rows.rows_of.ok_or_else(missing)?;
     ctx.reaches_store();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
-    let read = move || measured(&app.catalogue, &*app.store, &tenant, &app.catalogue.coverages[place], parent.as_str());
+    let read = move || measured(&app.catalogue, &*app.store, &tenant, &app.catalogue.coverages[coverage], parent.as_str());
     let Some((link, found)) = reading(read).await? else {
-        return Err(Problem::missing(format!("{named} sums the rows of another coverage and has no children of its own")));
+        return Err(Problem::not_found(format!("{coverage_name} sums the rows of another coverage and has no children of its own")));
     };
     let mut groups: Vec<(&str, Vec<Json>)> = Vec::new();
-    for child in found.iter().take(MOST_CHILDREN) {
+    for child in found.iter().take(MAX_CHILDREN) {
         let mut shown = json!({ "key": child.key });
         if let Some((start, stop)) = child.span {
             shown["start"] = Value::Int(start).to_json(&FieldType::Timestamp);
@@ -110,7 +111,7 @@ pub async fn children(mut ctx: RequestContext) -> HandlerResult {
     }
     let groups: Vec<Json> = groups.into_iter().map(|(group, children)| json!({ "group": group, "children": children })).collect();
     let child = &ctx.app.catalogue.collections[ctx.app.catalogue.links[link].child_collection].name;
-    let body = json!({ "collection": child, "whole": found.len() <= MOST_CHILDREN, "groups": groups });
+    let body = json!({ "collection": child, "whole": found.len() <= MAX_CHILDREN, "groups": groups });
     Ok(json_answer(StatusCode::OK, body.to_string()))
 }
 

@@ -13,38 +13,38 @@ use stook_store::access::Role;
 use stook_store::journal::{DocumentOutcome, Issue, Outcome};
 
 /// Max bytes of JSON that is mapped on the async thread, because handing it to a blocking thread would cost as much.
-const LITTLE: usize = 4 << 10;
+const MAX_INLINE_BYTES: usize = 4 << 10;
 
 /// `?profile=&source=&as_of=&name=` with the documents as the body.
 pub async fn create(mut ctx: RequestContext, body: Body) -> HandlerResult {
-    ctx.caller.need(Role::Write)?;
-    let described = UploadParams::read(&mut ctx)?;
+    ctx.caller.require_role(Role::Write)?;
+    let params = UploadParams::read(&mut ctx)?;
     ctx.params.end()?;
     let bytes = ctx.bytes(body).await?;
-    let delivery = described.upload(&ctx, Some(bytes.len() as u64));
+    let delivery = params.upload(&ctx, Some(bytes.len() as u64));
     ctx.reaches_store();
     let (app, caller) = (ctx.app.clone(), ctx.caller.name.clone());
-    let is_little = bytes.len() <= LITTLE && matches!(bytes.first(), Some(b'{' | b'['));
+    let is_small = bytes.len() <= MAX_INLINE_BYTES && matches!(bytes.first(), Some(b'{' | b'['));
     let map = move || deliver::map(&app.rules, &*app.store, &delivery, &caller, bytes);
     let store = ctx.app.store.clone();
-    let underway = if is_little {
+    let pending = if is_small {
         let mapped = map()?;
         if mapped.reads(&*store) { blocking(move || mapped.submit(&*store)).await? } else { mapped.submit(&*store)? }
     } else {
         blocking(move || map()?.submit(&*store)).await?
     };
     // no thread is blocked while the commit becomes durable
-    let delivered = underway.end().await?;
+    let delivered = pending.end().await?;
     let failed = delivered.counts.of(Outcome::Failed);
     if failed > 0 && delivered.lines.iter().all(|line| line.outcome == Outcome::Failed) {
-        return Err(Problem::wrong(delivered.troubles.iter().filter(|trouble| trouble.failed).map(in_words).collect()));
+        return Err(Problem::unprocessable(delivered.troubles.iter().filter(|issue| issue.failed).map(describe).collect()));
     }
     Ok(json_answer(StatusCode::OK, shown(&ctx, &delivered).to_string()))
 }
 
-fn in_words(trouble: &Issue) -> String {
-    let key = trouble.key.as_ref().map(|key| format!(", record {key:?}")).unwrap_or_default();
-    format!("document {} at byte {}{key}: {}", trouble.record, trouble.offset, trouble.reason)
+fn describe(issue: &Issue) -> String {
+    let key = issue.key.as_ref().map(|key| format!(", record {key:?}")).unwrap_or_default();
+    format!("document {} at byte {}{key}: {}", issue.record, issue.offset, issue.reason)
 }
 
 fn shown(ctx: &RequestContext, delivered: &DeliverResult) -> Json {
@@ -58,10 +58,11 @@ fn shown(ctx: &RequestContext, delivered: &DeliverResult) -> Json {
             "reason": line.reason.as_deref(),
         })
     };
-    let trouble = |trouble: &Issue| json!({ "document": trouble.record, "offset": trouble.offset, "key": trouble.key, "failed": trouble.failed, "reason": trouble.reason });
+    let issue =
+        |issue: &Issue| json!({ "document": issue.record, "offset": issue.offset, "key": issue.key, "failed": issue.failed, "reason": issue.reason });
     json!({
         "counts": delivered.counts,
         "records": delivered.lines.iter().map(line).collect::<Vec<_>>(),
-        "troubles": delivered.troubles.iter().map(trouble).collect::<Vec<_>>(),
+        "troubles": delivered.troubles.iter().map(issue).collect::<Vec<_>>(),
     })
 }

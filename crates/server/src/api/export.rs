@@ -1,6 +1,6 @@
 //! Exports: all rows of a query, or all records of a collection, sent while they are read.
 
-use super::queries::{compiled, of_all_collections};
+use super::queries::{compile_for_all_collections, compiled};
 use super::rows::{CSV, NDJSON, csv, csv_line, shown};
 use crate::app::pending::RowFormat;
 use crate::guard::admission::BlockingWork;
@@ -23,40 +23,40 @@ use stook_store::StoreError;
 
 /// All rows of a query as they are read, `?q=QUERY&format=ndjson|csv`. Services are not asked.
 pub async fn rows(mut ctx: RequestContext) -> HandlerResult {
-    let Some(query) = ctx.params.one("q")? else { return Err(Problem::bad("give ?q=QUERY, for example ?q=authority%20heading=Smith*")) };
-    let form = match ctx.params.one("format")?.as_deref() {
+    let Some(query) = ctx.params.single("q")? else { return Err(Problem::bad_request("give ?q=QUERY, for example ?q=authority%20heading=Smith*")) };
+    let format = match ctx.params.single("format")?.as_deref() {
         None | Some("ndjson") => RowFormat::Ndjson,
         Some("csv") => RowFormat::Csv,
-        Some(_) => return Err(Problem::bad("format is ndjson or csv")),
+        Some(_) => return Err(Problem::bad_request("format is ndjson or csv")),
     };
     ctx.params.end()?;
-    let all = of_all_collections(&ctx, &query).await?;
-    let one = if all.is_none() { Some(compiled(&ctx, &query).await?) } else { None };
-    let headings = one.as_ref().map_or_else(|| AllCollectionsQuery::headings().to_vec(), |compiled| compiled.columns.clone());
+    let all_collections = compile_for_all_collections(&ctx, &query).await?;
+    let single = if all_collections.is_none() { Some(compiled(&ctx, &query).await?) } else { None };
+    let headings = single.as_ref().map_or_else(|| AllCollectionsQuery::headings().to_vec(), |compiled| compiled.columns.clone());
     ctx.reaches_store();
     let app = ctx.app.clone();
     let write = move |out: &mut dyn Write| -> Result<(), EngineError> {
-        if form == RowFormat::Csv {
+        if format == RowFormat::Csv {
             out.write_all(csv(&headings, &[]).as_bytes()).map_err(failed)?;
         }
         let mut line = |row: Vec<Value>| {
-            let line = match form {
+            let line = match format {
                 RowFormat::Csv => csv_line(row.iter().zip(&headings).map(|(value, heading)| value.show(&heading.ty))),
                 _ => Json::Object(shown(&headings, &row)).to_string() + "\n",
             };
             out.write_all(line.as_bytes()).map_err(failed)
         };
-        if let Some(all) = &all {
-            all.visit(&*app.store, &mut line)?;
+        if let Some(all_collections) = &all_collections {
+            all_collections.visit(&*app.store, &mut line)?;
         }
-        match &one {
+        match &single {
             Some(compiled) if compiled.aggregates.is_empty() => app.store.visit(&compiled.plan, &mut line)?,
             Some(compiled) => line(app.store.aggregate(&compiled.plan, &compiled.aggregates)?)?,
             None => {}
         }
         Ok(())
     };
-    Ok(streamed(if form == RowFormat::Csv { CSV } else { NDJSON }, write))
+    Ok(streamed(if format == RowFormat::Csv { CSV } else { NDJSON }, write))
 }
 
 /// An answer that could not be sent on.
@@ -79,8 +79,8 @@ pub fn streamed(media: &'static str, write: impl FnOnce(&mut dyn Write) -> Resul
         }
     });
     // nobody waits any more when the stream is dropped
-    let rest = (receiver, waiting);
-    let stream = futures_util::stream::unfold(rest, |(mut receiver, waiting)| async move { Some((receiver.recv().await?, (receiver, waiting))) });
+    let channel = (receiver, waiting);
+    let stream = futures_util::stream::unfold(channel, |(mut receiver, waiting)| async move { Some((receiver.recv().await?, (receiver, waiting))) });
     // whoever compresses asks once more after the end
     let mut response = Response::new(Body::from_stream(stream.fuse()));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
@@ -88,24 +88,24 @@ pub fn streamed(media: &'static str, write: impl FnOnce(&mut dyn Write) -> Resul
 }
 
 /// The reasons in the answer to a refused export; `report=true` lists all.
-const MOST_REASONS: usize = 20;
+const MAX_REASONS: usize = 20;
 
 /// Streams a complete collection: `?format=ndjson|csv|marc|marcxml`. An export as MARC that would have to change or leave out records is
 /// refused before anything is sent, unless `lossy=true`; `report=true` lists those records instead.
 pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
     let collection = ctx.collection();
-    let (format, media) = match ctx.params.one("format")?.as_deref() {
+    let (format, media) = match ctx.params.single("format")?.as_deref() {
         None | Some("ndjson") => (ExportFormat::Ndjson, NDJSON),
         Some("csv") => (ExportFormat::Csv, CSV),
         Some("marc") => (ExportFormat::Marc, "application/marc"),
         Some("marcxml") => (ExportFormat::MarcXml, "application/marcxml+xml"),
-        Some(_) => return Err(Problem::bad("format is ndjson, csv, marc or marcxml")),
+        Some(_) => return Err(Problem::bad_request("format is ndjson, csv, marc or marcxml")),
     };
     let (lossy, report) = (ctx.params.flag("lossy")?, ctx.params.flag("report")?);
     ctx.params.end()?;
     let is_marc = matches!(format, ExportFormat::Marc | ExportFormat::MarcXml);
     if is_marc && !ctx.definition(collection).keep_raw {
-        return Err(Problem::bad("the collection keeps no documents; it needs `raw: keep`"));
+        return Err(Problem::bad_request("the collection keeps no documents; it needs `raw: keep`"));
     }
     ctx.reaches_store();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
@@ -125,11 +125,11 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
     }
     if is_marc && !lossy {
         // checked before anything is sent, because the end of a failed transfer may overtake what was sent before it
-        let look = export.clone();
+        let check = export.clone();
         let (exported, reasons) = reading(move || {
             let mut reasons = Vec::new();
-            let exported = look(&mut std::io::sink(), &mut |remark| {
-                if reasons.len() < MOST_REASONS {
+            let exported = check(&mut std::io::sink(), &mut |remark| {
+                if reasons.len() < MAX_REASONS {
                     reasons.push(remark.to_string());
                 }
             })?;

@@ -21,8 +21,8 @@ pub async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem>
         return Err(Problem::unavailable(reason));
     }
     // a server with an outdated definition, which could only refuse requests, is not ready
-    let asked = tokio::task::spawn_blocking(move || app.store.check_definition().and_then(|()| app.store.jobs(None, 1)));
-    match tokio::time::timeout(Duration::from_secs(5), asked).await {
+    let check = tokio::task::spawn_blocking(move || app.store.check_definition().and_then(|()| app.store.jobs(None, 1)));
+    match tokio::time::timeout(Duration::from_secs(5), check).await {
         Ok(Ok(Ok(_))) => Ok("ready\n"),
         Ok(Ok(Err(error))) => Err(Problem::unavailable(error.to_string())),
         _ => Err(Problem::unavailable("the store does not respond")),

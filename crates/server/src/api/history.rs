@@ -1,6 +1,6 @@
 //! Metrics of the last hour: a point every ten seconds, kept in memory.
 
-use super::metrics::only_of;
+use super::metrics::restricted_tenant;
 use crate::App;
 use crate::api::response::json_answer;
 use crate::guard::problem::Problem;
@@ -14,31 +14,31 @@ use std::time::{Duration, Instant};
 use stook_catalogue::value::show_timestamp;
 use stook_store::access::Role;
 use stook_store::queue::ChunkState;
-use stook_store::vitals::StoreStats;
+use stook_store::stats::StoreStats;
 
 /// Time between two points.
-const EVERY: Duration = Duration::from_secs(10);
+const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Adds a point every ten seconds, forever.
-pub async fn keep(app: Arc<App>) {
+pub async fn record_points(app: Arc<App>) {
     let (mut before, mut at) = (app.metrics.totals.read(), Instant::now());
     let mut stored_before = StoreStats::default();
     loop {
-        tokio::time::sleep(EVERY).await;
-        let own = app.clone();
-        let ask = move || {
-            let chunks = match own.store.is_idle() {
+        tokio::time::sleep(INTERVAL).await;
+        let store = app.store.clone();
+        let read_state = move || {
+            let chunks = match store.is_idle() {
                 Ok(true) => 0,
-                _ => own.store.chunks(None).map_or(0, |chunks| chunks.iter().filter(|chunk| chunk.state == ChunkState::Waiting).count()),
+                _ => store.chunks(None).map_or(0, |chunks| chunks.iter().filter(|chunk| chunk.state == ChunkState::Waiting).count()),
             };
-            (chunks, own.store.vitals().ok())
+            (chunks, store.stats().ok())
         };
-        let (chunks, stored) = tokio::task::spawn_blocking(ask).await.unwrap_or_default();
+        let (chunks, stored) = tokio::task::spawn_blocking(read_state).await.unwrap_or_default();
         let stored = stored.unwrap_or(stored_before);
         let (now, seconds) = (app.metrics.totals.read(), at.elapsed().as_secs_f64());
         at = Instant::now();
         let times: [u64; STEPS] = std::array::from_fn(|step| now.times[step] - before.times[step]);
-        let [failed, documents, settled, hits, misses, asked] = std::array::from_fn(|place| now.counts[place] - before.counts[place]);
+        let [failed, documents, settled, hits, misses, store_lookups] = std::array::from_fn(|index| now.counts[index] - before.counts[index]);
         let rate = |number: u64| number as f64 / seconds;
         app.history.push(json!({
             "at": show_timestamp(app.store.clock()),
@@ -46,13 +46,13 @@ pub async fn keep(app: Arc<App>) {
             "failed": rate(failed),
             "p50": quantile(&times, 0.5),
             "p99": quantile(&times, 0.99),
-            "in_work": app.interactive.in_work() + app.bulk.in_work(),
+            "in_work": app.interactive.in_progress() + app.bulk.in_progress(),
             "waiting": app.interactive.waiting() + app.bulk.waiting(),
             "chunks": chunks,
             "documents": rate(documents),
             "settled": rate(settled),
             "hits": (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64),
-            "asked": rate(asked),
+            "asked": rate(store_lookups),
             "commits": rate(stored.commits - stored_before.commits),
             "written": rate(stored.rows - stored_before.rows),
             "writing": (stored.write_time - stored_before.write_time).as_secs_f64() / seconds,
@@ -69,11 +69,11 @@ pub async fn keep(app: Arc<App>) {
 /// 403 for callers who are not admins, and for admins of one tenant if there are other tenants.
 pub async fn get(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let caller = app.tokens.caller(request.headers())?;
-    caller.need(Role::Admin)?;
-    if only_of(&app, &caller).await?.is_some() {
+    caller.require_role(Role::Admin)?;
+    if restricted_tenant(&app, &caller).await?.is_some() {
         let all = "this covers all tenants and requires a token for all of them: `stook token create --role admin --tenant '*'`";
         return Err(Problem::new(StatusCode::FORBIDDEN, all));
     }
     let points: Vec<Json> = app.history.points();
-    Ok(json_answer(StatusCode::OK, json!({ "every": EVERY.as_secs(), "points": points }).to_string()))
+    Ok(json_answer(StatusCode::OK, json!({ "every": INTERVAL.as_secs(), "points": points }).to_string()))
 }

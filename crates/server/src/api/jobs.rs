@@ -4,8 +4,8 @@ use super::events;
 use crate::api::response::json_answer;
 use crate::guard::blocking::{blocking, reading};
 use crate::guard::problem::{HandlerResult, Problem};
-use crate::guard::request::MOST_INTEGER;
-use crate::guard::request::nothing_else;
+use crate::guard::request::MAX_INTEGER;
+use crate::guard::request::reject_other_members;
 use crate::guard::request::{JSON, RequestContext};
 use axum::body::Body;
 use axum::http::{StatusCode, header};
@@ -19,7 +19,7 @@ use stook_store::access::Role;
 use stook_store::queue::{ChunkId, ChunkState, Job, JobId, JobState};
 
 /// Max jobs that are listed or searched.
-pub const MOST_JOBS: u64 = 1_000;
+pub const MAX_JOBS: u64 = 1_000;
 
 /// Returns a job as JSON.
 pub fn shown(job: &Job, now: i64) -> Json {
@@ -38,8 +38,8 @@ pub fn shown(job: &Job, now: i64) -> Json {
         "created": show_timestamp(job.created),
         "finished": job.finished.map(show_timestamp),
         "cut": job.progress.complete,
-        "documents": job.done(),
-        "planned": job.documents_known(),
+        "documents": job.documents_done(),
+        "planned": job.documents_found(),
         "counts": job.counts,
         "rate": (seconds > 0.0).then(|| job.counts.documents as f64 / seconds),
         "chunks_left": job.chunks_left,
@@ -50,13 +50,13 @@ pub fn shown(job: &Job, now: i64) -> Json {
 
 /// Returns the job in the path, if it is the tenant's.
 async fn job(ctx: &RequestContext) -> HandlerResult<Job> {
-    let nothing = || Problem::missing(format!("there is no job {:?} here", ctx.segment("job")));
+    let not_found = || Problem::not_found(format!("there is no job {:?} here", ctx.segment("job")));
     let text = ctx.segment("job");
     let id: JobId = text
         .parse()
         .ok()
-        .filter(|id| (1..=MOST_INTEGER as u64).contains(id) && text.bytes().all(|byte| byte.is_ascii_digit()))
-        .ok_or_else(nothing)?;
+        .filter(|id| (1..=MAX_INTEGER as u64).contains(id) && text.bytes().all(|byte| byte.is_ascii_digit()))
+        .ok_or_else(not_found)?;
     ctx.reaches_store();
     let app = ctx.app.clone();
     let found = reading(move || match app.store.job(id) {
@@ -64,18 +64,18 @@ async fn job(ctx: &RequestContext) -> HandlerResult<Job> {
         Err(StoreError::Wrong(_)) => Ok(None),
         Err(error) => Err(error),
     });
-    found.await?.filter(|job| job.tenant == ctx.tenant.as_str()).ok_or_else(nothing)
+    found.await?.filter(|job| job.tenant == ctx.tenant.as_str()).ok_or_else(not_found)
 }
 
 /// Lists the tenant's newest jobs.
 pub async fn list(mut ctx: RequestContext) -> HandlerResult {
-    let limit = ctx.params.number("limit", 1, MOST_JOBS)?.unwrap_or(20) as usize;
+    let limit = ctx.params.number("limit", 1, MAX_JOBS)?.unwrap_or(20) as usize;
     let troubled = ctx.params.flag("troubled")?;
     ctx.params.end()?;
     ctx.reaches_store();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
-    let looked_at = if troubled { MOST_JOBS as usize } else { limit };
-    let jobs = reading(move || app.store.jobs(Some(&tenant), looked_at)).await?;
+    let searched = if troubled { MAX_JOBS as usize } else { limit };
+    let jobs = reading(move || app.store.jobs(Some(&tenant), searched)).await?;
     let now = ctx.app.store.clock();
     let is_wanted = |job: &&Job| !troubled || job.chunks_dead > 0 || job.state == JobState::Failed;
     let jobs: Vec<Json> = jobs.iter().filter(is_wanted).take(limit).map(|job| shown(job, now)).collect();
@@ -83,14 +83,14 @@ pub async fn list(mut ctx: RequestContext) -> HandlerResult {
 }
 
 /// Returns one job.
-pub async fn one(ctx: RequestContext) -> HandlerResult {
+pub async fn get(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let job = job(&ctx).await?;
     let mut shown = shown(&job, ctx.app.store.clock());
     let app = ctx.app.clone();
     let (settled, replaced) = blocking(move || {
         let settled = job.state.is_final() && app.store.is_settled(job.id)?;
-        Ok::<_, StoreError>((settled, complete_delivery::of_job(&*app.store, &app.catalogue, &job)?))
+        Ok::<_, StoreError>((settled, complete_delivery::retirement_report(&*app.store, &app.catalogue, &job)?))
     })
     .await?;
     shown["settled"] = settled.into();
@@ -104,7 +104,7 @@ pub async fn one(ctx: RequestContext) -> HandlerResult {
 /// Returns the journal of a job.
 pub async fn journal(mut ctx: RequestContext) -> HandlerResult {
     let limit = ctx.params.number("limit", 1, 10_000)?.unwrap_or(100) as usize;
-    let after = ctx.params.number("after", 0, MOST_INTEGER as u64)?.unwrap_or(0);
+    let after = ctx.params.number("after", 0, MAX_INTEGER as u64)?.unwrap_or(0);
     let errors = ctx.params.flag("errors")?;
     ctx.params.end()?;
     let job = job(&ctx).await?;
@@ -120,27 +120,27 @@ pub async fn journal(mut ctx: RequestContext) -> HandlerResult {
 pub async fn document(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let job = job(&ctx).await?;
-    let nothing = || Problem::missing("no such document; only the first failed documents of each chunk are kept, up to 64 KiB each");
-    let number: u64 = ctx.segment("document").parse().map_err(|_| nothing())?;
+    let not_found = || Problem::not_found("no such document; only the first failed documents of each chunk are kept, up to 64 KiB each");
+    let number: u64 = ctx.segment("document").parse().map_err(|_| not_found())?;
     let app = ctx.app.clone();
-    let bytes = reading(move || app.store.failed_document(job.id, number)).await?.ok_or_else(nothing)?;
+    let bytes = reading(move || app.store.failed_document(job.id, number)).await?.ok_or_else(not_found)?;
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
 }
 
 /// Replaces a dead or waiting chunk by smaller ones: `{"documents": N}`.
 pub async fn rechunk(ctx: RequestContext, body: Body) -> HandlerResult {
-    ctx.caller.need(Role::Admin)?;
+    ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
     let mut sent = ctx.object(body, JSON).await?;
     let documents = sent.remove("documents").and_then(|number| number.as_u64()).filter(|number| (1..=1_000_000).contains(number));
-    let documents = documents.ok_or_else(|| Problem::wrong(vec!["documents: a whole number from 1 to 1000000".into()]))? as u32;
-    nothing_else(&sent)?;
+    let documents = documents.ok_or_else(|| Problem::unprocessable(vec!["documents: a whole number from 1 to 1000000".into()]))? as u32;
+    reject_other_members(&sent)?;
     let job = job(&ctx).await?;
-    let nothing = || Problem::missing(format!("job {} has no such chunk", job.id));
-    let ordinal: u32 = ctx.segment("chunk").parse().map_err(|_| nothing())?;
+    let not_found = || Problem::not_found(format!("job {} has no such chunk", job.id));
+    let ordinal: u32 = ctx.segment("chunk").parse().map_err(|_| not_found())?;
     let (app, id) = (ctx.app.clone(), job.id);
-    let own = blocking(move || app.store.chunks(Some(id))).await?.into_iter().find(|chunk| chunk.ordinal == ordinal).ok_or_else(nothing)?;
-    if own.state == ChunkState::Leased {
+    let chunk = blocking(move || app.store.chunks(Some(id))).await?.into_iter().find(|chunk| chunk.ordinal == ordinal).ok_or_else(not_found)?;
+    if chunk.state == ChunkState::Leased {
         return Err(Problem::new(StatusCode::CONFLICT, "the chunk is being processed"));
     }
     let app = ctx.app.clone();
@@ -160,7 +160,7 @@ pub async fn chunks(ctx: RequestContext) -> HandlerResult {
 
 /// Cancels a job; what was committed stays.
 pub async fn cancel(ctx: RequestContext) -> HandlerResult {
-    ctx.caller.need(Role::Write)?;
+    ctx.caller.require_role(Role::Write)?;
     ctx.params.end()?;
     let job = job(&ctx).await?;
     if job.state.is_final() {
@@ -176,12 +176,12 @@ pub async fn cancel(ctx: RequestContext) -> HandlerResult {
 
 /// Puts dead chunks back into the queue.
 pub async fn retry(ctx: RequestContext) -> HandlerResult {
-    ctx.caller.need(Role::Admin)?;
+    ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
     let job = job(&ctx).await?;
     let app = ctx.app.clone();
-    let again = blocking(move || app.store.retry(job.id, None)).await?;
-    Ok(json_answer(StatusCode::OK, json!({ "chunks": again }).to_string()))
+    let requeued = blocking(move || app.store.retry(job.id, None)).await?;
+    Ok(json_answer(StatusCode::OK, json!({ "chunks": requeued }).to_string()))
 }
 
 /// Sends the progress of a job as server-sent events.
@@ -189,13 +189,13 @@ pub async fn events(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let id = job(&ctx).await?.id;
     let app = ctx.app.clone();
-    let look = move || {
-        let own = app.clone();
+    let read_state = move || {
+        let app = app.clone();
         async move {
-            let job = tokio::task::spawn_blocking(move || own.store.job(id)).await.ok()?.ok()?;
+            let job = tokio::task::spawn_blocking(move || app.store.job(id)).await.ok()?.ok()?;
             // computed at the time of creation, because a rate that changes with the time is no news
             Some((shown(&job, job.created).to_string(), job.state.is_final() && job.chunks_left == 0))
         }
     };
-    Ok(events::watch(ctx.app, look))
+    Ok(events::watch(ctx.app, read_state))
 }

@@ -16,7 +16,7 @@ use stook_store::{StoreError, Tenant};
 /// # Errors
 /// 403 for callers who are not admins.
 pub async fn get(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let text = counted(&app, request.headers()).await?;
+    let text = metrics_text(&app, request.headers()).await?;
     Ok(([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response())
 }
 
@@ -24,33 +24,33 @@ pub async fn get(State(app): State<Arc<App>>, request: Request) -> Result<Respon
 ///
 /// # Errors
 /// 403 for callers who are not admins.
-pub async fn counted(app: &Arc<App>, headers: &HeaderMap) -> Result<String, Problem> {
+pub async fn metrics_text(app: &Arc<App>, headers: &HeaderMap) -> Result<String, Problem> {
     let caller = app.tokens.caller(headers)?;
-    caller.need(Role::Admin)?;
-    let only = only_of(app, &caller).await?;
+    caller.require_role(Role::Admin)?;
+    let tenant = restricted_tenant(app, &caller).await?;
     let metrics = &app.metrics;
-    for (what, value) in [
-        ("interactive_in_work", app.interactive.in_work()),
+    for (gauge, value) in [
+        ("interactive_in_work", app.interactive.in_progress()),
         ("interactive_waiting", app.interactive.waiting()),
-        ("bulk_in_work", app.bulk.in_work()),
+        ("bulk_in_work", app.bulk.in_progress()),
         ("bulk_waiting", app.bulk.waiting()),
-        ("watching", app.watch.in_work()),
+        ("watching", app.watch.in_progress()),
         ("cache_records", app.reads.cache().map_or(0, crate::reads::cache::RecordCache::records)),
         ("cache_bytes", app.reads.cache().map_or(0, |cache| cache.size() as usize)),
     ] {
-        metrics.set(what, value as u64);
+        metrics.set(gauge, value as u64);
     }
-    let own = app.clone();
-    let asked = tokio::task::spawn_blocking(move || Ok::<_, StoreError>((own.store.chunks(None)?, own.store.vitals()?))).await;
-    if let Ok(Ok((chunks, vitals))) = asked {
-        metrics.store(&vitals);
+    let store = app.store.clone();
+    let store_state = tokio::task::spawn_blocking(move || Ok::<_, StoreError>((store.chunks(None)?, store.stats()?))).await;
+    if let Ok(Ok((chunks, stats))) = store_state {
+        metrics.store(&stats);
         use stook_store::queue::ChunkState;
-        for (what, state) in [("queue_waiting", ChunkState::Waiting), ("queue_leased", ChunkState::Leased), ("queue_dead", ChunkState::Dead)] {
-            metrics.set(what, chunks.iter().filter(|chunk| chunk.state == state).count() as u64);
+        for (gauge, state) in [("queue_waiting", ChunkState::Waiting), ("queue_leased", ChunkState::Leased), ("queue_dead", ChunkState::Dead)] {
+            metrics.set(gauge, chunks.iter().filter(|chunk| chunk.state == state).count() as u64);
         }
     }
-    Ok(match only {
-        Some(tenant) => of_tenant(&metrics.text(), tenant.as_str()),
+    Ok(match tenant {
+        Some(tenant) => lines_of_tenant(&metrics.text(), tenant.as_str()),
         None => metrics.text(),
     })
 }
@@ -59,16 +59,16 @@ pub async fn counted(app: &Arc<App>, headers: &HeaderMap) -> Result<String, Prob
 ///
 /// # Errors
 /// When the store fails.
-pub async fn only_of(app: &Arc<App>, caller: &Caller) -> Result<Option<Tenant>, Problem> {
-    let Some(own) = caller.tenant.clone().filter(|_| !app.tokens.are_open()) else { return Ok(None) };
+pub async fn restricted_tenant(app: &Arc<App>, caller: &Caller) -> Result<Option<Tenant>, Problem> {
+    let Some(tenant) = caller.tenant.clone().filter(|_| !app.tokens.are_optional()) else { return Ok(None) };
     let store = app.store.clone();
     let all = blocking(move || store.tenants()).await?;
-    Ok(if all.iter().all(|tenant| *tenant == own) { None } else { Some(own) })
+    Ok(if all.iter().all(|other| *other == tenant) { None } else { Some(tenant) })
 }
 
 /// Keeps the lines of a tenant.
-fn of_tenant(text: &str, tenant: &str) -> String {
+fn lines_of_tenant(text: &str, tenant: &str) -> String {
     let label = format!("tenant=\"{tenant}\"");
-    let is_own = |line: &&str| line.starts_with('#') || line.split_once('{').is_some_and(|(_, rest)| rest.contains(&label));
-    text.lines().filter(is_own).map(|line| format!("{line}\n")).collect()
+    let is_of_tenant = |line: &&str| line.starts_with('#') || line.split_once('{').is_some_and(|(_, rest)| rest.contains(&label));
+    text.lines().filter(is_of_tenant).map(|line| format!("{line}\n")).collect()
 }

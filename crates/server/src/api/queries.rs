@@ -2,12 +2,12 @@
 
 use super::events;
 use super::response::json_answer;
-use super::rows::{as_lines, shown};
+use super::rows::{as_csv_or_ndjson, shown};
 use crate::App;
 use crate::app::pending::{QueryRequest, RowFormat};
 use crate::guard::blocking::reading;
 use crate::guard::problem::{HandlerResult, Problem};
-use crate::guard::request::{JSON, RequestContext, nothing_else};
+use crate::guard::request::{JSON, RequestContext, reject_other_members};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -20,40 +20,40 @@ use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::aggregate::{by_source, over};
 use stook_engine::fetch::{FetchOptions, FetchPolicy, ServiceStatus};
-use stook_query::{AllCollectionsQuery, CompiledQuery, Completion, complete, facets, may_ask_all_collections, resolve, resolve_all_collections};
+use stook_query::{AllCollectionsQuery, CompiledQuery, Completion, complete, facets, may_query_all_collections, resolve, resolve_all_collections};
 
 /// Max rows of a page.
-pub const MOST_ROWS: u64 = 10_000;
+pub const MAX_ROWS: u64 = 10_000;
 /// Default rows of a page.
-pub const ROWS: u64 = 50;
+pub const DEFAULT_ROWS: u64 = 50;
 /// Max rows that `idx` skips; beyond that, `after` continues by key.
-pub const MOST_OFFSET: u64 = 1_000_000;
+pub const MAX_OFFSET: u64 = 1_000_000;
 /// Default seconds that a query waits for services.
-const WAIT: u64 = 20;
+const DEFAULT_WAIT: u64 = 20;
 /// Max seconds that a query waits for services.
-pub const MOST_WAIT: u64 = 300;
-const ASK: &str = "ask is needed, always, later or never";
+pub const MAX_WAIT: u64 = 300;
+const ASK_HINT: &str = "ask is needed, always, later or never";
 /// Max characters of a text to complete.
-pub const MOST_TYPED: usize = 4_000;
+pub const MAX_TYPED_CHARS: usize = 4_000;
 /// Max bytes of a query.
-const LONGEST: usize = 16_384;
+const MAX_QUERY_BYTES: usize = 16_384;
 
 /// Compiles a query against the definition.
 ///
 /// # Errors
 /// 400 with the position of the mistake.
 pub async fn compiled(ctx: &RequestContext, text: &str) -> HandlerResult<CompiledQuery> {
-    if text.len() > LONGEST {
-        return Err(Problem::bad(format!("a query has at most {LONGEST} bytes")));
+    if text.len() > MAX_QUERY_BYTES {
+        return Err(Problem::bad_request(format!("a query has at most {MAX_QUERY_BYTES} bytes")));
     }
     if text.contains('\0') {
-        return Err(Problem::bad("a query has no NUL character"));
+        return Err(Problem::bad_request("a query has no NUL character"));
     }
-    let (app, tenant, own) = (ctx.app.clone(), ctx.tenant.clone(), text.to_owned());
+    let (app, tenant, text_clone) = (ctx.app.clone(), ctx.tenant.clone(), text.to_owned());
     let now = app.store.clock();
     let resolved = match app.catalogue.collections.iter().any(|collection| collection.tags.is_some()) {
         // the queries of tags are read from the store
-        true => reading(move || resolve(&own, &app.catalogue, &*app.store, &tenant, now)).await?,
+        true => reading(move || resolve(&text_clone, &app.catalogue, &*app.store, &tenant, now)).await?,
         false => resolve(text, &app.catalogue, &*app.store, &tenant, now)?,
     };
     resolved.map_err(|problem| misread(text, &problem))
@@ -66,34 +66,34 @@ fn misread(text: &str, problem: &Diagnostic) -> Problem {
         Some(help) => format!("{}; {help}", problem.message),
         None => problem.message.clone(),
     };
-    Problem::bad(detail).with("at", problem.span.start).with("until", problem.span.end).with("shown", shown.trim_end())
+    Problem::bad_request(detail).with("at", problem.span.start).with("until", problem.span.end).with("shown", shown.trim_end())
 }
 
 /// Compiles a query of all collections; `None` if it is not one.
 ///
 /// # Errors
 /// 400 with the position of the mistake.
-pub async fn of_all_collections(ctx: &RequestContext, text: &str) -> HandlerResult<Option<AllCollectionsQuery>> {
-    if text.len() > LONGEST || !may_ask_all_collections(text) {
+pub async fn compile_for_all_collections(ctx: &RequestContext, text: &str) -> HandlerResult<Option<AllCollectionsQuery>> {
+    if text.len() > MAX_QUERY_BYTES || !may_query_all_collections(text) {
         return Ok(None);
     }
-    let (app, tenant, own) = (ctx.app.clone(), ctx.tenant.clone(), text.to_owned());
-    let found = reading(move || resolve_all_collections(&own, &app.catalogue, &*app.store, &tenant, app.store.clock())).await?;
+    let (app, tenant, text_clone) = (ctx.app.clone(), ctx.tenant.clone(), text.to_owned());
+    let found = reading(move || resolve_all_collections(&text_clone, &app.catalogue, &*app.store, &tenant, app.store.clock())).await?;
     found.transpose().map_err(|problem| misread(text, &problem))
 }
 
 /// Answers a query of all collections; `None` if it is not one. Nothing is fetched from services.
-async fn of_all(ctx: &RequestContext, page: &QueryRequest) -> HandlerResult<Option<Response>> {
-    let Some(all) = of_all_collections(ctx, &page.query).await? else { return Ok(None) };
-    if page.explain || page.by_source || page.after.is_some() {
-        return Err(Problem::bad("records of several collections have no explain, by_source or after"));
+async fn answer_for_all_collections(ctx: &RequestContext, request: &QueryRequest) -> HandlerResult<Option<Response>> {
+    let Some(all) = compile_for_all_collections(ctx, &request.query).await? else { return Ok(None) };
+    if request.explain || request.by_source || request.after.is_some() {
+        return Err(Problem::bad_request("records of several collections have no explain, by_source or after"));
     }
     ctx.reaches_store();
     let app = ctx.app.clone();
-    let (idx, limit, total) = (page.idx, page.limit, page.total);
+    let (idx, limit, total) = (request.idx, request.limit, request.total);
     let (rows, total) = reading(move || all.find(&*app.store, idx, Some(limit), total)).await?;
     let headings = AllCollectionsQuery::headings();
-    if let Some(lines) = as_lines(page.form, &headings, &rows) {
+    if let Some(lines) = as_csv_or_ndjson(request.format, &headings, &rows) {
         return Ok(Some((StatusCode::OK, lines).into_response()));
     }
     let mut body = json!({ "columns": headings.each_ref().map(|heading| &heading.name), "rows": rows.iter().map(|row| shown(&headings, row)).collect::<Vec<_>>() });
@@ -105,50 +105,51 @@ async fn of_all(ctx: &RequestContext, page: &QueryRequest) -> HandlerResult<Opti
 
 /// `?q=QUERY&idx=&limit=&after=&total=&explain=&format=`
 pub async fn get(mut ctx: RequestContext) -> HandlerResult {
-    let Some(query) = ctx.params.one("q")? else {
-        return Err(Problem::bad("give ?q=QUERY, for example ?q=authority%20heading=Smith*"));
+    let Some(query) = ctx.params.single("q")? else {
+        return Err(Problem::bad_request("give ?q=QUERY, for example ?q=authority%20heading=Smith*"));
     };
-    let page = QueryRequest {
+    let request = QueryRequest {
         query,
-        idx: ctx.params.number("idx", 0, MOST_OFFSET)?.unwrap_or(0),
-        limit: ctx.params.number("limit", 1, MOST_ROWS)?.unwrap_or(ROWS),
-        after: ctx.params.one("after")?,
+        idx: ctx.params.number("idx", 0, MAX_OFFSET)?.unwrap_or(0),
+        limit: ctx.params.number("limit", 1, MAX_ROWS)?.unwrap_or(DEFAULT_ROWS),
+        after: ctx.params.single("after")?,
         total: ctx.params.flag("total")?,
         explain: ctx.params.flag("explain")?,
         by_source: ctx.params.flag("by_source")?,
-        form: match ctx.params.one("format")?.as_deref() {
+        format: match ctx.params.single("format")?.as_deref() {
             None | Some("json") => RowFormat::Json,
             Some("csv") => RowFormat::Csv,
             Some("ndjson") => RowFormat::Ndjson,
-            Some(_) => return Err(Problem::bad("format is json, csv or ndjson")),
+            Some(_) => return Err(Problem::bad_request("format is json, csv or ndjson")),
         },
-        wish: FetchOptions {
-            when: when_of(ctx.params.one("ask")?.as_deref()).ok_or_else(|| Problem::bad(ASK))?,
-            time: Some(Duration::from_secs(ctx.params.number("wait", 0, MOST_WAIT)?.unwrap_or(WAIT))),
+        fetch_options: FetchOptions {
+            when: fetch_policy_named(ctx.params.single("ask")?.as_deref()).ok_or_else(|| Problem::bad_request(ASK_HINT))?,
+            time: Some(Duration::from_secs(ctx.params.number("wait", 0, MAX_WAIT)?.unwrap_or(DEFAULT_WAIT))),
         },
     };
     ctx.params.end()?;
-    ask(ctx, page).await
+    run(ctx, request).await
 }
 
 /// The same as a JSON object in the body, for long queries.
 pub async fn post(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.params.end()?;
     let mut sent = ctx.object(body, JSON).await?;
-    let wrong = |name: &str, what: &str| Problem::wrong(vec![format!("{name}: {what}")]);
+    let wrong = |name: &str, expected: &str| Problem::unprocessable(vec![format!("{name}: {expected}")]);
     let query = match sent.remove("q") {
         Some(Json::String(query)) => query,
         _ => return Err(wrong("q", "a query is missing")),
     };
-    let mut number = |name: &str, least: u64, most: u64, otherwise: u64| match sent.remove(name) {
-        None => Ok(otherwise),
+    let mut number = |name: &str, min: u64, max: u64, default: u64| match sent.remove(name) {
+        None => Ok(default),
         Some(json) => json
             .as_u64()
             .or_else(|| json.as_f64().filter(|number| number.fract() == 0.0 && *number >= 0.0).map(|number| number as u64))
-            .filter(|number| (least..=most).contains(number))
-            .ok_or_else(|| wrong(name, &format!("a whole number from {least} to {most}"))),
+            .filter(|number| (min..=max).contains(number))
+            .ok_or_else(|| wrong(name, &format!("a whole number from {min} to {max}"))),
     };
-    let (idx, limit, wait) = (number("idx", 0, MOST_OFFSET, 0)?, number("limit", 1, MOST_ROWS, ROWS)?, number("wait", 0, MOST_WAIT, WAIT)?);
+    let (idx, limit, wait) =
+        (number("idx", 0, MAX_OFFSET, 0)?, number("limit", 1, MAX_ROWS, DEFAULT_ROWS)?, number("wait", 0, MAX_WAIT, DEFAULT_WAIT)?);
     let after = match sent.remove("after") {
         None => None,
         Some(Json::String(after)) => Some(after),
@@ -162,38 +163,39 @@ pub async fn post(ctx: RequestContext, body: Body) -> HandlerResult {
     let (total, explain, by_source) = (flag("total")?, flag("explain")?, flag("by_source")?);
     let when = match sent.remove("ask") {
         None => Some(FetchPolicy::default()),
-        Some(Json::String(when)) => when_of(Some(&when)),
+        Some(Json::String(when)) => fetch_policy_named(Some(&when)),
         Some(_) => None,
     };
-    let wish = FetchOptions { when: when.ok_or_else(|| Problem::wrong(vec![ASK.into()]))?, time: Some(Duration::from_secs(wait)) };
-    nothing_else(&sent)?;
-    ask(ctx, QueryRequest { query, idx, limit, after, total, explain, form: RowFormat::Json, by_source, wish }).await
+    let fetch_options =
+        FetchOptions { when: when.ok_or_else(|| Problem::unprocessable(vec![ASK_HINT.into()]))?, time: Some(Duration::from_secs(wait)) };
+    reject_other_members(&sent)?;
+    run(ctx, QueryRequest { query, idx, limit, after, total, explain, format: RowFormat::Json, by_source, fetch_options }).await
 }
 
-async fn ask(ctx: RequestContext, page: QueryRequest) -> HandlerResult {
-    if let Some(answer) = of_all(&ctx, &page).await? {
+async fn run(ctx: RequestContext, request: QueryRequest) -> HandlerResult {
+    if let Some(answer) = answer_for_all_collections(&ctx, &request).await? {
         return Ok(answer);
     }
-    let mut compiled = compiled(&ctx, &page.query).await?;
-    compiled.plan.offset = page.idx;
-    compiled.plan.limit = Some(page.limit);
-    if let Some(after) = &page.after {
-        after_key(&mut compiled, after, page.idx)?;
+    let mut compiled = compiled(&ctx, &request.query).await?;
+    compiled.plan.offset = request.idx;
+    compiled.plan.limit = Some(request.limit);
+    if let Some(after) = &request.after {
+        after_key(&mut compiled, after, request.idx)?;
     }
     ctx.reaches_store();
-    let asks = !page.explain && ctx.app.fetcher.concerns(&compiled.plan, &compiled.aggregates);
-    if let Some(wait) = page.wish.time.filter(|_| asks) {
+    let needs_services = !request.explain && ctx.app.fetcher.has_services_for(&compiled.plan, &compiled.aggregates);
+    if let Some(wait) = request.fetch_options.time.filter(|_| needs_services) {
         // a caller who chose to wait for services is not cut off by the request time limit
         ctx.extra_time.store(wait.as_millis() as u64, Ordering::Relaxed);
     }
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
     reading(move || {
-        let said = if asks { Some(app.fetch(&compiled, page.wish)?) } else { None };
-        let mut response = answer(&app, &compiled, &page, said.as_deref())?;
+        let statuses = if needs_services { Some(app.fetch(&compiled, request.fetch_options)?) } else { None };
+        let mut response = answer(&app, &compiled, &request, statuses.as_deref())?;
         if response.status() == StatusCode::ACCEPTED
-            && let Ok(place) = HeaderValue::from_str(&app.unanswered.keep(tenant, page))
+            && let Ok(location) = HeaderValue::from_str(&app.pending_queries.keep(tenant, request))
         {
-            response.headers_mut().insert(header::LOCATION, place);
+            response.headers_mut().insert(header::LOCATION, location);
         }
         Ok::<_, EngineError>(response)
     })
@@ -201,21 +203,21 @@ async fn ask(ctx: RequestContext, page: QueryRequest) -> HandlerResult {
 }
 
 /// Answers a query whose services had not finished; waits for them again.
-pub async fn again(mut ctx: RequestContext) -> HandlerResult {
-    let wait = ctx.params.number("wait", 0, MOST_WAIT)?;
+pub async fn pending_result(mut ctx: RequestContext) -> HandlerResult {
+    let wait = ctx.params.number("wait", 0, MAX_WAIT)?;
     ctx.params.end()?;
     let id = ctx.segment("id").to_owned();
-    let found = ctx.app.unanswered.find(&ctx.tenant, &id);
-    let mut page = found.ok_or_else(|| Problem::missing(format!("no query {id:?} is waiting for services here; send it again")))?;
+    let found = ctx.app.pending_queries.find(&ctx.tenant, &id);
+    let mut request = found.ok_or_else(|| Problem::not_found(format!("no query {id:?} is waiting for services here; send it again")))?;
     if let Some(wait) = wait {
-        page.wish.time = Some(Duration::from_secs(wait));
+        request.fetch_options.time = Some(Duration::from_secs(wait));
     }
-    ask(ctx, page).await
+    run(ctx, request).await
 }
 
 /// `?q=QUERY`: facets of the records that the query finds, with the query for each value. Nothing is fetched from services.
-pub async fn narrow(mut ctx: RequestContext) -> HandlerResult {
-    let Some(text) = ctx.params.one("q")? else { return Err(Problem::bad("say ?q=QUERY")) };
+pub async fn query_facets(mut ctx: RequestContext) -> HandlerResult {
+    let Some(text) = ctx.params.single("q")? else { return Err(Problem::bad_request("say ?q=QUERY")) };
     ctx.params.end()?;
     let compiled = compiled(&ctx, &text).await?;
     ctx.reaches_store();
@@ -226,24 +228,25 @@ pub async fn narrow(mut ctx: RequestContext) -> HandlerResult {
 
 /// `?q=QUERY`: the state of the query's services as server-sent events; fetches are started if needed.
 pub async fn events(mut ctx: RequestContext) -> HandlerResult {
-    let Some(text) = ctx.params.one("q")? else { return Err(Problem::bad("say ?q=QUERY")) };
+    let Some(text) = ctx.params.single("q")? else { return Err(Problem::bad_request("say ?q=QUERY")) };
     ctx.params.end()?;
     let query = Arc::new(compiled(&ctx, &text).await?);
     ctx.reaches_store();
     let app = ctx.app.clone();
-    let look = move || {
+    let read_state = move || {
         let (app, query) = (app.clone(), query.clone());
         async move {
-            let wish = FetchOptions { when: FetchPolicy::Needed, time: Some(Duration::ZERO) };
-            let said = tokio::task::spawn_blocking(move || app.fetcher.fetch(&app.store, &query.plan, &query.aggregates, wish)).await.ok()?.ok()?;
+            let fetch_options = FetchOptions { when: FetchPolicy::Needed, time: Some(Duration::ZERO) };
+            let statuses =
+                tokio::task::spawn_blocking(move || app.fetcher.fetch(&app.store, &query.plan, &query.aggregates, fetch_options)).await.ok()?.ok()?;
             // the reason of a running fetch changes with the time, which is no news
             let shown =
                 |status: &ServiceStatus| if is_running(status) { ServiceStatus { reason: None, ..status.clone() } } else { status.clone() }.to_json();
-            let all: Vec<Json> = said.iter().map(shown).collect();
-            Some((json!({ "services": all }).to_string(), !said.iter().any(is_running)))
+            let all: Vec<Json> = statuses.iter().map(shown).collect();
+            Some((json!({ "services": all }).to_string(), !statuses.iter().any(is_running)))
         }
     };
-    Ok(events::watch(ctx.app, look))
+    Ok(events::watch(ctx.app, read_state))
 }
 
 fn is_running(status: &ServiceStatus) -> bool {
@@ -251,11 +254,11 @@ fn is_running(status: &ServiceStatus) -> bool {
 }
 
 /// `?q=TEXT`: completions of the text.
-pub async fn go_on(mut ctx: RequestContext) -> HandlerResult {
-    let Some(text) = ctx.params.one("q")? else { return Err(Problem::bad("say ?q=TEXT")) };
+pub async fn completions(mut ctx: RequestContext) -> HandlerResult {
+    let Some(text) = ctx.params.single("q")? else { return Err(Problem::bad_request("say ?q=TEXT")) };
     ctx.params.end()?;
-    if text.chars().count() > MOST_TYPED || text.contains('\0') {
-        return Err(Problem::bad(format!("a text has at most {MOST_TYPED} characters, and no NUL")));
+    if text.chars().count() > MAX_TYPED_CHARS || text.contains('\0') {
+        return Err(Problem::bad_request(format!("a text has at most {MAX_TYPED_CHARS} characters, and no NUL")));
     }
     ctx.reaches_store();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
@@ -265,7 +268,7 @@ pub async fn go_on(mut ctx: RequestContext) -> HandlerResult {
 }
 
 /// Reads the value of `ask`.
-fn when_of(text: Option<&str>) -> Option<FetchPolicy> {
+fn fetch_policy_named(text: Option<&str>) -> Option<FetchPolicy> {
     text.map_or(Some(FetchPolicy::default()), FetchPolicy::named)
 }
 
@@ -274,30 +277,30 @@ fn after_key(compiled: &mut CompiledQuery, after: &str, idx: u64) -> HandlerResu
     use stook_store::plan::{Comparison, Condition, PlanColumn};
     let plan = &mut compiled.plan;
     if !plan.sort.is_empty() || plan.distinct || plan.each.is_some() || !compiled.aggregates.is_empty() || idx > 0 {
-        return Err(Problem::bad("`after` works only in key order: not with sort, unique, each, aggregates or idx"));
+        return Err(Problem::bad_request("`after` works only in key order: not with sort, unique, each, aggregates or idx"));
     }
     if after.contains('\0') {
-        return Err(Problem::bad("after is a key"));
+        return Err(Problem::bad_request("after is a key"));
     }
     plan.conditions.push(Condition { column: PlanColumn::Key, test: Comparison::Range { low: Some((Value::text(after), false)), high: None } });
     Ok(())
 }
 
 /// Returns the rows and the state of the services. The status is 202 while a service is running: repeating the query waits for it.
-fn answer(app: &App, compiled: &CompiledQuery, page: &QueryRequest, said: Option<&[ServiceStatus]>) -> stook_engine::Result<Response> {
+fn answer(app: &App, compiled: &CompiledQuery, request: &QueryRequest, statuses: Option<&[ServiceStatus]>) -> stook_engine::Result<Response> {
     let store = &*app.store;
-    let is_running = said.is_some_and(|said| said.iter().any(is_running));
+    let is_running = statuses.is_some_and(|statuses| statuses.iter().any(is_running));
     let code = if is_running { StatusCode::ACCEPTED } else { StatusCode::OK };
     let with_services = |mut body: Json| {
-        if let Some(said) = said {
-            body["services"] = said.iter().map(ServiceStatus::to_json).collect();
+        if let Some(statuses) = statuses {
+            body["services"] = statuses.iter().map(ServiceStatus::to_json).collect();
         }
         if is_running {
-            body["id"] = page.id().into();
+            body["id"] = request.id().into();
         }
         json_answer(code, body.to_string())
     };
-    if page.explain {
+    if request.explain {
         return Ok(json_answer(StatusCode::OK, json!({ "explain": store.explain(&compiled.plan)? }).to_string()));
     }
     let names: Vec<&str> = compiled.columns.iter().map(|heading| heading.name.as_str()).collect();
@@ -305,14 +308,15 @@ fn answer(app: &App, compiled: &CompiledQuery, page: &QueryRequest, said: Option
     if !compiled.aggregates.is_empty() {
         let row = store.aggregate(&compiled.plan, &compiled.aggregates)?;
         let mut body = json!({ "columns": names, "rows": [shown(&row)] });
-        if app.fetcher.concerns(&compiled.plan, &compiled.aggregates) {
+        if app.fetcher.has_services_for(&compiled.plan, &compiled.aggregates) {
             let found = over(&app.catalogue, store, &compiled.plan, &compiled.aggregates)?;
-            let named = found.iter().map(|own| (names[own.aggregate].to_owned(), json!({ "values": own.values, "rows": own.rows })));
+            let named =
+                found.iter().map(|coverage| (names[coverage.aggregate].to_owned(), json!({ "values": coverage.values, "rows": coverage.rows })));
             if !found.is_empty() {
                 body["over"] = named.collect::<Map<String, Json>>().into();
             }
         }
-        if page.by_source {
+        if request.by_source {
             let found = by_source(&app.catalogue, store, &compiled.plan, &compiled.aggregates)?;
             let labelled = |(source, row): (String, Vec<Value>)| json!({ "source": source, "row": shown(&row) });
             body["by_source"] = found.into_iter().map(labelled).collect();
@@ -320,13 +324,13 @@ fn answer(app: &App, compiled: &CompiledQuery, page: &QueryRequest, said: Option
         return Ok(with_services(body));
     }
     // rows and total are read from one snapshot
-    let (rows, total) = match page.total && page.form == RowFormat::Json {
+    let (rows, total) = match request.total && request.format == RowFormat::Json {
         true => store.find_and_count(&compiled.plan).map(|(found, total)| (found.rows, Some(total)))?,
         false => (store.find(&compiled.plan)?.rows, None),
     };
-    if let Some(lines) = as_lines(page.form, &compiled.columns, &rows) {
+    if let Some(lines) = as_csv_or_ndjson(request.format, &compiled.columns, &rows) {
         let mut response = (code, lines).into_response();
-        let states: Vec<String> = said.unwrap_or_default().iter().map(|status| format!("{}={}", status.source, status.state())).collect();
+        let states: Vec<String> = statuses.unwrap_or_default().iter().map(|status| format!("{}={}", status.source, status.state())).collect();
         if let (false, Ok(states)) = (states.is_empty(), HeaderValue::from_str(&states.join(", "))) {
             response.headers_mut().insert("stook-services", states);
         }

@@ -5,7 +5,7 @@ use super::transitions::{call_of, used_before};
 use crate::App;
 use crate::guard::blocking::{blocking, reading};
 use crate::guard::problem::{HandlerResult, Problem};
-use crate::guard::request::{JSON, MOST_INTEGER, PATCH, RequestContext, nothing_else};
+use crate::guard::request::{JSON, MAX_INTEGER, PATCH, RequestContext, reject_other_members};
 use crate::reads::{MissPolicy, ServedRecord, etag};
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
@@ -24,7 +24,7 @@ use stook_store::access::Role;
 use stook_store::{ReadDetail, Version};
 
 /// Max keys of one lookup.
-pub const MOST_KEYS: usize = 1_000;
+pub const MAX_KEYS: usize = 1_000;
 
 /// The entity tags in `If-Match` or `If-None-Match`.
 enum EntityTags {
@@ -36,7 +36,7 @@ enum EntityTags {
 
 impl EntityTags {
     /// Whether it includes a version that satisfies a condition.
-    fn name(&self, is_meant: impl Fn(&Version) -> bool) -> bool {
+    fn includes(&self, is_meant: impl Fn(&Version) -> bool) -> bool {
         match self {
             Self::Any => true,
             Self::Versions(versions) => versions.iter().flatten().any(is_meant),
@@ -76,15 +76,15 @@ fn tags(ctx: &RequestContext, name: HeaderName) -> HandlerResult<Option<EntityTa
     Ok(Some(EntityTags::Versions(all)))
 }
 
-fn not_there(ctx: &RequestContext, key: &Key) -> Problem {
-    Problem::missing(format!("there is no {} {:?}", ctx.name(), key.as_str()))
+fn not_found(ctx: &RequestContext, key: &Key) -> Problem {
+    Problem::not_found(format!("there is no {} {:?}", ctx.name(), key.as_str()))
 }
 
 /// Returns the fields that hold keys of other records, each with the collection of those.
 fn links(catalogue: &Catalogue, collection: CollectionId) -> Map<String, Json> {
     let name = |index: CollectionId| catalogue.collections[index].name.as_str();
     let fields = &catalogue.collections[collection].fields;
-    let own = catalogue
+    let own_links = catalogue
         .links
         .iter()
         .filter(|link| link.child_collection == collection)
@@ -92,7 +92,7 @@ fn links(catalogue: &Catalogue, collection: CollectionId) -> Map<String, Json> {
     let coverage = catalogue.collections[collection].rows_of.map(|coverage| catalogue.coverages[coverage].parent);
     // a row of a coverage has its parent's key in a field with the name of the parent's collection
     let parent = coverage.map(|parent| (name(parent).to_owned(), Json::from(name(parent))));
-    own.chain(parent).collect()
+    own_links.chain(parent).collect()
 }
 
 /// Describes the arguments of a transition.
@@ -140,13 +140,13 @@ pub async fn overview(mut ctx: RequestContext) -> HandlerResult {
         ctx.reaches_store();
         let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
         let count = move || {
-            let numbers = app.counts.of(&app.catalogue, &*app.store, &tenant)?;
+            let numbers = app.counts.for_tenant(&app.catalogue, &*app.store, &tenant)?;
             let stale = app.catalogue.collections.ids().map(|index| stook_engine::tags::stale(&app.catalogue, &*app.store, &tenant, index));
             let stale = stale.collect::<stook_engine::Result<Vec<Vec<String>>>>()?;
             Ok::<_, stook_engine::EngineError>((numbers, stale, !app.store.marks(&tenant, 1)?.is_empty()))
         };
-        let (numbers, stale, owes) = blocking(count).await?;
-        settling = Some(owes);
+        let (numbers, stale, has_marks) = blocking(count).await?;
+        settling = Some(has_marks);
         for ((collection, number), stale) in collections.iter_mut().zip(numbers).zip(stale) {
             if collection["tags"] == true {
                 collection["stale_tags"] = stale.into();
@@ -179,44 +179,48 @@ pub async fn overview(mut ctx: RequestContext) -> HandlerResult {
 pub async fn get(mut ctx: RequestContext) -> HandlerResult {
     let collection = ctx.collection();
     let key = ctx.key()?;
-    one(ctx, collection, key).await
+    get_one(ctx, collection, key).await
 }
 
 /// Returns one record by `?key=`.
 pub async fn by_key(mut ctx: RequestContext) -> HandlerResult {
     let collection = ctx.collection();
-    let Some(text) = ctx.params.one("key")? else {
+    let Some(text) = ctx.params.single("key")? else {
         let name = ctx.name();
-        return Err(Problem::bad(format!("give ?key=KEY for one record; /v1/{}/query?q={name} lists records", ctx.tenant)));
+        return Err(Problem::bad_request(format!("give ?key=KEY for one record; /v1/{}/query?q={name} lists records", ctx.tenant)));
     };
-    let key = Key::new(text).map_err(|error| Problem::bad(error.to_string()))?;
-    one(ctx, collection, key).await
+    let key = Key::new(text).map_err(|error| Problem::bad_request(error.to_string()))?;
+    get_one(ctx, collection, key).await
 }
 
-async fn one(mut ctx: RequestContext, collection: CollectionId, key: Key) -> HandlerResult {
+async fn get_one(mut ctx: RequestContext, collection: CollectionId, key: Key) -> HandlerResult {
     let deleted = ctx.params.flag("deleted")?;
     ctx.params.end()?;
-    let known = tags(&ctx, header::IF_NONE_MATCH)?;
+    let tags_to_match = tags(&ctx, header::IF_NONE_MATCH)?;
     ctx.reaches_store();
     let settles = ctx.definition(collection).settles();
     let (version, tag, body) = if deleted {
-        let (app, tenant, wanted) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
+        let (app, tenant, record_key) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
         let read = move || {
             let name = &app.catalogue.collections[collection].name;
-            let found =
-                engine_record::get(&app.catalogue, &*app.store, &RecordAddress { tenant: &tenant, collection: name, key: wanted.as_str() }, true)?;
+            let found = engine_record::get(
+                &app.catalogue,
+                &*app.store,
+                &RecordAddress { tenant: &tenant, collection: name, key: record_key.as_str() },
+                true,
+            )?;
             Ok::<_, stook_engine::EngineError>(found.map(|found| (found.stored.version, found.to_json().to_string().into())))
         };
-        let (version, body): (Version, Bytes) = reading(read).await?.ok_or_else(|| not_there(&ctx, &key))?;
+        let (version, body): (Version, Bytes) = reading(read).await?.ok_or_else(|| not_found(&ctx, &key))?;
         (version, etag(version, ctx.definition(collection)), body)
     } else {
         let found: Option<std::sync::Arc<ServedRecord>> =
             ctx.app.reads.begin(&ctx.tenant, MissPolicy::Batched).await?.record(collection, key.clone()).await?;
-        let found = found.ok_or_else(|| not_there(&ctx, &key))?;
+        let found = found.ok_or_else(|| not_found(&ctx, &key))?;
         (found.stored.version, found.etag.clone(), found.json(ctx.definition(collection)))
     };
-    let is_known = |known: &Version| known.revision == version.revision && (!settles || known.touches == version.touches);
-    let mut response = match known.is_some_and(|known| known.name(is_known)) {
+    let is_unchanged = |known: &Version| known.revision == version.revision && (!settles || known.touches == version.touches);
+    let mut response = match tags_to_match.is_some_and(|tags| tags.includes(is_unchanged)) {
         true => StatusCode::NOT_MODIFIED.into_response(),
         false => json_answer(StatusCode::OK, body),
     };
@@ -231,24 +235,24 @@ pub async fn lookup(ctx: RequestContext, body: Body) -> HandlerResult {
     let collection = match sent.remove("collection") {
         Some(Json::String(name)) => match ctx.app.catalogue.collection(&name) {
             Some((index, _)) => index,
-            None => return Err(Problem::wrong(vec![format!("the catalogue has no collection {name:?}")])),
+            None => return Err(Problem::unprocessable(vec![format!("the catalogue has no collection {name:?}")])),
         },
-        _ => return Err(Problem::wrong(vec!["collection: the name of a collection is missing".into()])),
+        _ => return Err(Problem::unprocessable(vec!["collection: the name of a collection is missing".into()])),
     };
-    let wrong_keys = || Problem::wrong(vec![format!("keys: a list of at most {MOST_KEYS} keys is missing")]);
-    let Some(Json::Array(keys)) = sent.remove("keys").filter(|keys| keys.as_array().is_some_and(|keys| keys.len() <= MOST_KEYS)) else {
+    let wrong_keys = || Problem::unprocessable(vec![format!("keys: a list of at most {MAX_KEYS} keys is missing")]);
+    let Some(Json::Array(keys)) = sent.remove("keys").filter(|keys| keys.as_array().is_some_and(|keys| keys.len() <= MAX_KEYS)) else {
         return Err(wrong_keys());
     };
-    nothing_else(&sent)?;
+    reject_other_members(&sent)?;
     let keys: Vec<Key> = keys
         .iter()
-        .map(|key| key.as_str().ok_or_else(wrong_keys).and_then(|key| Key::new(key).map_err(|error| Problem::wrong(vec![error.to_string()]))))
+        .map(|key| key.as_str().ok_or_else(wrong_keys).and_then(|key| Key::new(key).map_err(|error| Problem::unprocessable(vec![error.to_string()]))))
         .collect::<HandlerResult<_>>()?;
     ctx.reaches_store();
     let found = ctx.app.reads.begin(&ctx.tenant, MissPolicy::Batched).await?.records(collection, &keys).await?;
     let mut out = Vec::from(&b"{\"records\":["[..]);
-    for (place, record) in found.iter().enumerate() {
-        if place > 0 {
+    for (index, record) in found.iter().enumerate() {
+        if index > 0 {
             out.push(b',');
         }
         match record {
@@ -261,7 +265,7 @@ pub async fn lookup(ctx: RequestContext, body: Body) -> HandlerResult {
 }
 
 /// Reads a record with its contributions and makes a response of it.
-async fn whole(
+async fn read_explained(
     ctx: &RequestContext,
     collection: CollectionId,
     key: &Key,
@@ -269,14 +273,14 @@ async fn whole(
     show: impl FnOnce(&App, engine_record::ExplainedRecord<'_>) -> stook_engine::Result<Response> + Send + 'static,
 ) -> HandlerResult {
     ctx.reaches_store();
-    let (app, tenant, wanted) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
+    let (app, tenant, record_key) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
     let read = move || {
         let name = &app.catalogue.collections[collection].name;
         let found =
-            engine_record::get(&app.catalogue, &*app.store, &RecordAddress { tenant: &tenant, collection: name, key: wanted.as_str() }, deleted)?;
+            engine_record::get(&app.catalogue, &*app.store, &RecordAddress { tenant: &tenant, collection: name, key: record_key.as_str() }, deleted)?;
         found.map(|found| show(&app, found)).transpose()
     };
-    reading(read).await?.ok_or_else(|| not_there(ctx, key))
+    reading(read).await?.ok_or_else(|| not_found(ctx, key))
 }
 
 /// Explains a record.
@@ -289,7 +293,7 @@ pub async fn explain(mut ctx: RequestContext) -> HandlerResult {
     let show = move |app: &App, found: engine_record::ExplainedRecord<'_>| {
         let mut explained = found.explain(&app.catalogue, &*app.store, &tenant)?;
         if !found.collection.transitions.is_empty() && found.stored.exists {
-            let ask = TransitionRequest {
+            let request = TransitionRequest {
                 tenant: tenant.clone(),
                 collection,
                 transition: 0,
@@ -298,7 +302,7 @@ pub async fn explain(mut ctx: RequestContext) -> HandlerResult {
                 role,
                 call: None,
             };
-            let refused = refused_now(&ask, found.collection, &app.evaluator(), &found.stored, app.store.clock());
+            let refused = refused_now(&request, found.collection, &app.evaluator(), &found.stored, app.store.clock());
             explained["transitions"] = refused.into_iter().map(|(name, reasons)| (name, Json::from(reasons))).collect::<Map<_, _>>().into();
         }
         if found.collection.tags.is_some() {
@@ -306,13 +310,13 @@ pub async fn explain(mut ctx: RequestContext) -> HandlerResult {
         }
         Ok(json_answer(StatusCode::OK, explained.to_string()))
     };
-    whole(&ctx, collection, &key, deleted, show).await
+    read_explained(&ctx, collection, &key, deleted, show).await
 }
 
 /// Returns the newest kept document of a record, or that of a `?contributor=`, as it was delivered.
 pub async fn document(mut ctx: RequestContext) -> HandlerResult {
     let (collection, key) = (ctx.collection(), ctx.key()?);
-    let contributor = ctx.params.one("contributor")?;
+    let contributor = ctx.params.single("contributor")?;
     ctx.params.end()?;
     let show = move |_: &App, found: engine_record::ExplainedRecord<'_>| {
         Ok(match found.document(contributor.as_deref()) {
@@ -320,7 +324,7 @@ pub async fn document(mut ctx: RequestContext) -> HandlerResult {
             None => StatusCode::NO_CONTENT.into_response(),
         })
     };
-    whole(&ctx, collection, &key, false, show).await
+    read_explained(&ctx, collection, &key, false, show).await
 }
 
 /// Returns the change log of a record, newest first.
@@ -328,16 +332,16 @@ pub async fn log(mut ctx: RequestContext) -> HandlerResult {
     let (collection, key) = (ctx.collection(), ctx.key()?);
     let limit = ctx.params.number("limit", 1, 1_000)?.unwrap_or(100) as usize;
     let deleted = ctx.params.flag("deleted")?;
-    let before = ctx.params.number("before", 1, MOST_INTEGER as u64)?.map(|before| before as i64);
+    let before = ctx.params.number("before", 1, MAX_INTEGER as u64)?.map(|before| before as i64);
     ctx.params.end()?;
     ctx.reaches_store();
-    let (app, tenant, wanted) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
+    let (app, tenant, record_key) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
     let read = move || {
-        let found = app.store.read(&tenant, collection, std::slice::from_ref(&wanted), ReadDetail::Head)?.pop().flatten();
-        let known = found.is_some_and(|record| record.exists || deleted);
-        if known { app.store.log(&tenant, collection, &wanted, before, limit).map(Some) } else { Ok(None) }
+        let found = app.store.read(&tenant, collection, std::slice::from_ref(&record_key), ReadDetail::Head)?.pop().flatten();
+        let exists = found.is_some_and(|record| record.exists || deleted);
+        if exists { app.store.log(&tenant, collection, &record_key, before, limit).map(Some) } else { Ok(None) }
     };
-    let entries = reading(read).await?.ok_or_else(|| not_there(&ctx, &key))?;
+    let entries = reading(read).await?.ok_or_else(|| not_found(&ctx, &key))?;
     let full = entries.len() == limit;
     let next = entries.last().filter(|_| full).map(|entry| entry.id);
     let shown: Vec<Json> = entries
@@ -386,9 +390,9 @@ fn answered(ctx: &RequestContext, collection: CollectionId, answer: &EditAnswer)
     response.headers_mut().insert(header::ETAG, etag(answer.version(), definition));
     if answer.created {
         let encoded: String = percent(&answer.key);
-        let place = format!("/v1/{}/{}/{encoded}", ctx.tenant, definition.name);
-        if let Ok(place) = HeaderValue::from_str(&place) {
-            response.headers_mut().insert(header::LOCATION, place);
+        let location = format!("/v1/{}/{}/{encoded}", ctx.tenant, definition.name);
+        if let Ok(location) = HeaderValue::from_str(&location) {
+            response.headers_mut().insert(header::LOCATION, location);
         }
     }
     response
@@ -401,7 +405,7 @@ async fn change(
     body: Option<(Body, &[&str])>,
     action: impl FnOnce(EditFields) -> EditAction,
 ) -> HandlerResult {
-    ctx.caller.need(Role::Write)?;
+    ctx.caller.require_role(Role::Write)?;
     let fields = match body {
         Some((body, media)) => {
             let clear = ctx.params.all("clear");
@@ -428,13 +432,13 @@ async fn change(
     Ok(match edited {
         EditResult::Replayed { same: true, answer: Some(answer) } => answered(&ctx, collection, &answer),
         EditResult::Replayed { .. } | EditResult::Done { .. } => return Err(used_before()),
-        EditResult::Invalid(reasons) => return Err(Problem::wrong(reasons)),
-        EditResult::KeyMismatch(reasons) => return Err(Problem { status: StatusCode::CONFLICT, ..Problem::wrong(reasons) }),
-        EditResult::Missing => return Err(Problem::missing(format!("there is no such {}", ctx.name()))),
+        EditResult::Invalid(reasons) => return Err(Problem::unprocessable(reasons)),
+        EditResult::KeyMismatch(reasons) => return Err(Problem { status: StatusCode::CONFLICT, ..Problem::unprocessable(reasons) }),
+        EditResult::Missing => return Err(Problem::not_found(format!("there is no such {}", ctx.name()))),
         EditResult::Exists(key) => {
-            let said =
+            let reason =
                 if matches!(ctx.definition(collection).key, KeyDefinition::Field(_)) { "with this key" } else { "whose key these fields form" };
-            let detail = format!("there is a {} {:?} {said}; PATCH changes it", ctx.name(), key.as_str());
+            let detail = format!("there is a {} {:?} {reason}; PATCH changes it", ctx.name(), key.as_str());
             return Err(Problem::new(StatusCode::CONFLICT, detail));
         }
         EditResult::PreconditionFailed => {

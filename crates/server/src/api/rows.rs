@@ -16,8 +16,8 @@ pub fn shown(headings: &[ResultColumn], row: &[Value]) -> Map<String, Json> {
 }
 
 /// Returns rows as text with its media type; `None` for JSON.
-pub fn as_lines(form: RowFormat, headings: &[ResultColumn], rows: &[Vec<Value>]) -> Option<([(HeaderName, &'static str); 1], String)> {
-    let (media, text) = match form {
+pub fn as_csv_or_ndjson(format: RowFormat, headings: &[ResultColumn], rows: &[Vec<Value>]) -> Option<([(HeaderName, &'static str); 1], String)> {
+    let (media, text) = match format {
         RowFormat::Json => return None,
         RowFormat::Csv => (CSV, csv(headings, rows)),
         RowFormat::Ndjson => (NDJSON, rows.iter().map(|row| Json::Object(shown(headings, row)).to_string() + "\n").collect()),

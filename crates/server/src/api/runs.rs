@@ -16,8 +16,8 @@ use stook_store::access::Role;
 pub const NAME: &str = "^[A-Za-z0-9_-]+$";
 
 fn folder(ctx: &RequestContext) -> HandlerResult<PathBuf> {
-    ctx.caller.need(Role::Admin)?;
-    ctx.app.options.runs.clone().ok_or_else(|| Problem::missing("showing runs is disabled; start the server with --runs DIR"))
+    ctx.caller.require_role(Role::Admin)?;
+    ctx.app.options.runs.clone().ok_or_else(|| Problem::not_found("showing runs is disabled; start the server with --runs DIR"))
 }
 
 fn is_name(text: &str) -> bool {
@@ -50,7 +50,7 @@ fn failed(error: impl std::fmt::Display) -> Problem {
 }
 
 fn read(folder: &Path, name: &str) -> HandlerResult<Run> {
-    let missing = || Problem::missing(format!("there is no run {name:?}"));
+    let missing = || Problem::not_found(format!("there is no run {name:?}"));
     if !is_name(name) {
         return Err(missing());
     }
@@ -58,7 +58,7 @@ fn read(folder: &Path, name: &str) -> HandlerResult<Run> {
 }
 
 /// Returns the file of a run.
-pub async fn one(ctx: RequestContext) -> HandlerResult {
+pub async fn get(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let (folder, name) = (folder(&ctx)?, ctx.segment("run").to_owned());
     let run = blocking(move || serde_json::to_vec(&read(&folder, &name)?).map_err(failed));
@@ -67,7 +67,7 @@ pub async fn one(ctx: RequestContext) -> HandlerResult {
 
 /// Returns the report of a run, or with `?beside=NAME` its comparison with another run.
 pub async fn report(mut ctx: RequestContext) -> HandlerResult {
-    let beside = ctx.params.one("beside")?;
+    let beside = ctx.params.single("beside")?;
     ctx.params.end()?;
     let (folder, name) = (folder(&ctx)?, ctx.segment("run").to_owned());
     let report = blocking(move || {
@@ -76,7 +76,7 @@ pub async fn report(mut ctx: RequestContext) -> HandlerResult {
             None => show::report(&run),
             Some(other) => {
                 let groups = [vec![run], vec![read(&folder, &other)?]];
-                let all = compare::compare(&groups).map_err(|error| Problem::bad(error.to_string()))?;
+                let all = compare::compare(&groups).map_err(|error| Problem::bad_request(error.to_string()))?;
                 compare::report(&[name, other], &groups, &all)
             }
         };

@@ -16,25 +16,28 @@ use std::sync::Arc;
 /// # Errors
 /// 403 for callers who are not admins.
 pub async fn get(State(app): State<Arc<App>>, request: Request) -> HandlerResult<Response> {
-    let text = metrics::counted(&app, request.headers()).await?;
-    Ok(json_answer(StatusCode::OK, of_text(&text).to_string()))
+    let text = metrics::metrics_text(&app, request.headers()).await?;
+    Ok(json_answer(StatusCode::OK, summary_of(&text).to_string()))
 }
 
-fn of_text(text: &str) -> Json {
-    let samples: Vec<Sample<'_>> = text.lines().filter_map(Sample::of).collect();
+fn summary_of(text: &str) -> Json {
+    let samples: Vec<Sample<'_>> = text.lines().filter_map(Sample::parse).collect();
     let timed = |name: &str, labels: [&str; 2]| -> Vec<Json> {
-        let shown = |(key, own): ([&str; 2], HistogramSummary)| {
+        let shown = |(key, summary): ([&str; 2], HistogramSummary)| {
             let mut row: Map<String, Json> =
                 labels.into_iter().zip(key).filter(|(name, _)| !name.is_empty()).map(|(name, value)| (name.to_owned(), value.into())).collect();
-            row.insert("number".into(), json!(own.count as u64));
-            row.insert("mean".into(), json!(own.sum / own.count.max(1.0)));
-            row.insert("p99".into(), json!(own.tail()));
+            row.insert("number".into(), json!(summary.count as u64));
+            row.insert("mean".into(), json!(summary.sum / summary.count.max(1.0)));
+            row.insert("p99".into(), json!(summary.tail()));
             Json::Object(row)
         };
         HistogramSummary::all(&samples, name, labels).into_iter().map(shown).collect()
     };
-    let state: Map<String, Json> =
-        samples.iter().filter(|sample| sample.name == "stook_state").map(|own| (own.label("what").to_owned(), json!(own.value as u64))).collect();
+    let state: Map<String, Json> = samples
+        .iter()
+        .filter(|sample| sample.name == "stook_state")
+        .map(|sample| (sample.label("what").to_owned(), json!(sample.value as u64)))
+        .collect();
     json!({
         "requests": timed("stook_request_duration_seconds", ["method", "route"]),
         "stages": timed("stook_stage_duration_seconds", ["stage", ""]),
@@ -50,7 +53,7 @@ struct Sample<'t> {
 }
 
 impl<'t> Sample<'t> {
-    fn of(line: &'t str) -> Option<Self> {
+    fn parse(line: &'t str) -> Option<Self> {
         let (head, value) = line.rsplit_once(' ').filter(|(head, _)| !head.starts_with('#'))?;
         let (name, labels) = head.split_once('{').map_or((head, ""), |(name, rest)| (name, rest.trim_end_matches('}')));
         // routes contain braces, but no `",`: a label ends with its quote
@@ -79,13 +82,13 @@ impl HistogramSummary {
         let mut all: BTreeMap<[&str; 2], Self> = BTreeMap::new();
         for sample in samples {
             let Some(part) = sample.name.strip_prefix(name) else { continue };
-            let own = all.entry(by.map(|label| sample.label(label))).or_default();
+            let summary = all.entry(by.map(|label| sample.label(label))).or_default();
             match part {
-                "_count" => own.count += sample.value,
-                "_sum" => own.sum += sample.value,
+                "_count" => summary.count += sample.value,
+                "_sum" => summary.sum += sample.value,
                 "_bucket" => {
                     let bound: f64 = sample.label("le").parse().unwrap_or(f64::INFINITY);
-                    own.buckets.entry(bound.to_bits()).or_insert((bound, 0.0)).1 += sample.value;
+                    summary.buckets.entry(bound.to_bits()).or_insert((bound, 0.0)).1 += sample.value;
                 }
                 _ => {}
             }
@@ -107,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_are_read_from_lines() {
+    fn metrics_in_text_format_are_summarised() {
         let text = "# HELP x\nstook_request_duration_seconds_sum{route=\"/v1/{tenant}/a\",method=\"GET\"} 2.0\n\
                     stook_request_duration_seconds_count{route=\"/v1/{tenant}/a\",method=\"GET\"} 4\n\
                     stook_request_duration_seconds_bucket{le=\"0.1\",route=\"/v1/{tenant}/a\",method=\"GET\"} 3\n\
@@ -119,6 +122,6 @@ mod tests {
             "stages": [{ "stage": "import", "number": 2, "mean": 1.5, "p99": 2.5 }],
             "state": { "queue_dead": 7 },
         });
-        assert_eq!(of_text(text), wanted);
+        assert_eq!(summary_of(text), wanted);
     }
 }

@@ -5,7 +5,7 @@ use crate::api::response::json_answer;
 use crate::guard::blocking::{blocking, reading};
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::{JSON, RequestContext};
-use crate::guard::request::{PATCH, nothing_else};
+use crate::guard::request::{PATCH, reject_other_members};
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
@@ -23,13 +23,13 @@ use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::tag::TagDefinition;
 
 /// Max records that one call adds a tag to or removes it from.
-pub const MOST_RECORDS: usize = 1_000;
+pub const MAX_RECORDS: usize = 1_000;
 
 /// The problem that the tag in the path does not exist, with a suggestion.
 async fn missing(ctx: &RequestContext) -> Problem {
     let (app, tenant, index) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection());
     match reading(move || app.store.tags(&tenant, index)).await {
-        Ok(known) => Problem::missing(tags::no_such_tag(ctx.segment("tag"), &known.tags)),
+        Ok(known) => Problem::not_found(tags::no_such_tag(ctx.segment("tag"), &known.tags)),
         Err(problem) => problem,
     }
 }
@@ -38,17 +38,17 @@ async fn missing(ctx: &RequestContext) -> Problem {
 pub async fn list(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     ctx.reaches_store();
-    let (app, tenant, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned());
-    let found = reading(move || TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &of)?.list()).await?;
+    let (app, tenant, collection_name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned());
+    let found = reading(move || TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &collection_name)?.list()).await?;
     Ok(json_answer(StatusCode::OK, json!({ "tags": found }).to_string()))
 }
 
 /// Returns one tag.
-pub async fn one(ctx: RequestContext) -> HandlerResult {
+pub async fn get(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     ctx.reaches_store();
-    let (app, tenant, of, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
-    let found = reading(move || TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &of)?.show(&name)).await?;
+    let (app, tenant, collection_name, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
+    let found = reading(move || TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &collection_name)?.show(&name)).await?;
     match found {
         Some(found) => Ok(json_answer(StatusCode::OK, found.to_string())),
         None => Err(missing(&ctx).await),
@@ -56,16 +56,16 @@ pub async fn one(ctx: RequestContext) -> HandlerResult {
 }
 
 /// Saves a tag and returns it, with advice on its definition and the job that evaluates it.
-async fn save(ctx: &RequestContext, wish: TagChange, new: bool) -> HandlerResult<Json> {
+async fn save(ctx: &RequestContext, change: TagChange, new: bool) -> HandlerResult<Json> {
     ctx.reaches_store();
-    let (app, tenant, index, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.name().to_owned());
+    let (app, tenant, index, collection_name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.name().to_owned());
     blocking(move || {
-        if let Some(TagDefinition::Query(text)) = &wish.definition {
-            query_of(&app, &tenant, index, (&wish.name, text))?;
+        if let Some(TagDefinition::Query(text)) = &change.definition {
+            query_of(&app, &tenant, index, (&change.name, text))?;
         }
-        let name = wish.name.clone();
-        let tags = TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &of)?;
-        let saved = tags.save(&[wish], new)?;
+        let name = change.name.clone();
+        let tags = TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &collection_name)?;
+        let saved = tags.save(&[change], new)?;
         let shown = tags.show(&name)?;
         let mut shown = shown.unwrap_or_default();
         shown["advice"] = saved.advice.into_iter().map(|(_, advice)| advice).collect::<Vec<String>>().into();
@@ -78,37 +78,36 @@ async fn save(ctx: &RequestContext, wish: TagChange, new: bool) -> HandlerResult
 /// `{"name": N, "xpath": X or "query": Q, "comment": C, "attributes": {}}`: creates a tag; workers evaluate it. With `?preview=true` nothing is
 /// saved: the response says what the XPath finds among some records, or the query among all.
 pub async fn create(mut ctx: RequestContext, body: Body) -> HandlerResult {
-    ctx.caller.need(Role::Admin)?;
+    ctx.caller.require_role(Role::Admin)?;
     let preview = ctx.params.flag("preview")?;
     ctx.params.end()?;
     let sent = ctx.object(body, JSON).await?;
-    let wish = tags::wish_of(&Json::Object(sent)).map_err(|reason| Problem::wrong(vec![reason]))?;
+    let change = tags::tag_change_from_json(&Json::Object(sent)).map_err(|reason| Problem::unprocessable(vec![reason]))?;
     if preview {
-        return previewed(&ctx, wish).await;
+        return previewed(&ctx, change).await;
     }
-    if exists(&ctx, &wish.name).await? {
-        return Err(Problem::new(StatusCode::CONFLICT, format!("there is a tag {:?} already", wish.name)));
+    if exists(&ctx, &change.name).await? {
+        return Err(Problem::new(StatusCode::CONFLICT, format!("there is a tag {:?} already", change.name)));
     }
-    Ok(json_answer(StatusCode::CREATED, save(&ctx, wish, true).await?.to_string()))
+    Ok(json_answer(StatusCode::CREATED, save(&ctx, change, true).await?.to_string()))
 }
 
 /// Max keys in a preview.
-const NAMED: usize = 20;
+const PREVIEWED_KEYS: usize = 20;
 
-async fn previewed(ctx: &RequestContext, wish: TagChange) -> HandlerResult {
-    let definition = wish.definition.ok_or_else(|| Problem::wrong(vec!["a manual tag has no preview; give an xpath or a query".into()]))?;
+async fn previewed(ctx: &RequestContext, change: TagChange) -> HandlerResult {
+    let definition = change.definition.ok_or_else(|| Problem::unprocessable(vec!["a manual tag has no preview; give an xpath or a query".into()]))?;
     ctx.reaches_store();
-    let (app, tenant, index, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.name().to_owned());
-    let look = move || match definition {
-        TagDefinition::Query(text) => found_by(&app, &tenant, index, (&wish.name, &text)),
-        TagDefinition::XPath(text) => TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &of)?.preview(&text),
+    let (app, tenant, index, collection_name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.name().to_owned());
+    let run_preview = move || match definition {
+        TagDefinition::Query(text) => found_by(&app, &tenant, index, (&change.name, &text)),
+        TagDefinition::XPath(text) => TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &collection_name)?.preview(&text),
         TagDefinition::Manual => Err(EngineError::Wrong("a manual tag has nothing to preview".into())),
     };
-    let seen = reading(look).await?;
-    let keys: Vec<&str> = seen.keys.iter().take(NAMED).map(Key::as_str).collect();
-    let each = seen.took.as_micros() as f64 / seen.records.max(1) as f64;
-    let body =
-        json!({ "records": seen.records, "matches": seen.matches, "keys": keys, "failed": seen.failed, "microseconds": each, "advice": seen.advice });
+    let preview = reading(run_preview).await?;
+    let keys: Vec<&str> = preview.keys.iter().take(PREVIEWED_KEYS).map(Key::as_str).collect();
+    let each = preview.took.as_micros() as f64 / preview.records.max(1) as f64;
+    let body = json!({ "records": preview.records, "matches": preview.matches, "keys": keys, "failed": preview.failed, "microseconds": each, "advice": preview.advice });
     Ok(json_answer(StatusCode::OK, body.to_string()))
 }
 
@@ -126,23 +125,23 @@ fn found_by(app: &App, tenant: &Tenant, index: CollectionId, (name, text): (&str
     let began = Instant::now();
     let matches = app.store.count(&found.plan)? as usize;
     let took = began.elapsed();
-    let first = app.store.find(&QueryPlan { columns: vec![PlanColumn::Key], limit: Some(NAMED as u64), ..found.plan })?;
+    let first = app.store.find(&QueryPlan { columns: vec![PlanColumn::Key], limit: Some(PREVIEWED_KEYS as u64), ..found.plan })?;
     let key = |row: Vec<Value>| Key::new(row.first()?.as_text()?).ok();
     Ok(tags::TagPreview { records, matches, keys: first.rows.into_iter().filter_map(key).collect(), failed: 0, took, advice: Vec::new() })
 }
 
 /// Changes a tag: what is not sent stays.
 pub async fn set(ctx: RequestContext, body: Body) -> HandlerResult {
-    ctx.caller.need(Role::Admin)?;
+    ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
     let mut sent = ctx.object(body, PATCH).await?;
     if sent.contains_key("name") {
-        return Err(Problem::wrong(vec!["name: a tag cannot be renamed".into()]));
+        return Err(Problem::unprocessable(vec!["name: a tag cannot be renamed".into()]));
     }
     sent.insert("name".into(), ctx.segment("tag").into());
-    let wish = tags::wish_of(&Json::Object(sent)).map_err(|reason| Problem::wrong(vec![reason]))?;
-    known(&ctx).await?;
-    Ok(json_answer(StatusCode::OK, save(&ctx, wish, false).await?.to_string()))
+    let change = tags::tag_change_from_json(&Json::Object(sent)).map_err(|reason| Problem::unprocessable(vec![reason]))?;
+    check_exists(&ctx).await?;
+    Ok(json_answer(StatusCode::OK, save(&ctx, change, false).await?.to_string()))
 }
 
 async fn exists(ctx: &RequestContext, name: &str) -> HandlerResult<bool> {
@@ -151,13 +150,13 @@ async fn exists(ctx: &RequestContext, name: &str) -> HandlerResult<bool> {
     Ok(known.tags.iter().any(|tag| tag.name == name))
 }
 
-async fn known(ctx: &RequestContext) -> HandlerResult<()> {
+async fn check_exists(ctx: &RequestContext) -> HandlerResult<()> {
     if exists(ctx, ctx.segment("tag")).await? { Ok(()) } else { Err(missing(ctx).await) }
 }
 
 /// Removes a tag from the collection and from all records.
 pub async fn remove(ctx: RequestContext) -> HandlerResult {
-    ctx.caller.need(Role::Admin)?;
+    ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
     ctx.reaches_store();
     let (app, tenant, index, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.segment("tag").to_owned());
@@ -167,36 +166,37 @@ pub async fn remove(ctx: RequestContext) -> HandlerResult {
 
 /// Evaluates a tag's XPath again for all records.
 pub async fn rebuild(ctx: RequestContext) -> HandlerResult {
-    ctx.caller.need(Role::Admin)?;
+    ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
-    known(&ctx).await?;
+    check_exists(&ctx).await?;
     ctx.reaches_store();
-    let (app, tenant, of, names) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), vec![ctx.segment("tag").to_owned()]);
-    let job = blocking(move || TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &of)?.again(&names)).await?;
+    let (app, tenant, collection_name, names) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), vec![ctx.segment("tag").to_owned()]);
+    let job = blocking(move || TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &collection_name)?.reevaluate(&names)).await?;
     Ok(json_answer(StatusCode::ACCEPTED, json!({ "job": job }).to_string()))
 }
 
 /// `{"add": [KEY, ...], "remove": [KEY, ...]}`: gives a manual tag to records and takes it from others.
 pub async fn assign(ctx: RequestContext, body: Body) -> HandlerResult {
-    ctx.caller.need(Role::Write)?;
+    ctx.caller.require_role(Role::Write)?;
     ctx.params.end()?;
     let mut sent = ctx.object(body, JSON).await?;
     let mut keys = |name: &str| -> HandlerResult<Vec<Key>> {
-        let wrong = || Problem::wrong(vec![format!("{name}: a list of at most {MOST_RECORDS} keys")]);
+        let wrong = || Problem::unprocessable(vec![format!("{name}: a list of at most {MAX_RECORDS} keys")]);
         match sent.remove(name) {
             None => Ok(Vec::new()),
-            Some(Json::Array(items)) if items.len() <= MOST_RECORDS => {
+            Some(Json::Array(items)) if items.len() <= MAX_RECORDS => {
                 items.iter().map(|item| item.as_str().and_then(|text| Key::new(text).ok()).ok_or_else(wrong)).collect()
             }
             Some(_) => Err(wrong()),
         }
     };
     let (add, remove) = (keys("add")?, keys("remove")?);
-    nothing_else(&sent)?;
-    known(&ctx).await?;
+    reject_other_members(&sent)?;
+    check_exists(&ctx).await?;
     ctx.reaches_store();
-    let (app, tenant, of, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
-    let (given, unknown) = blocking(move || TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &of)?.assign(&name, &add, &remove)).await?;
+    let (app, tenant, collection_name, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
+    let (given, unknown) =
+        blocking(move || TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &collection_name)?.assign(&name, &add, &remove)).await?;
     let unknown: Vec<&str> = unknown.iter().map(Key::as_str).collect();
     Ok(json_answer(StatusCode::OK, json!({ "added": given.added.len(), "removed": given.removed.len(), "unknown": unknown }).to_string()))
 }

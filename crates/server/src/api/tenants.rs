@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 pub async fn list(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let tenants = match &ctx.caller.tenant {
-        Some(own) => vec![own.clone()],
+        Some(tenant) => vec![tenant.clone()],
         None => {
             ctx.reaches_store();
             let app = ctx.app.clone();

@@ -4,8 +4,8 @@ use crate::api::response::json_answer;
 use crate::guard::access::new_token;
 use crate::guard::blocking::blocking;
 use crate::guard::problem::{HandlerResult, Problem};
-use crate::guard::request::MOST_INTEGER;
-use crate::guard::request::nothing_else;
+use crate::guard::request::MAX_INTEGER;
+use crate::guard::request::reject_other_members;
 use crate::guard::request::{JSON, RequestContext};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -21,31 +21,31 @@ fn shown(token: &Token) -> Json {
 
 /// Lists the tenant's tokens.
 pub async fn list(ctx: RequestContext) -> HandlerResult {
-    ctx.caller.need(Role::Admin)?;
+    ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
     ctx.reaches_store();
     let app = ctx.app.clone();
     let tokens = blocking(move || app.store.tokens()).await?;
-    let own: Vec<Json> = tokens.iter().filter(|token| token.token.tenant.as_ref() == Some(&ctx.tenant)).map(shown).collect();
-    Ok(json_answer(StatusCode::OK, json!({ "tokens": own }).to_string()))
+    let shown_tokens: Vec<Json> = tokens.iter().filter(|token| token.token.tenant.as_ref() == Some(&ctx.tenant)).map(shown).collect();
+    Ok(json_answer(StatusCode::OK, json!({ "tokens": shown_tokens }).to_string()))
 }
 
 /// `{"role": R, "name": N}`: makes a token; its secret is shown only in this response.
 pub async fn create(ctx: RequestContext, body: Body) -> HandlerResult {
-    ctx.caller.need(Role::Admin)?;
+    ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
     let mut sent = ctx.object(body, JSON).await?;
-    let role = match sent.remove("role").as_ref().and_then(Json::as_str).and_then(Role::named) {
+    let role = match sent.remove("role").as_ref().and_then(Json::as_str).and_then(Role::from_name) {
         Some(role) => role,
-        None => return Err(Problem::wrong(vec!["role: read, write or admin".into()])),
+        None => return Err(Problem::unprocessable(vec!["role: read, write or admin".into()])),
     };
     let name = match sent.remove("name") {
         Some(Json::String(name)) if name.chars().count() <= 100 && !name.chars().any(char::is_control) => name,
-        _ => return Err(Problem::wrong(vec!["name: at most 100 characters, without control characters".into()])),
+        _ => return Err(Problem::unprocessable(vec!["name: at most 100 characters, without control characters".into()])),
     };
-    nothing_else(&sent)?;
-    let made = new_token(Some(ctx.tenant.clone()), role, name);
-    let (secret, token) = made.map_err(|error| Problem::unavailable(format!("the system's random number generator failed: {error}")))?;
+    reject_other_members(&sent)?;
+    let created = new_token(Some(ctx.tenant.clone()), role, name);
+    let (secret, token) = created.map_err(|error| Problem::unavailable(format!("the system's random number generator failed: {error}")))?;
     ctx.reaches_store();
     let app = ctx.app.clone();
     let stored: NewToken = token.clone();
@@ -62,17 +62,17 @@ pub async fn create(ctx: RequestContext, body: Body) -> HandlerResult {
 
 /// Revokes one of the tenant's tokens.
 pub async fn revoke(ctx: RequestContext) -> HandlerResult {
-    ctx.caller.need(Role::Admin)?;
+    ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
     let text = ctx.segment("token");
-    let nothing = || Problem::missing(format!("there is no token {text:?} here"));
-    let id: u64 = text.parse().ok().filter(|id| *id <= MOST_INTEGER as u64).ok_or_else(nothing)?;
+    let not_found = || Problem::not_found(format!("there is no token {text:?} here"));
+    let id: u64 = text.parse().ok().filter(|id| *id <= MAX_INTEGER as u64).ok_or_else(not_found)?;
     ctx.reaches_store();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
     let revoked = blocking(move || {
-        let own = app.store.tokens()?.into_iter().any(|token| token.id == id && token.token.tenant.as_ref() == Some(&tenant));
-        let revoked = own && app.store.revoke_token(id)?;
+        let is_own_token = app.store.tokens()?.into_iter().any(|token| token.id == id && token.token.tenant.as_ref() == Some(&tenant));
+        let revoked = is_own_token && app.store.revoke_token(id)?;
         app.tokens.refresh(&*app.store).map(|()| revoked)
     });
-    if revoked.await? { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(nothing()) }
+    if revoked.await? { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(not_found()) }
 }

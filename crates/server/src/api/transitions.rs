@@ -3,7 +3,7 @@
 use crate::api::response::json_answer;
 use crate::guard::blocking::blocking;
 use crate::guard::problem::{HandlerResult, Problem};
-use crate::guard::request::nothing_else;
+use crate::guard::request::reject_other_members;
 use crate::guard::request::{JSON, RequestContext};
 use axum::body::Body;
 use axum::http::{HeaderName, StatusCode};
@@ -28,7 +28,7 @@ const LONGEST_KEY: usize = 255;
 pub fn call_of(ctx: &RequestContext, target: &str, sent: &str) -> HandlerResult<Option<IdempotentCall>> {
     let Some(key) = ctx.header(IDEMPOTENCY_KEY)? else { return Ok(None) };
     if key.is_empty() || key.len() > LONGEST_KEY || !key.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
-        return Err(Problem::bad(format!("idempotency-key has 1 to {LONGEST_KEY} characters of ASCII, none of them a control character")));
+        return Err(Problem::bad_request(format!("idempotency-key has 1 to {LONGEST_KEY} characters of ASCII, none of them a control character")));
     }
     let hash = |parts: &[&str]| {
         let mut hasher = blake3::Hasher::new();
@@ -62,31 +62,31 @@ pub fn prepare(
             Some(meant) => format!("did you mean {meant}?"),
             None => format!("it has {}", if definition.transitions.is_empty() { "none".to_owned() } else { known().collect::<Vec<_>>().join(", ") }),
         };
-        return Err(Problem::missing(format!("{} has no transition {name:?}; {hint}", definition.name)));
+        return Err(Problem::not_found(format!("{} has no transition {name:?}; {hint}", definition.name)));
     };
     let caller = ctx.caller.name.to_string();
     let now = ctx.app.store.clock();
-    let wanted = &definition.transitions[transition].args;
-    let args = transition::arguments(&ctx.app.evaluator(), wanted, args, &caller, now).map_err(Problem::wrong)?;
+    let definitions = &definition.transitions[transition].args;
+    let args = transition::arguments(&ctx.app.evaluator(), definitions, args, &caller, now).map_err(Problem::unprocessable)?;
     Ok(Arc::new(TransitionRequest { tenant: ctx.tenant.clone(), collection, transition, args, caller, role: ctx.caller.role.name(), call }))
 }
 
 /// Applies a transition: `POST /v1/{tenant}/COLLECTION/{key}/TRANSITION` with the arguments as a JSON object.
 pub async fn run(mut ctx: RequestContext, name: String, body: Body) -> HandlerResult {
-    ctx.caller.need(Role::Write)?;
+    ctx.caller.require_role(Role::Write)?;
     let collection = ctx.collection();
     let key = ctx.key()?;
     ctx.params.end()?;
     let args = arguments(&ctx, body).await?;
     let target = format!("{}/{name}", ctx.definition(collection).name);
     let call = call_of(&ctx, &target, &format!("{}\n{}", key.as_str(), Json::Object(args.clone())))?;
-    let ask = prepare(&ctx, collection, &name, &args, call)?;
+    let request = prepare(&ctx, collection, &name, &args, call)?;
     ctx.reaches_store();
-    let (app, wanted) = (ctx.app.clone(), key.clone());
-    let ended = blocking(move || transition::run(&app.catalogue, &*app.store, &app.evaluator(), &ask, &wanted)).await?;
-    match answer(ended)? {
+    let (app, record_key) = (ctx.app.clone(), key.clone());
+    let result = blocking(move || transition::run(&app.catalogue, &*app.store, &app.evaluator(), &request, &record_key)).await?;
+    match answer(result)? {
         Some(done) => Ok(json_answer(StatusCode::OK, done.to_string())),
-        None => Err(Problem::missing(format!("there is no {} {:?}", ctx.name(), key.as_str()))),
+        None => Err(Problem::not_found(format!("there is no {} {:?}", ctx.name(), key.as_str()))),
     }
 }
 
@@ -102,8 +102,8 @@ async fn arguments(ctx: &RequestContext, body: Body) -> HandlerResult<Map<String
 ///
 /// # Errors
 /// When it was refused, conflicted with other requests, or its idempotency key was used for another request.
-pub fn answer(ended: TransitionResult) -> HandlerResult<Option<Json>> {
-    match ended {
+pub fn answer(result: TransitionResult) -> HandlerResult<Option<Json>> {
+    match result {
         TransitionResult::Done(answer) | TransitionResult::Replayed { same: true, answer } => Ok(Some(answer)),
         TransitionResult::Replayed { same: false, .. } => Err(used_before()),
         TransitionResult::Missing => Ok(None),
@@ -114,7 +114,7 @@ pub fn answer(ended: TransitionResult) -> HandlerResult<Option<Json>> {
 
 /// The problem that an idempotency key was used for another request.
 pub fn used_before() -> Problem {
-    Problem::wrong(vec!["this idempotency key was used for another request".into()])
+    Problem::unprocessable(vec!["this idempotency key was used for another request".into()])
 }
 
 fn refused(reasons: Vec<RefusalReason>) -> Problem {
@@ -125,40 +125,47 @@ fn refused(reasons: Vec<RefusalReason>) -> Problem {
 
 /// `{"query": Q, "transition": T, "args": {...}}`: applies a transition to one record that the query finds and that allows it.
 pub async fn pick(ctx: RequestContext, body: Body) -> HandlerResult {
-    ctx.caller.need(Role::Write)?;
+    ctx.caller.require_role(Role::Write)?;
     ctx.params.end()?;
     let mut sent = ctx.object(body, JSON).await?;
     let whole = Json::Object(sent.clone()).to_string();
     let mut text = |name: &str| match sent.remove(name) {
         Some(Json::String(text)) => Ok(text),
-        _ => Err(Problem::wrong(vec![format!("{name}: a text is missing")])),
+        _ => Err(Problem::unprocessable(vec![format!("{name}: a text is missing")])),
     };
     let (query, name) = (text("query")?, text("transition")?);
     let args = match sent.remove("args") {
         None => Map::new(),
         Some(Json::Object(args)) => args,
-        Some(_) => return Err(Problem::wrong(vec!["args: an object".into()])),
+        Some(_) => return Err(Problem::unprocessable(vec!["args: an object".into()])),
     };
-    nothing_else(&sent)?;
+    reject_other_members(&sent)?;
     let compiled = crate::api::queries::compiled(&ctx, &query).await?;
     let plan = compiled.plan;
     if !compiled.aggregates.is_empty() || plan.distinct {
-        return Err(Problem::wrong(vec!["query: must return records, not aggregates".into()]));
+        return Err(Problem::unprocessable(vec!["query: must return records, not aggregates".into()]));
     }
     let call = call_of(&ctx, &format!("pick/{}/{name}", ctx.definition(plan.collection).name), &whole)?;
-    let ask = prepare(&ctx, plan.collection, &name, &args, call)?;
+    let request = prepare(&ctx, plan.collection, &name, &args, call)?;
     ctx.reaches_store();
     let app = ctx.app.clone();
     let mut random = [0; 8];
     // without randomness, callers only collide more often
     let _ = getrandom::fill(&mut random);
-    let turn = u64::from_le_bytes(random);
-    let ended = blocking(move || {
-        let caller = PickCall { catalogue: &app.catalogue, store: &*app.store, evaluator: &app.evaluator(), ask: &ask, plan: &plan, turn };
+    let random_turn = u64::from_le_bytes(random);
+    let result = blocking(move || {
+        let caller = PickCall {
+            catalogue: &app.catalogue,
+            store: &*app.store,
+            evaluator: &app.evaluator(),
+            request: &request,
+            plan: &plan,
+            turn: random_turn,
+        };
         pick::pick(&app.picks, &caller)
     })
     .await?;
-    match ended.map(answer).transpose()?.flatten() {
+    match result.map(answer).transpose()?.flatten() {
         Some(done) => Ok(json_answer(StatusCode::OK, done.to_string())),
         None => Err(Problem::new(StatusCode::CONFLICT, "no record matches the query and allows the transition")),
     }

@@ -13,7 +13,7 @@ pub async fn wrong_method(request: Request) -> Problem {
 }
 
 /// There is no such path.
-pub async fn nothing_there(State(app): State<Arc<App>>, request: Request) -> Problem {
+pub async fn not_found(State(app): State<Arc<App>>, request: Request) -> Problem {
     let path = request.uri().path();
     let named = path.strip_prefix("/v1/").and_then(|rest| rest.split('/').nth(1)).unwrap_or_default();
     let known = || app.catalogue.collections.iter().map(|collection| collection.name.as_str());
@@ -21,5 +21,5 @@ pub async fn nothing_there(State(app): State<Arc<App>>, request: Request) -> Pro
         Some(meant) if meant != named => format!("did you mean {meant}?"),
         _ => "see /docs for all paths".into(),
     };
-    Problem::missing(format!("no such path: {path}; {hint}"))
+    Problem::not_found(format!("no such path: {path}; {hint}"))
 }

@@ -20,24 +20,24 @@ use stook_store::queue::{Job, JobState};
 
 /// `?profile=&source=&as_of=&name=&retire_all=` with the documents as the body, or `&path=` of a file on the server.
 pub async fn create(mut ctx: RequestContext, body: Body) -> HandlerResult {
-    ctx.caller.need(Role::Write)?;
-    let described = UploadParams { retires_all: ctx.params.flag("retire_all")?, ..UploadParams::read(&mut ctx)? };
-    let path = named(&mut ctx, "path")?;
+    ctx.caller.require_role(Role::Write)?;
+    let params = UploadParams { retires_all: ctx.params.flag("retire_all")?, ..UploadParams::read(&mut ctx)? };
+    let path = name_param(&mut ctx, "path")?;
     let dry_run = ctx.params.flag("dry_run")?;
     ctx.params.end()?;
     if dry_run {
-        return tried(&ctx, body, described, path).await;
+        return dry_run_response(&ctx, body, params, path).await;
     }
     let job = match path {
-        Some(path) => of_file(&ctx, described.request(&ctx, own_file(&ctx, &path)?)).await?,
+        Some(path) => import_file(&ctx, params.request(&ctx, server_file(&ctx, &path)?)).await?,
         None => {
             let size = ctx.header(header::CONTENT_LENGTH)?.and_then(|size| size.parse().ok());
-            of_upload(&ctx, body, described.upload(&ctx, size)).await?
+            import_upload(&ctx, body, params.upload(&ctx, size)).await?
         }
     };
     let mut response = json_answer(StatusCode::ACCEPTED, shown(&job, ctx.app.store.clock()).to_string());
-    if let Ok(place) = HeaderValue::from_str(&format!("/v1/{}/jobs/{}", ctx.tenant, job.id)) {
-        response.headers_mut().insert(header::LOCATION, place);
+    if let Ok(location) = HeaderValue::from_str(&format!("/v1/{}/jobs/{}", ctx.tenant, job.id)) {
+        response.headers_mut().insert(header::LOCATION, location);
     }
     Ok(response)
 }
@@ -52,12 +52,12 @@ pub struct UploadParams {
 }
 
 /// Reads a parameter that is a name.
-fn named(ctx: &mut RequestContext, parameter: &'static str) -> HandlerResult<Option<String>> {
-    let named = ctx.params.one(parameter)?;
-    let is_wrong = |named: &String| named.chars().count() > MOST_NAMED || named.chars().any(char::is_control);
-    match named.as_ref().is_some_and(is_wrong) {
-        true => Err(Problem::bad(format!("names have at most {MOST_NAMED} characters, and no control characters"))),
-        false => Ok(named),
+fn name_param(ctx: &mut RequestContext, parameter: &'static str) -> HandlerResult<Option<String>> {
+    let name = ctx.params.single(parameter)?;
+    let is_wrong = |name: &String| name.chars().count() > MAX_NAME_CHARS || name.chars().any(char::is_control);
+    match name.as_ref().is_some_and(is_wrong) {
+        true => Err(Problem::bad_request(format!("names have at most {MAX_NAME_CHARS} characters, and no control characters"))),
+        false => Ok(name),
     }
 }
 
@@ -67,14 +67,14 @@ impl UploadParams {
     /// # Errors
     /// 400 when one of them cannot be read.
     pub fn read(ctx: &mut RequestContext) -> HandlerResult<Self> {
-        let as_of = match ctx.params.one("as_of")? {
+        let as_of = match ctx.params.single("as_of")? {
             None => None,
             Some(text) => {
-                let time = from_text(&text, &FieldType::Timestamp, None).map_err(|error| Problem::bad(format!("as_of: {error}")))?;
+                let time = from_text(&text, &FieldType::Timestamp, None).map_err(|error| Problem::bad_request(format!("as_of: {error}")))?;
                 time.as_int()
             }
         };
-        let (profile, source, name) = (named(ctx, "profile")?, named(ctx, "source")?, named(ctx, "name")?);
+        let (profile, source, name) = (name_param(ctx, "profile")?, name_param(ctx, "source")?, name_param(ctx, "name")?);
         Ok(Self { profile, source, as_of, name, retires_all: false })
     }
 
@@ -103,12 +103,12 @@ impl UploadParams {
     }
 }
 
-async fn of_file(ctx: &RequestContext, request: ImportRequest) -> HandlerResult<Job> {
+async fn import_file(ctx: &RequestContext, request: ImportRequest) -> HandlerResult<Job> {
     let app = ctx.app.clone();
     ctx.reaches_store();
     blocking(move || {
         let job = import::create(&app.catalogue, &*app.store, &request)?;
-        let cut = import::cut(&app.catalogue, &*app.store, job, &AtomicBool::new(false), &|_| {});
+        let cut = import::split_files(&app.catalogue, &*app.store, job, &AtomicBool::new(false), &|_| {});
         if let Err(error) = &cut {
             app.store.end_job(job, JobState::Failed, &error.to_string())?;
         }
@@ -118,30 +118,30 @@ async fn of_file(ctx: &RequestContext, request: ImportRequest) -> HandlerResult<
 }
 
 /// Max characters of a name.
-pub const MOST_NAMED: usize = 255;
+pub const MAX_NAME_CHARS: usize = 255;
 /// Limits of a dry run.
-const TRIED: DryRunLimits = DryRunLimits { documents: 1_000, troubles: 100 };
+const DRY_RUN_LIMITS: DryRunLimits = DryRunLimits { documents: 1_000, troubles: 100 };
 /// Max bytes of an upload that a dry run keeps.
-const MOST_TRIED: u64 = 64 << 20;
+const MAX_DRY_RUN_BYTES: u64 = 64 << 20;
 
 /// Reports what an import would do with its first documents; nothing is changed.
-async fn tried(ctx: &RequestContext, body: Body, described: UploadParams, path: Option<String>) -> HandlerResult {
-    let failed = |error: std::io::Error| Problem::unavailable(format!("the disk is full: {error}"));
-    let folder = tempfile::tempdir().map_err(failed)?;
+async fn dry_run_response(ctx: &RequestContext, body: Body, params: UploadParams, path: Option<String>) -> HandlerResult {
+    let disk_problem = |error: std::io::Error| Problem::unavailable(format!("the disk is full: {error}"));
+    let folder = tempfile::tempdir().map_err(disk_problem)?;
     let file = match path {
-        Some(path) => own_file(ctx, &path)?,
+        Some(path) => server_file(ctx, &path)?,
         None => {
             // the rules that choose a source may test the file name
-            let name = Path::new(described.name()).file_name().unwrap_or("documents".as_ref());
+            let name = Path::new(params.name()).file_name().unwrap_or("documents".as_ref());
             let file = folder.path().join(name);
-            let mut out = std::fs::File::create(&file).map_err(failed)?;
-            let (mut stream, mut taken) = (body.into_data_stream(), 0);
+            let mut out = std::fs::File::create(&file).map_err(disk_problem)?;
+            let (mut stream, mut received) = (body.into_data_stream(), 0);
             while let Some(bytes) = stream.next().await {
-                let bytes = bytes.map_err(Problem::unread)?;
-                taken += bytes.len() as u64;
-                if taken <= MOST_TRIED {
-                    out.write_all(&bytes).map_err(failed)?;
-                } else if taken > ctx.app.options.upload {
+                let bytes = bytes.map_err(Problem::unreadable_body)?;
+                received += bytes.len() as u64;
+                if received <= MAX_DRY_RUN_BYTES {
+                    out.write_all(&bytes).map_err(disk_problem)?;
+                } else if received > ctx.app.options.upload {
                     break;
                 }
             }
@@ -150,32 +150,32 @@ async fn tried(ctx: &RequestContext, body: Body, described: UploadParams, path: 
     };
     ctx.reaches_store();
     let app = ctx.app.clone();
-    let request = described.request(ctx, file);
-    let preview = blocking(move || import::dry_run(&app.catalogue, &*app.store, &request, TRIED)).await;
+    let request = params.request(ctx, file);
+    let preview = blocking(move || import::dry_run(&app.catalogue, &*app.store, &request, DRY_RUN_LIMITS)).await;
     drop(folder);
     Ok(json_answer(StatusCode::OK, preview?.to_json().to_string()))
 }
 
 /// Returns the path of a server file that the caller names.
-fn own_file(ctx: &RequestContext, path: &str) -> HandlerResult<PathBuf> {
+fn server_file(ctx: &RequestContext, path: &str) -> HandlerResult<PathBuf> {
     let root = ctx.app.options.files.as_ref();
-    let none = || Problem::new(StatusCode::FORBIDDEN, "importing files of the server is disabled; start it with --files DIR");
-    inside(root.ok_or_else(none)?, path)
+    let not_enabled = || Problem::new(StatusCode::FORBIDDEN, "importing files of the server is disabled; start it with --files DIR");
+    resolve_inside(root.ok_or_else(not_enabled)?, path)
 }
 
 /// Resolves a path below the allowed folder, following symbolic links.
-fn inside(root: &Path, path: &str) -> HandlerResult<PathBuf> {
-    let nothing = || Problem::missing(format!("there is no file {path:?} in the server's folder"));
-    let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
-    if !plain {
-        return Err(nothing());
+fn resolve_inside(root: &Path, path: &str) -> HandlerResult<PathBuf> {
+    let not_found = || Problem::not_found(format!("there is no file {path:?} in the server's folder"));
+    let is_plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+    if !is_plain {
+        return Err(not_found());
     }
-    let root = root.canonicalize().map_err(|_| nothing())?;
-    let file = root.join(path).canonicalize().map_err(|_| nothing())?;
-    if file.starts_with(&root) && file.is_file() { Ok(file) } else { Err(nothing()) }
+    let root = root.canonicalize().map_err(|_| not_found())?;
+    let file = root.join(path).canonicalize().map_err(|_| not_found())?;
+    if file.starts_with(&root) && file.is_file() { Ok(file) } else { Err(not_found()) }
 }
 
-async fn of_upload(ctx: &RequestContext, body: Body, upload: UploadRequest) -> HandlerResult<Job> {
+async fn import_upload(ctx: &RequestContext, body: Body, upload: UploadRequest) -> HandlerResult<Job> {
     let limit = ctx.app.options.upload;
     let too_long = || Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("an upload has at most {limit} bytes"));
     if upload.size.is_some_and(|size| size > limit) {
@@ -184,15 +184,15 @@ async fn of_upload(ctx: &RequestContext, body: Body, upload: UploadRequest) -> H
     let (sender, receiver) = tokio::sync::mpsc::channel::<std::io::Result<Bytes>>(8);
     let app = ctx.app.clone();
     ctx.reaches_store();
-    let place = AdmissionPermit::now();
+    let permit = AdmissionPermit::current();
     let cutting = tokio::task::spawn_blocking(move || {
-        let _place = place;
+        let _permit = permit;
         let bytes = Box::new(UploadReader { receiver, chunk: Bytes::new(), ended: false });
         import::upload(&app.catalogue, &*app.store, &upload, bytes, &mut |_| {})
     });
     let mut stream = body.into_data_stream();
-    let mut taken = 0;
-    let mut over = None;
+    let mut received = 0;
+    let mut refusal = None;
     loop {
         let next = match stream.next().await {
             // an empty chunk marks the end; the reader takes a closed channel for a cut-off upload
@@ -202,14 +202,14 @@ async fn of_upload(ctx: &RequestContext, body: Body, upload: UploadRequest) -> H
             }
             Some(Ok(bytes)) if bytes.is_empty() => continue,
             Some(Ok(bytes)) => Ok(bytes),
-            Some(Err(error)) => Err(format!("the upload was incomplete: {}", Problem::unread(error).detail)),
+            Some(Err(error)) => Err(format!("the upload was incomplete: {}", Problem::unreadable_body(error).detail)),
         };
-        taken += next.as_ref().map_or(0, |bytes| bytes.len() as u64);
-        let next = if taken > limit { Err(too_long().detail) } else { next };
+        received += next.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        let next = if received > limit { Err(too_long().detail) } else { next };
         let failed = next.as_ref().err().cloned();
         let sent = sender.send(next.map_err(std::io::Error::other)).await;
         if let Some(reason) = failed {
-            over = Some(if taken > limit { too_long() } else { Problem::new(StatusCode::REQUEST_TIMEOUT, reason) });
+            refusal = Some(if received > limit { too_long() } else { Problem::new(StatusCode::REQUEST_TIMEOUT, reason) });
             break;
         }
         // the splitting thread has ended with an error, which it returns below
@@ -219,7 +219,7 @@ async fn of_upload(ctx: &RequestContext, body: Body, upload: UploadRequest) -> H
     }
     drop(sender);
     let job = cutting.await?;
-    match over {
+    match refusal {
         Some(problem) => Err(problem),
         None => Ok(job?),
     }

@@ -29,7 +29,7 @@ use tokio::sync::Semaphore;
 use vocabularies::VocabularyCache;
 
 /// Max bytes of request bodies held at one time for requests that have no permit yet.
-const MOST_GATHERED: usize = 64 << 20;
+const MAX_GATHERED_BYTES: usize = 64 << 20;
 
 /// Options of the HTTP server.
 #[derive(Debug, Clone)]
@@ -65,9 +65,9 @@ pub struct ServerOptions {
 impl Default for ServerOptions {
     fn default() -> Self {
         Self {
-            interactive: ClassLimits { most: 128, wait: Duration::from_millis(100) },
-            bulk: ClassLimits { most: 8, wait: Duration::from_millis(100) },
-            watch: ClassLimits { most: 64, wait: Duration::ZERO },
+            interactive: ClassLimits { max_requests: 128, wait: Duration::from_millis(100) },
+            bulk: ClassLimits { max_requests: 8, wait: Duration::from_millis(100) },
+            watch: ClassLimits { max_requests: 64, wait: Duration::ZERO },
             request_time: Duration::from_secs(30),
             stall: Duration::from_secs(30),
             body: 1 << 20,
@@ -91,23 +91,23 @@ pub struct App {
     pub(crate) fetcher: Arc<Fetcher>,
     pub(crate) vocabularies: Arc<VocabularyCache>,
     pub(crate) counts: RecordCountCache,
-    pub(crate) unanswered: PendingQueries,
+    pub(crate) pending_queries: PendingQueries,
     pub(crate) history: MetricsHistory,
     pub(crate) picks: PickGroups,
     /// Limits the queries that wait for services, so that slow services leave permits for other requests.
-    pub(crate) waiting: Arc<Semaphore>,
+    pub(crate) waiting_queries: Arc<Semaphore>,
     pub(crate) tokens: TokenCache,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) interactive: AdmissionGate,
     pub(crate) bulk: AdmissionGate,
     pub(crate) watch: AdmissionGate,
     /// Limits the bytes of request bodies that are received before their requests have a permit.
-    pub(crate) gathered: Arc<Semaphore>,
+    pub(crate) gathered_bytes: Arc<Semaphore>,
     pub(crate) options: ServerOptions,
     /// The OpenAPI document for requests without a token, made together with the routes.
     pub(crate) openapi: OnceLock<bytes::Bytes>,
     /// Limits the threads that do the lookups of declared routes: more would only compete for the processors.
-    pub(crate) lookers: Arc<Semaphore>,
+    pub(crate) lookup_permits: Arc<Semaphore>,
     /// Set when the server is shutting down.
     pub(crate) ending: AtomicBool,
     /// Why the import workers are stopped at the moment.
@@ -128,14 +128,14 @@ impl App {
             fetcher: Fetcher::new(&catalogue),
             vocabularies: Arc::default(),
             counts: RecordCountCache::default(),
-            unanswered: PendingQueries::default(),
+            pending_queries: PendingQueries::default(),
             history: MetricsHistory::default(),
             picks: PickGroups::default(),
-            waiting: Arc::new(Semaphore::new((options.interactive.most / 2).max(1))),
+            waiting_queries: Arc::new(Semaphore::new((options.interactive.max_requests / 2).max(1))),
             interactive: AdmissionGate::new(options.interactive),
             bulk: AdmissionGate::new(options.bulk),
             watch: AdmissionGate::new(options.watch),
-            gathered: Arc::new(Semaphore::new(MOST_GATHERED)),
+            gathered_bytes: Arc::new(Semaphore::new(MAX_GATHERED_BYTES)),
             rules: Arc::new(SettleRules::new(&catalogue)),
             catalogue,
             store,
@@ -144,7 +144,7 @@ impl App {
             metrics,
             options,
             openapi: OnceLock::new(),
-            lookers: Arc::new(Semaphore::new(2 * std::thread::available_parallelism().map_or(2, usize::from))),
+            lookup_permits: Arc::new(Semaphore::new(2 * std::thread::available_parallelism().map_or(2, usize::from))),
             ending: AtomicBool::new(false),
             workers_failed: Mutex::default(),
             requests: RequestIds::default(),
@@ -152,10 +152,10 @@ impl App {
     }
 
     /// Fetches from services what a query needs. If too many queries are waiting already, this one does not wait, but its fetches are started.
-    pub(crate) fn fetch(&self, query: &CompiledQuery, wish: FetchOptions) -> stook_engine::Result<Vec<ServiceStatus>> {
-        let place = self.waiting.try_acquire().ok();
-        let time = if place.is_some() { wish.time } else { Some(Duration::ZERO) };
-        self.fetcher.fetch(&self.store, &query.plan, &query.aggregates, FetchOptions { time, ..wish })
+    pub(crate) fn fetch(&self, query: &CompiledQuery, options: FetchOptions) -> stook_engine::Result<Vec<ServiceStatus>> {
+        let permit = self.waiting_queries.try_acquire().ok();
+        let time = if permit.is_some() { options.time } else { Some(Duration::ZERO) };
+        self.fetcher.fetch(&self.store, &query.plan, &query.aggregates, FetchOptions { time, ..options })
     }
 
     pub(crate) fn evaluator(&self) -> Evaluator {

@@ -19,21 +19,21 @@ pub enum RowFormat {
 pub struct PendingQueries(Mutex<HashMap<(Tenant, String), QueryRequest>>);
 
 /// Max pending queries; when they are reached, all are removed.
-const MOST_UNANSWERED: usize = 1_000;
+const MAX_PENDING: usize = 1_000;
 
 impl PendingQueries {
     /// Keeps a query whose fetches have been started, and returns the path of its result.
-    pub fn keep(&self, tenant: Tenant, page: QueryRequest) -> String {
-        let id = page.id();
-        let place = format!("/v1/{tenant}/query/asked/{id}");
+    pub fn keep(&self, tenant: Tenant, request: QueryRequest) -> String {
+        let id = request.id();
+        let path = format!("/v1/{tenant}/query/asked/{id}");
         if let Ok(mut all) = self.0.lock() {
-            if all.len() >= MOST_UNANSWERED {
+            if all.len() >= MAX_PENDING {
                 all.clear();
             }
-            let wish = FetchOptions { when: FetchPolicy::Needed, ..page.wish };
-            all.insert((tenant, id), QueryRequest { wish, ..page });
+            let fetch_options = FetchOptions { when: FetchPolicy::Needed, ..request.fetch_options };
+            all.insert((tenant, id), QueryRequest { fetch_options, ..request });
         }
-        place
+        path
     }
 
     pub fn find(&self, tenant: &Tenant, id: &str) -> Option<QueryRequest> {
@@ -50,16 +50,16 @@ pub struct QueryRequest {
     pub after: Option<String>,
     pub total: bool,
     pub explain: bool,
-    pub form: RowFormat,
+    pub format: RowFormat,
     /// Whether aggregates are also computed from each source's contributions.
     pub by_source: bool,
-    pub wish: FetchOptions,
+    pub fetch_options: FetchOptions,
 }
 
 impl QueryRequest {
     /// An id of the request that does not depend on its fetch options.
     pub fn id(&self) -> String {
-        let own = Self { wish: FetchOptions::default(), ..self.clone() };
-        blake3::hash(format!("{own:?}").as_bytes()).to_hex()[..32].to_owned()
+        let without_options = Self { fetch_options: FetchOptions::default(), ..self.clone() };
+        blake3::hash(format!("{without_options:?}").as_bytes()).to_hex()[..32].to_owned()
     }
 }

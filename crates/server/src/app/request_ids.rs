@@ -26,15 +26,15 @@ impl Default for RequestIds {
 impl RequestIds {
     /// Returns the id the caller sent if it has 1 to 64 letters, digits and hyphens, else a new one.
     pub fn id(&self, request: &Request) -> HeaderValue {
-        let sound = |value: &&HeaderValue| {
+        let is_valid = |value: &&HeaderValue| {
             (1..=64).contains(&value.len()) && value.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
         };
-        if let Some(sent) = request.headers().get(REQUEST_ID).filter(sound) {
+        if let Some(sent) = request.headers().get(REQUEST_ID).filter(is_valid) {
             return sent.clone();
         }
-        let mut own = String::with_capacity(24);
+        let mut id = String::with_capacity(24);
         // writing into memory does not fail
-        let _ = write!(own, "{:08x}-{:x}", self.process, self.next.fetch_add(1, Ordering::Relaxed));
-        HeaderValue::try_from(own).unwrap_or(HeaderValue::from_static("-"))
+        let _ = write!(id, "{:08x}-{:x}", self.process, self.next.fetch_add(1, Ordering::Relaxed));
+        HeaderValue::try_from(id).unwrap_or(HeaderValue::from_static("-"))
     }
 }

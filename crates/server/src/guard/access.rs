@@ -31,16 +31,16 @@ impl Caller {
     /// # Errors
     /// 404 if it is another tenant, whether that exists or not.
     pub fn tenant(&self, named: &str) -> Result<Tenant, Problem> {
-        let nothing = || Problem::missing(format!("tenant {named:?} not found"));
+        let not_found = || Problem::not_found(format!("tenant {named:?} not found"));
         match &self.tenant {
-            Some(own) if own.as_str() == named => Ok(own.clone()),
-            Some(_) => Err(nothing()),
-            None => Tenant::new(named).map_err(|_| nothing()),
+            Some(tenant) if tenant.as_str() == named => Ok(tenant.clone()),
+            Some(_) => Err(not_found()),
+            None => Tenant::new(named).map_err(|_| not_found()),
         }
     }
 
     /// Returns the tenant for paths that name none.
-    pub fn own_tenant(&self) -> Tenant {
+    pub fn tenant_or_default(&self) -> Tenant {
         // the default name is a valid tenant name
         self.tenant.clone().or_else(|| Tenant::new(DEFAULT_TENANT).ok()).unwrap_or_else(|| unreachable!())
     }
@@ -49,7 +49,7 @@ impl Caller {
     ///
     /// # Errors
     /// 403 when it has not.
-    pub fn need(&self, role: Role) -> Result<(), Problem> {
+    pub fn require_role(&self, role: Role) -> Result<(), Problem> {
         if self.role >= role {
             return Ok(());
         }
@@ -75,7 +75,7 @@ fn digest(secret: &str) -> [u8; 32] {
 
 /// The tokens of a store, as this process knows them.
 pub struct TokenCache {
-    known: RwLock<HashMap<[u8; 32], Caller>>,
+    callers: RwLock<HashMap<[u8; 32], Caller>>,
     /// Whether only this machine can reach the server. Then no token is needed until the first one is made.
     loopback: bool,
     /// Whether there has ever been a token: revoking the last one does not make tokens optional again.
@@ -88,7 +88,7 @@ impl TokenCache {
     /// # Errors
     /// When the store fails.
     pub fn read(store: &dyn Store, loopback: bool) -> stook_store::Result<Self> {
-        let tokens = Self { known: RwLock::default(), loopback, has_had_tokens: AtomicBool::new(false) };
+        let tokens = Self { callers: RwLock::default(), loopback, has_had_tokens: AtomicBool::new(false) };
         tokens.refresh(store)?;
         Ok(tokens)
     }
@@ -105,14 +105,14 @@ impl TokenCache {
         if !self.has_had_tokens.load(Ordering::SeqCst) && (!fresh.is_empty() || store.has_had_tokens()?) {
             self.has_had_tokens.store(true, Ordering::SeqCst);
         }
-        if let Ok(mut known) = self.known.write() {
-            *known = fresh;
+        if let Ok(mut callers) = self.callers.write() {
+            *callers = fresh;
         }
         Ok(())
     }
 
     /// Whether a request needs no token.
-    pub fn are_open(&self) -> bool {
+    pub fn are_optional(&self) -> bool {
         self.loopback && !self.has_had_tokens.load(Ordering::SeqCst)
     }
 
@@ -125,8 +125,8 @@ impl TokenCache {
             let challenge = HeaderValue::from_static("Bearer realm=\"stook\", Basic realm=\"stook\", charset=\"UTF-8\"");
             Problem::new(StatusCode::UNAUTHORIZED, detail).header(header::WWW_AUTHENTICATE, challenge)
         };
-        let Some(sent) = headers.get(header::AUTHORIZATION) else {
-            if self.are_open() {
+        let Some(authorization) = headers.get(header::AUTHORIZATION) else {
+            if self.are_optional() {
                 return if is_local(headers) {
                     Ok(Caller { name: "anonymous".into(), token: None, tenant: Tenant::new(DEFAULT_TENANT).ok(), role: Role::Admin })
                 } else {
@@ -135,25 +135,26 @@ impl TokenCache {
             }
             return Err(refused("send a token: Authorization: Bearer TOKEN (`stook token create` makes one)"));
         };
-        let secret = sent.to_str().ok().and_then(secret_of).ok_or_else(|| refused("send the token as Bearer, or as the password of Basic"))?;
+        let secret =
+            authorization.to_str().ok().and_then(token_in_header).ok_or_else(|| refused("send the token as Bearer, or as the password of Basic"))?;
         let digest = digest(&secret);
-        let known = self.known.read().map_err(|_| refused("the tokens cannot be read"))?;
+        let callers = self.callers.read().map_err(|_| refused("the tokens cannot be read"))?;
         // the map is searched by the SHA-256 digest, which a caller cannot choose; the final comparison takes constant time
-        let found = known.get_key_value(&digest).filter(|(known, _)| known.iter().zip(&digest).fold(0, |all, (a, b)| all | (a ^ b)) == 0);
+        let found = callers.get_key_value(&digest).filter(|(known, _)| known.iter().zip(&digest).fold(0, |all, (a, b)| all | (a ^ b)) == 0);
         found.map(|(_, caller)| caller.clone()).ok_or_else(|| refused("unknown token; it may have been revoked"))
     }
 }
 
 /// Returns the token in an `Authorization` header.
-fn secret_of(sent: &str) -> Option<Cow<'_, str>> {
-    let (scheme, rest) = sent.split_once(' ')?;
+fn token_in_header(authorization: &str) -> Option<Cow<'_, str>> {
+    let (scheme, credentials) = authorization.split_once(' ')?;
     if scheme.eq_ignore_ascii_case("bearer") {
-        return Some(rest.trim().into());
+        return Some(credentials.trim().into());
     }
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
     }
-    let plain = base64::engine::general_purpose::STANDARD.decode(rest.trim()).ok()?;
+    let plain = base64::engine::general_purpose::STANDARD.decode(credentials.trim()).ok()?;
     let plain = String::from_utf8(plain).ok()?;
     Some(plain.split_once(':')?.1.to_owned().into())
 }

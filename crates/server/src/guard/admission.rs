@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 tokio::task_local! {
     /// The permit of the request that a task answers.
-    static PLACE: AdmissionPermit;
+    static CURRENT_PERMIT: AdmissionPermit;
 }
 
 /// The right of a request to be in progress. It is held as long as any work for the request runs, even after the caller has disconnected.
@@ -28,19 +28,19 @@ impl AdmissionPermit {
 
     /// Runs a future with this permit as the current one.
     pub async fn during<T>(self, answer: impl Future<Output = T>) -> T {
-        PLACE.scope(self, answer).await
+        CURRENT_PERMIT.scope(self, answer).await
     }
 
     /// Returns the permit of the request that this task answers, if it has one.
-    pub fn now() -> Option<Self> {
-        PLACE.try_with(Clone::clone).ok()
+    pub fn current() -> Option<Self> {
+        CURRENT_PERMIT.try_with(Clone::clone).ok()
     }
 }
 
 /// Work for a request on a thread that may block. It holds the request's permit until it has ended.
 pub struct BlockingWork {
-    place: Option<AdmissionPermit>,
-    wanted: CancelToken,
+    permit: Option<AdmissionPermit>,
+    cancel_token: CancelToken,
 }
 
 /// The waiting side of such work: dropping it cancels the work.
@@ -48,22 +48,22 @@ pub struct WorkWaiter(CancelToken);
 
 impl Drop for WorkWaiter {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.cancel();
     }
 }
 
 impl BlockingWork {
     /// Creates work for the request that this task answers, and its waiting side.
     pub fn new() -> (Self, WorkWaiter) {
-        let wanted = CancelToken::default();
-        (Self { place: AdmissionPermit::now(), wanted: wanted.clone() }, WorkWaiter(wanted))
+        let cancel_token = CancelToken::default();
+        (Self { permit: AdmissionPermit::current(), cancel_token: cancel_token.clone() }, WorkWaiter(cancel_token))
     }
 
     /// Runs the work. Its store operations are cancelled when the waiting side is dropped.
     pub fn run<T, E>(self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        let done = self.wanted.during(work);
-        if let Some(place) = self.place.as_ref().filter(|_| done.is_err() && self.wanted.is_over()) {
-            place.given_up.inc();
+        let done = self.cancel_token.during(work);
+        if let Some(permit) = self.permit.as_ref().filter(|_| done.is_err() && self.cancel_token.is_cancelled()) {
+            permit.given_up.inc();
         }
         done
     }
@@ -84,7 +84,7 @@ pub enum RequestClass {
 #[derive(Debug, Clone, Copy)]
 pub struct ClassLimits {
     /// Max requests in progress.
-    pub most: usize,
+    pub max_requests: usize,
     /// Max time that a request waits for a permit.
     pub wait: Duration,
 }
@@ -100,12 +100,12 @@ pub struct AdmissionGate {
 impl AdmissionGate {
     /// Creates a gate with these limits.
     pub fn new(limits: ClassLimits) -> Self {
-        Self { permits: Arc::new(Semaphore::new(limits.most.max(1))), limits, waiting: AtomicUsize::new(0) }
+        Self { permits: Arc::new(Semaphore::new(limits.max_requests.max(1))), limits, waiting: AtomicUsize::new(0) }
     }
 
     /// Number of requests in progress.
-    pub fn in_work(&self) -> usize {
-        self.limits.most.max(1) - self.permits.available_permits()
+    pub fn in_progress(&self) -> usize {
+        self.limits.max_requests.max(1) - self.permits.available_permits()
     }
 
     /// Number of waiting requests.
@@ -118,13 +118,13 @@ impl AdmissionGate {
     /// # Errors
     /// 503 when there is none in time.
     pub async fn enter(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        if let Ok(place) = self.permits.clone().try_acquire_owned() {
-            return Ok(place);
+        if let Ok(permit) = self.permits.clone().try_acquire_owned() {
+            return Ok(permit);
         }
         let full = || Problem::unavailable("too many requests are in progress; try again");
-        let _waits = QueuedRequest::new(&self.waiting, self.limits.most).ok_or_else(full)?;
+        let _queued = QueuedRequest::new(&self.waiting, self.limits.max_requests).ok_or_else(full)?;
         match tokio::time::timeout(self.limits.wait, self.permits.clone().acquire_owned()).await {
-            Ok(Ok(place)) => Ok(place),
+            Ok(Ok(permit)) => Ok(permit),
             _ => Err(full()),
         }
     }
@@ -134,11 +134,11 @@ impl AdmissionGate {
 struct QueuedRequest<'g>(&'g AtomicUsize);
 
 impl<'g> QueuedRequest<'g> {
-    fn new(waiting: &'g AtomicUsize, most: usize) -> Option<Self> {
-        let own = Self(waiting);
-        let before = waiting.fetch_add(1, Ordering::Relaxed);
-        // if there are too many, dropping `own` decrements the counter again
-        (before < most).then_some(own)
+    fn new(waiting: &'g AtomicUsize, max_requests: usize) -> Option<Self> {
+        let queued = Self(waiting);
+        let waiting_before = waiting.fetch_add(1, Ordering::Relaxed);
+        // if there are too many, dropping `queued` decrements the counter again
+        (waiting_before < max_requests).then_some(queued)
     }
 }
 

@@ -8,9 +8,9 @@ use axum::http::StatusCode;
 pub async fn blocking<T: Send + 'static, E: Into<Problem> + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> HandlerResult<T> {
-    let place = AdmissionPermit::now();
+    let permit = AdmissionPermit::current();
     let work = move || {
-        let _place = place;
+        let _permit = permit;
         work()
     };
     match tokio::task::spawn_blocking(work).await {

@@ -21,7 +21,7 @@ use stook_store::{DEFAULT_TENANT, Tenant};
 use tokio::sync::OwnedSemaphorePermit;
 
 /// Max bytes read of a body that is too long.
-const DRAINED: usize = 16 << 20;
+const MAX_DRAINED_BYTES: usize = 16 << 20;
 
 /// Adds the guard to the routes of a class.
 pub fn guarded(app: &Arc<App>, class: RequestClass, router: Router<Arc<App>>) -> Router<Arc<App>> {
@@ -29,7 +29,7 @@ pub fn guarded(app: &Arc<App>, class: RequestClass, router: Router<Arc<App>>) ->
 }
 
 /// Adds a request id to responses of routes without a guard, and to those of unknown paths.
-pub async fn numbered(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+pub async fn add_request_id(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let id = app.requests.id(&request);
     let mut response = next.run(request).await;
     response.headers_mut().insert(REQUEST_ID, id);
@@ -41,28 +41,28 @@ async fn guard(State((app, class)): State<(Arc<App>, RequestClass)>, mut request
     let id = app.requests.id(&request);
     let _in_flight = InFlightGuard::new(&app);
     let caller = app.tokens.caller(request.headers());
-    let counted = {
+    let counters = {
         let tenant = match &caller {
             Ok(caller) => caller.tenant.as_ref().map_or_else(|| tenant_in(request.uri().path()), Tenant::as_str),
             Err(_) => "-",
         };
         let route = request.extensions().get::<MatchedPath>().map_or("-", MatchedPath::as_str);
-        app.metrics.counted(route, method_name(request.method()), tenant)
+        app.metrics.counters(route, method_name(request.method()), tenant)
     };
-    counted.stage(RequestStep::Accepted);
+    counters.stage(RequestStep::Accepted);
     let logged = (app.options.log == RequestLogLevel::All).then(|| (request.method().clone(), request.uri().path().to_owned()));
     let mut response = match caller {
         Err(problem) => problem.into_response(),
         Ok(caller) => {
-            let patience = Arc::new(AtomicU64::new(0));
-            request.extensions_mut().insert(GuardedRequest { caller, counted: counted.clone(), patience: patience.clone() });
-            admit_and_answer(&app, &Admission { class, counted: &counted, patience: &patience }, request, next).await
+            let extra_time = Arc::new(AtomicU64::new(0));
+            request.extensions_mut().insert(GuardedRequest { caller, counters: counters.clone(), extra_time: extra_time.clone() });
+            admit_and_answer(&app, &Admission { class, counters: &counters, extra_time: &extra_time }, request, next).await
         }
     };
     let (took, status) = (began.elapsed(), response.status());
-    app.metrics.answered(&counted, status.as_u16(), took);
-    let trouble = status.is_server_error() || took > Duration::from_secs(1);
-    if app.options.log == RequestLogLevel::All || (trouble && app.options.log == RequestLogLevel::Problems) {
+    app.metrics.count_response(&counters, status.as_u16(), took);
+    let is_problem = status.is_server_error() || took > Duration::from_secs(1);
+    if app.options.log == RequestLogLevel::All || (is_problem && app.options.log == RequestLogLevel::Problems) {
         let (method, path) = logged.map_or((None, None), |(method, path)| (Some(method.to_string()), Some(path)));
         log::write(
             "request",
@@ -70,8 +70,8 @@ async fn guard(State((app, class)): State<(Arc<App>, RequestClass)>, mut request
                 ("id", id.to_str().unwrap_or_default().into()),
                 ("method", method.into()),
                 ("path", path.into()),
-                ("route", counted.route().into()),
-                ("tenant", (*counted.tenant).into()),
+                ("route", counters.route().into()),
+                ("tenant", (*counters.tenant).into()),
                 ("status", status.as_u16().into()),
                 ("ms", (took.as_micros() as f64 / 1_000.0).into()),
             ],
@@ -81,16 +81,16 @@ async fn guard(State((app, class)): State<(Arc<App>, RequestClass)>, mut request
     response
 }
 
-/// Returns the result of a future, or `None` if it is not ready after `time` plus the milliseconds in `patience`, which is read when `time` is over.
+/// Returns the result of a future, or `None` if it is not ready after `time` plus the milliseconds in `extra_time`, which is read when `time` is over.
 /// A future that is ready at once needs no timer.
-async fn within<T>(time: Duration, patience: &AtomicU64, future: impl Future<Output = T>) -> Option<T> {
+async fn with_timeout<T>(time: Duration, extra_time: &AtomicU64, future: impl Future<Output = T>) -> Option<T> {
     let mut future = std::pin::pin!(future);
-    let first = std::future::poll_fn(|context| std::task::Poll::Ready(future.as_mut().poll(context))).await;
-    match first {
+    let first_poll = std::future::poll_fn(|context| std::task::Poll::Ready(future.as_mut().poll(context))).await;
+    match first_poll {
         std::task::Poll::Ready(value) => Some(value),
         std::task::Poll::Pending => match tokio::time::timeout(time, future.as_mut()).await {
             Ok(value) => Some(value),
-            Err(_) => tokio::time::timeout(Duration::from_millis(patience.load(Ordering::Relaxed)), future).await.ok(),
+            Err(_) => tokio::time::timeout(Duration::from_millis(extra_time.load(Ordering::Relaxed)), future).await.ok(),
         },
     }
 }
@@ -98,42 +98,42 @@ async fn within<T>(time: Duration, patience: &AtomicU64, future: impl Future<Out
 /// Receives the complete body of a request, so that a slow sender holds no permit.
 async fn receive_body(app: &App, request: Request) -> Result<Request, Problem> {
     let (head, body) = request.into_parts();
-    let (mut bytes, mut length, mut room) = (Vec::new(), 0, None::<OwnedSemaphorePermit>);
+    let (mut bytes, mut length, mut permit) = (Vec::new(), 0, None::<OwnedSemaphorePermit>);
     let mut stream = body.into_data_stream();
     while let Some(next) = stream.next().await {
-        let next = next.map_err(Problem::unread)?;
+        let next = next.map_err(Problem::unreadable_body)?;
         length += next.len();
         if length > app.options.body {
             // read on, so that the sender gets the response instead of a connection reset
-            if length > DRAINED {
+            if length > MAX_DRAINED_BYTES {
                 break;
             }
             continue;
         }
-        let more = app.gathered.clone().try_acquire_many_owned(next.len() as u32);
-        let more = more.map_err(|_| Problem::unavailable("too many request bodies are being received; try again"))?;
-        match &mut room {
-            Some(room) => room.merge(more),
-            None => room = Some(more),
+        let acquired = app.gathered_bytes.clone().try_acquire_many_owned(next.len() as u32);
+        let acquired = acquired.map_err(|_| Problem::unavailable("too many request bodies are being received; try again"))?;
+        match &mut permit {
+            Some(permit) => permit.merge(acquired),
+            None => permit = Some(acquired),
         }
         bytes.extend_from_slice(&next);
     }
     if length > app.options.body {
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {} bytes", app.options.body)));
     }
-    Ok(Request::from_parts(head, Body::new(BodyWithPermit { body: Body::from(bytes), _place: room })))
+    Ok(Request::from_parts(head, Body::new(BodyWithPermit { body: Body::from(bytes), _permit: permit })))
 }
 
 /// What the admission of a request needs.
 struct Admission<'a> {
     class: RequestClass,
-    counted: &'a RequestCounters,
+    counters: &'a RequestCounters,
     /// Milliseconds that it may take in addition to the time limit.
-    patience: &'a AtomicU64,
+    extra_time: &'a AtomicU64,
 }
 
 async fn admit_and_answer(app: &Arc<App>, admission: &Admission<'_>, request: Request, next: Next) -> Response {
-    let Admission { class, counted, patience } = *admission;
+    let Admission { class, counters, extra_time } = *admission;
     let request = if class == RequestClass::Interactive && !request.body().is_end_stream() {
         // boxed, because most requests have no body and should not carry this large future
         match Box::pin(receive_body(app, request)).await {
@@ -143,20 +143,20 @@ async fn admit_and_answer(app: &Arc<App>, admission: &Admission<'_>, request: Re
     } else {
         request
     };
-    let place = match app.gate(class).enter().await {
+    let permit = match app.gate(class).enter().await {
         Ok(permit) => AdmissionPermit::new(permit, app.metrics.given_up().clone()),
         Err(problem) => return problem.into_response(),
     };
-    counted.stage(RequestStep::Started);
+    counters.stage(RequestStep::Started);
     match class {
         RequestClass::Interactive => {
             let given_up = || Problem::unavailable("the request timed out; a change may still be applied").into_response();
-            within(app.options.request_time, patience, place.during(next.run(request))).await.unwrap_or_else(given_up)
+            with_timeout(app.options.request_time, extra_time, permit.during(next.run(request))).await.unwrap_or_else(given_up)
         }
         // the permit is held until the last byte is sent
         RequestClass::Bulk | RequestClass::Watch => {
-            let response = place.clone().during(next.run(request)).await;
-            response.map(|body| Body::new(BodyWithPermit { body, _place: place }))
+            let response = permit.clone().during(next.run(request)).await;
+            response.map(|body| Body::new(BodyWithPermit { body, _permit: permit }))
         }
     }
 }
@@ -164,7 +164,7 @@ async fn admit_and_answer(app: &Arc<App>, admission: &Admission<'_>, request: Re
 /// A body that holds a permit until it is sent.
 struct BodyWithPermit<T> {
     body: Body,
-    _place: T,
+    _permit: T,
 }
 
 impl<T: Unpin> axum::body::HttpBody for BodyWithPermit<T> {

@@ -12,5 +12,5 @@ pub(crate) mod pace;
 pub(crate) mod problem;
 pub(crate) mod request;
 
+pub(crate) use guarded::add_request_id;
 pub use guarded::guarded;
-pub(crate) use guarded::numbered;

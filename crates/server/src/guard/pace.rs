@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
 /// Min bytes per second, not counting the time it may pause.
-const RATE: u64 = 8 << 10;
+const MIN_RATE: u64 = 8 << 10;
 
 /// How long a peer has been waited for, and how many bytes it has moved.
 pub struct TransferRate {
@@ -43,9 +43,9 @@ impl TransferRate {
             }
             Poll::Pending => {
                 self.since.get_or_insert_with(Instant::now);
-                let earned = self.stall + Duration::from_millis(self.moved.saturating_mul(1_000) / RATE);
-                let left = earned.saturating_sub(self.waited).min(self.stall);
-                let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(left)));
+                let earned = self.stall + Duration::from_millis(self.moved.saturating_mul(1_000) / MIN_RATE);
+                let remaining = earned.saturating_sub(self.waited).min(self.stall);
+                let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(remaining)));
                 timer.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
             }
         }
@@ -96,10 +96,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_stands_still_or_trickles_is_too_slow() {
+    async fn a_peer_that_stalls_or_trickles_is_too_slow() {
         let stall = Duration::from_millis(100);
         // returns how long a peer is tolerated that moves `bytes` every `every` milliseconds
-        let borne = async |bytes: u64, every: u64| {
+        let tolerated_for = async |bytes: u64, every: u64| {
             let (mut pace, began) = (TransferRate::new(stall), Instant::now());
             loop {
                 let mut wait = std::pin::pin!(tokio::time::sleep(Duration::from_millis(every)));
@@ -112,10 +112,10 @@ mod tests {
                 }
             }
         };
-        let still = borne(1 << 20, 100_000).await;
+        let still = tolerated_for(1 << 20, 100_000).await;
         assert!((100..500).contains(&still.as_millis()), "{still:?}");
-        let trickle = borne(1, 20).await;
+        let trickle = tolerated_for(1, 20).await;
         assert!((100..600).contains(&trickle.as_millis()), "{trickle:?}");
-        assert!(borne(1 << 10, 20).await > Duration::from_secs(1), "it is slow, and fast enough");
+        assert!(tolerated_for(1 << 10, 20).await > Duration::from_secs(1), "it is slow, and fast enough");
     }
 }

@@ -33,31 +33,31 @@ impl Problem {
     }
 
     /// 400: the request cannot be understood.
-    pub fn bad(detail: impl Into<String>) -> Self {
+    pub fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
     /// 422: there are errors in what was sent.
-    pub fn wrong(errors: Vec<String>) -> Self {
+    pub fn unprocessable(errors: Vec<String>) -> Self {
         let detail = if let [only] = errors.as_slice() { only.clone() } else { format!("{} errors", errors.len()) };
         Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail) }
     }
 
     /// 404: there is no such thing.
-    pub fn missing(detail: impl Into<String>) -> Self {
+    pub fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
     /// 400 or 408: the body could not be read, or was sent too slowly.
-    pub fn unread(error: axum::Error) -> Self {
+    pub fn unreadable_body(error: axum::Error) -> Self {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
-        while let Some(own) = cause {
-            if own.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::TimedOut) {
+        while let Some(source) = cause {
+            if source.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::TimedOut) {
                 return Self::new(StatusCode::REQUEST_TIMEOUT, "the request body was sent too slowly");
             }
-            cause = own.source();
+            cause = source.source();
         }
-        Self::bad(format!("the body could not be read: {error}"))
+        Self::bad_request(format!("the body could not be read: {error}"))
     }
 
     /// 503, with `Retry-After`.
@@ -66,7 +66,7 @@ impl Problem {
     }
 
     /// A problem from the JSON of another response of this process.
-    pub fn of_json(status: StatusCode, json: &Json) -> Self {
+    pub fn from_json(status: StatusCode, json: &Json) -> Self {
         let text = |name: &str| json[name].as_str();
         let mut problem = Self::new(status, text("detail").or(text("description")).or(text("title")).unwrap_or("unknown reason"));
         problem.errors = json["errors"].as_array().into_iter().flatten().filter_map(|error| error.as_str().map(str::to_owned)).collect();
@@ -117,7 +117,7 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         let text = error.to_string();
         match error {
-            StoreError::Wrong(reason) => Self::bad(reason),
+            StoreError::Wrong(reason) => Self::bad_request(reason),
             StoreError::Busy(_) | StoreError::Full | StoreError::ReadOnly(_) | StoreError::Held | StoreError::Slow(_) | StoreError::Unwanted => {
                 Self::unavailable(text)
             }
@@ -138,7 +138,7 @@ impl From<EngineError> for Problem {
             EngineError::Store(error) => error.into(),
             EngineError::NoDocument { .. } => Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()),
             EngineError::Wrong(reason) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, reason),
-            EngineError::File { .. } => Self::bad(error.to_string()),
+            EngineError::File { .. } => Self::bad_request(error.to_string()),
         }
     }
 }

@@ -24,9 +24,9 @@ pub struct GuardedRequest {
     /// The caller.
     pub caller: Caller,
     /// Its counters.
-    pub counted: Arc<RequestCounters>,
+    pub counters: Arc<RequestCounters>,
     /// Milliseconds that it may take in addition to the time limit.
-    pub patience: Arc<AtomicU64>,
+    pub extra_time: Arc<AtomicU64>,
 }
 
 /// A request without its body.
@@ -55,12 +55,12 @@ impl FromRequestParts<Arc<App>> for RequestContext {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        let path = RawPathParams::from_request_parts(parts, app).await.map_err(|_| Problem::bad("the path is not UTF-8"))?;
+        let path = RawPathParams::from_request_parts(parts, app).await.map_err(|_| Problem::bad_request("the path is not UTF-8"))?;
         let not_guarded = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the route is not behind the guard");
-        let GuardedRequest { caller, counted, patience } = parts.extensions.remove::<GuardedRequest>().ok_or_else(not_guarded)?;
+        let GuardedRequest { caller, counters, extra_time } = parts.extensions.remove::<GuardedRequest>().ok_or_else(not_guarded)?;
         let tenant = match path.iter().find(|(name, _)| *name == "tenant") {
             Some((_, named)) => caller.tenant(named)?,
-            None => caller.own_tenant(),
+            None => caller.tenant_or_default(),
         };
         let params = QueryParams::parse(parts.uri.query().unwrap_or_default())?;
         Ok(Self {
@@ -70,8 +70,8 @@ impl FromRequestParts<Arc<App>> for RequestContext {
             path,
             params,
             headers: std::mem::take(&mut parts.headers),
-            counters: counted,
-            extra_time: patience,
+            counters,
+            extra_time,
             collection: CollectionId::from(0),
         })
     }
@@ -89,7 +89,7 @@ impl RequestContext {
     }
 
     /// Returns the request with its collection set.
-    pub fn about(self, collection: CollectionId) -> Self {
+    pub fn with_collection(self, collection: CollectionId) -> Self {
         Self { collection, ..self }
     }
 
@@ -113,9 +113,9 @@ impl RequestContext {
     /// # Errors
     /// 400 when it is not a valid key.
     pub fn key(&mut self) -> HandlerResult<Key> {
-        let named = if self.segment("key") == "-" { self.params.one("key")? } else { None };
+        let named = if self.segment("key") == "-" { self.params.single("key")? } else { None };
         let text = named.unwrap_or_else(|| self.segment("key").to_owned());
-        Key::new(text).map_err(|error| Problem::bad(error.to_string()))
+        Key::new(text).map_err(|error| Problem::bad_request(error.to_string()))
     }
 
     /// Returns the text of a header.
@@ -124,7 +124,7 @@ impl RequestContext {
     /// 400 when it is not text.
     pub fn header(&self, name: HeaderName) -> HandlerResult<Option<&str>> {
         let text = self.headers.get(&name).map(|value| value.to_str()).transpose();
-        text.map_err(|_| Problem::bad(format!("the header {name} is not text")))
+        text.map_err(|_| Problem::bad_request(format!("the header {name} is not text")))
     }
 
     /// Reads the body as JSON.
@@ -138,7 +138,7 @@ impl RequestContext {
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("send {}, this is {sent:?}", media.join(" or "))));
         }
         let bytes = self.bytes(body).await?;
-        stook_catalogue::json::parse(&bytes).map_err(|error| Problem::bad(format!("the body is not JSON: {error}")))
+        stook_catalogue::json::parse(&bytes).map_err(|error| Problem::bad_request(format!("the body is not JSON: {error}")))
     }
 
     /// Returns the complete body, which the guard has received already.
@@ -146,7 +146,7 @@ impl RequestContext {
     /// # Errors
     /// 400 or 413 when it cannot be read.
     pub async fn bytes(&self, body: Body) -> HandlerResult<Bytes> {
-        to_bytes(body, self.app.options.body).await.map_err(Problem::unread)
+        to_bytes(body, self.app.options.body).await.map_err(Problem::unreadable_body)
     }
 
     /// Reads the body as a JSON object.
@@ -158,7 +158,7 @@ impl RequestContext {
             Json::Object(members) => Ok(members),
             other => {
                 let shown: String = other.to_string().chars().take(40).collect();
-                Err(Problem::wrong(vec![format!("send a JSON object, this is {shown}")]))
+                Err(Problem::unprocessable(vec![format!("send a JSON object, this is {shown}")]))
             }
         }
     }
@@ -171,16 +171,16 @@ pub const JSON: &[&str] = &["application/json"];
 pub const PATCH: &[&str] = &["application/merge-patch+json", "application/json"];
 
 /// The largest integer that every JSON reader represents exactly: 2^53 - 1.
-pub const MOST_INTEGER: i64 = 9_007_199_254_740_991;
+pub const MAX_INTEGER: i64 = 9_007_199_254_740_991;
 
 /// Refuses members of a body that the handler has not taken out.
 ///
 /// # Errors
 /// 422 when there is one.
-pub fn nothing_else(sent: &Map<String, Json>) -> HandlerResult<()> {
+pub fn reject_other_members(sent: &Map<String, Json>) -> HandlerResult<()> {
     match sent.keys().next() {
         None => Ok(()),
-        Some(name) => Err(Problem::wrong(vec![format!("there is no member {name:?} here")])),
+        Some(name) => Err(Problem::unprocessable(vec![format!("there is no member {name:?} here")])),
     }
 }
 
@@ -188,7 +188,7 @@ pub fn nothing_else(sent: &Map<String, Json>) -> HandlerResult<()> {
 #[derive(Debug, Default)]
 pub struct QueryParams {
     unused: Vec<(String, String)>,
-    known: Vec<&'static str>,
+    read_names: Vec<&'static str>,
 }
 
 impl QueryParams {
@@ -197,31 +197,31 @@ impl QueryParams {
     /// # Errors
     /// 400 when it is not UTF-8 or contains a NUL character.
     pub fn parse(query: &str) -> HandlerResult<Self> {
-        let strict = |part: &str| {
+        let decode = |part: &str| {
             let spaced = part.replace('+', " ");
             let decoded = percent_decoded(&spaced).and_then(|bytes| String::from_utf8(bytes).ok());
-            decoded.filter(|text| !text.contains('\0')).ok_or_else(|| Problem::bad(format!("the parameter {part:?} is not UTF-8 text")))
+            decoded.filter(|text| !text.contains('\0')).ok_or_else(|| Problem::bad_request(format!("the parameter {part:?} is not UTF-8 text")))
         };
-        let mut left = Vec::new();
+        let mut pairs = Vec::new();
         for part in query.split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            left.push((strict(name)?, strict(value)?));
+            pairs.push((decode(name)?, decode(value)?));
         }
-        Ok(Self { unused: left, known: Vec::new() })
+        Ok(Self { unused: pairs, read_names: Vec::new() })
     }
 
     /// Returns all values of a parameter, in their order.
     pub fn all(&mut self, name: &'static str) -> Vec<String> {
-        self.known.push(name);
+        self.read_names.push(name);
         self.all_named(name)
     }
 
     /// The same for names that come from the definition.
     pub fn all_named(&mut self, name: &str) -> Vec<String> {
-        let (own, others) = std::mem::take(&mut self.unused).into_iter().partition(|(known, _)| known == name);
-        self.unused = others;
-        let own: Vec<(String, String)> = own;
-        own.into_iter().map(|(_, value)| value).collect()
+        let (values, remaining) = std::mem::take(&mut self.unused).into_iter().partition(|(sent_name, _)| sent_name == name);
+        self.unused = remaining;
+        let values: Vec<(String, String)> = values;
+        values.into_iter().map(|(_, value)| value).collect()
     }
 
     /// Returns all remaining parameters, in their order.
@@ -233,30 +233,30 @@ impl QueryParams {
     /// Returns the first value of a parameter without marking it as read.
     #[cfg(feature = "pages")]
     pub fn first(&self, name: &str) -> Option<&str> {
-        self.unused.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.unused.iter().find(|(sent_name, _)| sent_name == name).map(|(_, value)| value.as_str())
     }
 
     /// Returns a parameter that may be given once.
     ///
     /// # Errors
     /// 400 when it is given more than once.
-    pub fn one(&mut self, name: &'static str) -> HandlerResult<Option<String>> {
+    pub fn single(&mut self, name: &'static str) -> HandlerResult<Option<String>> {
         let mut all = self.all(name);
         if all.len() > 1 {
-            return Err(Problem::bad(format!("the parameter {name} is given {} times", all.len())));
+            return Err(Problem::bad_request(format!("the parameter {name} is given {} times", all.len())));
         }
         Ok(all.pop())
     }
 
-    /// Returns a whole number from `least` to `most`.
+    /// Returns a whole number from `min` to `max`.
     ///
     /// # Errors
     /// 400 when it is not such a number.
-    pub fn number(&mut self, name: &'static str, least: u64, most: u64) -> HandlerResult<Option<u64>> {
-        let Some(text) = self.one(name)? else { return Ok(None) };
+    pub fn number(&mut self, name: &'static str, min: u64, max: u64) -> HandlerResult<Option<u64>> {
+        let Some(text) = self.single(name)? else { return Ok(None) };
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let number = text.parse().ok().filter(|number| digits && (least..=most).contains(number));
-        number.map(Some).ok_or_else(|| Problem::bad(format!("{name} is a whole number from {least} to {most}")))
+        let number = text.parse().ok().filter(|number| digits && (min..=max).contains(number));
+        number.map(Some).ok_or_else(|| Problem::bad_request(format!("{name} is a whole number from {min} to {max}")))
     }
 
     /// Returns a flag, `true` or `false`; false if it is not given.
@@ -264,10 +264,10 @@ impl QueryParams {
     /// # Errors
     /// 400 when it is neither.
     pub fn flag(&mut self, name: &'static str) -> HandlerResult<bool> {
-        match self.one(name)?.as_deref() {
+        match self.single(name)?.as_deref() {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(_) => Err(Problem::bad(format!("{name} is true or false"))),
+            Some(_) => Err(Problem::bad_request(format!("{name} is true or false"))),
         }
     }
 
@@ -277,12 +277,12 @@ impl QueryParams {
     /// 400 with the name of the first one.
     pub fn end(&self) -> HandlerResult<()> {
         let Some((name, _)) = self.unused.first() else { return Ok(()) };
-        let hint = match did_you_mean(name, self.known.iter().copied()) {
+        let hint = match did_you_mean(name, self.read_names.iter().copied()) {
             Some(meant) => format!("; did you mean {meant}?"),
-            None if self.known.is_empty() => "; there are none here".into(),
-            None => format!("; there are {}", self.known.join(", ")),
+            None if self.read_names.is_empty() => "; there are none here".into(),
+            None => format!("; there are {}", self.read_names.join(", ")),
         };
-        Err(Problem::bad(format!("there is no parameter {name:?} here{hint}")))
+        Err(Problem::bad_request(format!("there is no parameter {name:?} here{hint}")))
     }
 }
 
@@ -308,7 +308,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn parameters_repeat_and_are_all_used() {
+    fn repeated_parameters_are_returned_in_order_and_unused_ones_are_refused() {
         let mut params = QueryParams::parse("id=a%2Fb&id=c+d&limit=7&x").expect("parameters");
         assert_eq!(params.all("id"), ["a/b", "c d"]);
         assert_eq!(params.number("limit", 1, 10).expect("a number"), Some(7));
@@ -320,14 +320,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_survives_encoding(text in "[^\u{0}]*") {
+        fn any_text_is_read_back_from_its_encoding(text in "[^\u{0}]*") {
             let encoded: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
             let mut params = QueryParams::parse(&format!("a={encoded}")).expect("parameters");
             prop_assert_eq!(params.all("a"), vec![text]);
         }
 
         #[test]
-        fn nothing_panics(query in "[ -~]*") {
+        fn parsing_any_query_does_not_panic(query in "[ -~]*") {
             let _ = QueryParams::parse(&query).map(|mut params| (params.number("a", 0, 9).is_ok(), params.end().is_ok()));
         }
     }

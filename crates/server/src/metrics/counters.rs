@@ -13,7 +13,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
-use stook_store::vitals::StoreStats;
+use stook_store::stats::StoreStats;
 
 /// Labels of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -90,7 +90,7 @@ pub struct Metrics {
     given_up: Counter,
     connections: Gauge,
     gauges: Family<GaugeLabels, Gauge>,
-    asked: Family<GaugeLabels, Counter>,
+    store_calls: Family<GaugeLabels, Counter>,
     /// Hits and misses of records and of lists.
     cached: [[Counter; 2]; 2],
     commits: Counter,
@@ -100,7 +100,7 @@ pub struct Metrics {
     pub totals: ProcessTotals,
     work: Family<TaskLabels, Histogram, fn() -> Histogram>,
     outcomes: Family<TaskOutcomeLabels, Counter>,
-    known: RwLock<HashMap<u64, (CounterKey, Arc<RequestCounters>)>>,
+    by_hash: RwLock<HashMap<u64, (CounterKey, Arc<RequestCounters>)>>,
     hasher: RandomState,
 }
 
@@ -114,7 +114,7 @@ impl Default for Metrics {
         let (stages, answers, in_flight, connections) = (Family::default(), Family::default(), Gauge::default(), Gauge::default());
         let given_up = Counter::default();
         registry.register("given_up", "Requests cancelled because the client disconnected", given_up.clone());
-        let (gauges, asked, cached) = (Family::default(), Family::default(), Family::<CacheLabels, Counter>::default());
+        let (gauges, store_calls, cached) = (Family::default(), Family::default(), Family::<CacheLabels, Counter>::default());
         let duration = Family::<RouteLabels, Histogram, fn() -> Histogram>::new_with_constructor(seconds);
         let work = Family::<TaskLabels, Histogram, fn() -> Histogram>::new_with_constructor(seconds);
         let outcomes = Family::default();
@@ -126,7 +126,7 @@ impl Default for Metrics {
         registry.register("in_flight", "Requests in progress", in_flight.clone());
         registry.register("connections", "Open connections", connections.clone());
         registry.register("state", "State of queue, admission and cache", gauges.clone());
-        registry.register("store_calls", "Store lookups", asked.clone());
+        registry.register("store_calls", "Store lookups", store_calls.clone());
         let (commits, written, writing) = (Counter::default(), Counter::default(), Counter::default());
         registry.register("store_commits", "Transactions that this process has committed", commits.clone());
         registry.register("store_rows", "Rows of records they have written", written.clone());
@@ -141,7 +141,7 @@ impl Default for Metrics {
             given_up,
             connections,
             gauges,
-            asked,
+            store_calls,
             cached: ["record", "list"].map(|kind| ["hit", "miss"].map(|result| cached.get_or_create_owned(&CacheLabels { kind, result }))),
             commits,
             written,
@@ -149,7 +149,7 @@ impl Default for Metrics {
             totals: ProcessTotals::default(),
             work,
             outcomes,
-            known: RwLock::default(),
+            by_hash: RwLock::default(),
             hasher: RandomState::new(),
         }
     }
@@ -183,41 +183,42 @@ impl RequestCounters {
 
 impl Metrics {
     /// Returns the counters of a request.
-    pub fn counted(&self, route: &str, method: &'static str, tenant: &str) -> Arc<RequestCounters> {
+    pub fn counters(&self, route: &str, method: &'static str, tenant: &str) -> Arc<RequestCounters> {
         let hash = self.hasher.hash_one((route, method, tenant));
         let fits = |labels: &CounterKey| *labels.0 == *route && labels.1 == method && *labels.2 == *tenant;
-        let find = |known: &HashMap<u64, (CounterKey, Arc<RequestCounters>)>| {
-            known.get(&hash).filter(|(labels, _)| fits(labels)).map(|(_, counted)| counted.clone())
+        let find = |cache: &HashMap<u64, (CounterKey, Arc<RequestCounters>)>| {
+            cache.get(&hash).filter(|(labels, _)| fits(labels)).map(|(_, counters)| counters.clone())
         };
-        if let Some(known) = self.known.read().ok().and_then(|known| find(&known)) {
-            return known;
+        if let Some(counters) = self.by_hash.read().ok().and_then(|cache| find(&cache)) {
+            return counters;
         }
-        let (own_route, own_tenant): (Arc<str>, Arc<str>) = (route.into(), tenant.into());
+        let (shared_route, shared_tenant): (Arc<str>, Arc<str>) = (route.into(), tenant.into());
         let stage = |stage| {
-            let place = RequestStepLabels { route: own_route.clone(), tenant: own_tenant.clone(), stage };
-            self.stages.get_or_create(&place).clone()
+            let labels = RequestStepLabels { route: shared_route.clone(), tenant: shared_tenant.clone(), stage };
+            self.stages.get_or_create(&labels).clone()
         };
         let stages = [RequestStep::Accepted, RequestStep::Started, RequestStep::StoreReached, RequestStep::Completed].map(stage);
-        let place = RouteLabels { route: own_route.clone(), method, tenant: own_tenant.clone() };
-        let duration = self.duration.get_or_create(&place).clone();
-        let counted = Arc::new(RequestCounters { tenant: own_tenant, route: own_route, stages, duration, answers: RwLock::default() });
-        if let Ok(mut known) = self.known.write() {
-            known.insert(hash, ((route.into(), method, tenant.into()), counted.clone()));
+        let labels = RouteLabels { route: shared_route.clone(), method, tenant: shared_tenant.clone() };
+        let duration = self.duration.get_or_create(&labels).clone();
+        let counters = Arc::new(RequestCounters { tenant: shared_tenant, route: shared_route, stages, duration, answers: RwLock::default() });
+        if let Ok(mut cache) = self.by_hash.write() {
+            cache.insert(hash, ((route.into(), method, tenant.into()), counters.clone()));
         }
-        counted
+        counters
     }
 
     /// Counts a finished request.
-    pub fn answered(&self, request: &RequestCounters, status: u16, took: Duration) {
+    pub fn count_response(&self, request: &RequestCounters, status: u16, took: Duration) {
         request.stage(RequestStep::Completed);
-        self.totals.answered(status, took);
+        self.totals.count_response(status, took);
         request.duration.observe(took.as_secs_f64());
-        let known = |answers: &Vec<(u16, Counter)>| answers.iter().find(|(known, _)| *known == status).map(|(_, counter)| counter.inc()).is_some();
-        if request.answers.read().is_ok_and(|answers| known(&answers)) {
+        let count_known =
+            |answers: &Vec<(u16, Counter)>| answers.iter().find(|(known, _)| *known == status).map(|(_, counter)| counter.inc()).is_some();
+        if request.answers.read().is_ok_and(|answers| count_known(&answers)) {
             return;
         }
-        let place = StatusLabels { route: request.route.clone(), tenant: request.tenant.clone(), status };
-        let counter = self.answers.get_or_create(&place).clone();
+        let labels = StatusLabels { route: request.route.clone(), tenant: request.tenant.clone(), status };
+        let counter = self.answers.get_or_create(&labels).clone();
         counter.inc();
         if let Ok(mut answers) = request.answers.write() {
             answers.push((status, counter));
@@ -240,15 +241,15 @@ impl Metrics {
     }
 
     /// Counts a read from the store by a lookup.
-    pub fn asked(&self, what: &'static str) {
+    pub fn count_store_call(&self, what: &'static str) {
         self.totals.store_lookups.fetch_add(1, Ordering::Relaxed);
-        self.asked.get_or_create(&GaugeLabels { what }).inc();
+        self.store_calls.get_or_create(&GaugeLabels { what }).inc();
     }
 
     /// Counts hits and misses of the cache.
-    pub fn cached(&self, kind: CachedKind, hits: usize, misses: usize) {
-        let [of_hits, of_misses] = &self.cached[kind as usize];
-        for (count, total, counter) in [(hits, &self.totals.hits, of_hits), (misses, &self.totals.misses, of_misses)] {
+    pub fn count_cached(&self, kind: CachedKind, hits: usize, misses: usize) {
+        let [hit_counter, miss_counter] = &self.cached[kind as usize];
+        for (count, total, counter) in [(hits, &self.totals.hits, hit_counter), (misses, &self.totals.misses, miss_counter)] {
             if count > 0 {
                 total.fetch_add(count as u64, Ordering::Relaxed);
                 counter.inc_by(count as u64);
@@ -257,7 +258,7 @@ impl Metrics {
     }
 
     /// Counts a committed chunk or settle pass.
-    pub fn worked(&self, stage: &stook_engine::work::TaskReport) {
+    pub fn count_task(&self, stage: &stook_engine::work::TaskReport) {
         let tenant: Arc<str> = stage.tenant.as_str().into();
         self.work.get_or_create(&TaskLabels { stage: stage.name, tenant: tenant.clone() }).observe(stage.took.as_secs_f64());
         let count = |outcome: &'static str, times: u64| {
@@ -283,14 +284,14 @@ impl Metrics {
     }
 
     /// Sets the metrics of the store.
-    pub fn store(&self, vitals: &StoreStats) {
-        self.commits.inner().store(vitals.commits, Ordering::Relaxed);
-        self.written.inner().store(vitals.rows, Ordering::Relaxed);
-        self.writing.inner().store(vitals.write_time.as_secs_f64().to_bits(), Ordering::Relaxed);
-        self.set("store_waiting", vitals.waiting);
-        self.set("store_connections", vitals.connections);
-        self.set("store_connections_in_use", vitals.connections_in_use);
-        self.set("store_bytes", vitals.bytes);
+    pub fn store(&self, stats: &StoreStats) {
+        self.commits.inner().store(stats.commits, Ordering::Relaxed);
+        self.written.inner().store(stats.rows, Ordering::Relaxed);
+        self.writing.inner().store(stats.write_time.as_secs_f64().to_bits(), Ordering::Relaxed);
+        self.set("store_waiting", stats.waiting);
+        self.set("store_connections", stats.connections);
+        self.set("store_connections_in_use", stats.connections_in_use);
+        self.set("store_bytes", stats.bytes);
     }
 
     /// Returns all metrics as text.

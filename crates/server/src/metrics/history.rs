@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 /// Max points: an hour at one every ten seconds.
-const POINTS: usize = 360;
+const MAX_POINTS: usize = 360;
 
 /// The points of the last hour.
 #[derive(Default)]
@@ -15,7 +15,7 @@ impl MetricsHistory {
     /// Adds a point; removes the oldest if there are too many.
     pub fn push(&self, point: Json) {
         if let Ok(mut points) = self.0.lock() {
-            if points.len() >= POINTS {
+            if points.len() >= MAX_POINTS {
                 points.pop_front();
             }
             points.push_back(point);

@@ -35,7 +35,7 @@ impl Default for LatencyBuckets {
 
 impl ProcessTotals {
     /// Counts a finished request.
-    pub fn answered(&self, status: u16, took: Duration) {
+    pub fn count_response(&self, status: u16, took: Duration) {
         let step = (took.as_micros().max(1) as f64).log2() * 2.0;
         self.times.0[(step as usize).min(STEPS - 1)].fetch_add(1, Ordering::Relaxed);
         if status >= 500 {
@@ -45,10 +45,10 @@ impl ProcessTotals {
 
     /// Returns the current sums.
     pub fn read(&self) -> TotalsSample {
-        let one = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
+        let load = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
         TotalsSample {
-            counts: [&self.failed, &self.documents, &self.settled, &self.hits, &self.misses, &self.store_lookups].map(one),
-            times: std::array::from_fn(|step| one(&self.times.0[step])),
+            counts: [&self.failed, &self.documents, &self.settled, &self.hits, &self.misses, &self.store_lookups].map(load),
+            times: std::array::from_fn(|step| load(&self.times.0[step])),
         }
     }
 }
@@ -64,11 +64,11 @@ pub struct TotalsSample {
 
 /// Returns the time in seconds within which this share of the requests was answered.
 pub fn quantile(times: &[u64; STEPS], share: f64) -> Option<f64> {
-    let all: u64 = times.iter().sum();
+    let total: u64 = times.iter().sum();
     let mut seen = 0;
     let step = times.iter().position(|number| {
         seen += number;
-        all > 0 && seen as f64 >= all as f64 * share
+        total > 0 && seen as f64 >= total as f64 * share
     })?;
     Some(2f64.powf((step + 1) as f64 / 2.0) / 1e6)
 }
@@ -78,11 +78,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_bounds_of_what_was_seen() {
+    fn quantiles_are_upper_bounds_of_the_counted_times() {
         let totals = ProcessTotals::default();
         assert_eq!(quantile(&totals.read().times, 0.5), None);
         for millis in [1, 1, 1, 1, 1, 1, 1, 1, 1, 500] {
-            totals.answered(200, Duration::from_millis(millis));
+            totals.count_response(200, Duration::from_millis(millis));
         }
         let times = totals.read().times;
         let (half, tail) = (quantile(&times, 0.5).expect("seen"), quantile(&times, 0.99).expect("seen"));

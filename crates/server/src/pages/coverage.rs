@@ -2,7 +2,7 @@
 
 use super::shown::{count, items, kind, members, named, plain, state, value};
 use super::timeline::{TimelineLane, TimelineMark, drawing, extent, seconds};
-use super::visit::{PageContext, RenderedPage, place_of};
+use super::visit::{PageContext, RenderedPage, parse_offset};
 use crate::guard::problem::{HandlerResult, Problem};
 use maud::{Markup, html};
 use serde_json::Value as Json;
@@ -17,36 +17,36 @@ const DAYS: usize = 31;
 /// Max groups for which a calendar is open at first.
 const OPEN_GROUPS: usize = 24;
 /// Max records of a group that are drawn one by one; adjacent ones of more are drawn as one piece.
-const MOST_PIECES: usize = 60;
+const MAX_SEPARATE_PIECES: usize = 60;
 /// Max records of a group that are listed.
 const LISTED: usize = 100;
 
 /// `?collection=PARENT.COVERAGE&parent=KEY`
-pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
-    let overview = visit.ask("", &[]).await?;
-    let coverages: Vec<&Json> = items(&overview["collections"]).iter().filter(|own| named(own, "name").contains('.')).collect();
-    let chosen = visit.param("collection").or_else(|| coverages.first().map(|own| named(own, "name")));
-    let own = coverages.iter().find(|own| Some(named(own, "name")) == chosen);
-    if let (None, Some(name)) = (own, visit.param("collection")) {
-        return Err(Problem::missing(format!("there is no coverage {name:?}")));
+pub async fn page(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
+    let overview = ctx.get_json("", &[]).await?;
+    let coverages: Vec<&Json> = items(&overview["collections"]).iter().filter(|coverage| named(coverage, "name").contains('.')).collect();
+    let chosen = ctx.param("collection").or_else(|| coverages.first().map(|coverage| named(coverage, "name")));
+    let coverage = coverages.iter().find(|coverage| Some(named(coverage, "name")) == chosen);
+    if let (None, Some(name)) = (coverage, ctx.param("collection")) {
+        return Err(Problem::not_found(format!("there is no coverage {name:?}")));
     }
-    let Some(own) = own else {
+    let Some(coverage) = coverage else {
         return Ok(RenderedPage::new("Coverage", html! { p.quiet { "This catalogue defines no coverage." } }));
     };
-    let name = named(own, "name");
-    let parent_field = members(&own["links"]).next().map_or("", |(field, _)| field.as_str());
-    let parent_collection = own["links"][parent_field].as_str().unwrap_or_default();
+    let name = named(coverage, "name");
+    let parent_field = members(&coverage["links"]).next().map_or("", |(field, _)| field.as_str());
+    let parent_collection = coverage["links"][parent_field].as_str().unwrap_or_default();
     let mut query = name.to_owned();
-    if let Some(parent) = visit.param("parent") {
+    if let Some(parent) = ctx.param("parent") {
         query.push_str(&format!(" {parent_field}={}", as_value(parent)));
     }
-    if let Some(status) = visit.param("status") {
+    if let Some(status) = ctx.param("status") {
         query.push_str(&format!(" status={}", as_value(status)));
     }
-    let idx = place_of(visit.param("idx"))?;
-    let answer = visit.ask("/query", &[("q", &query), ("idx", &idx.to_string()), ("limit", &ROWS.to_string()), ("total", "true")]).await?;
+    let idx = parse_offset(ctx.param("idx"))?;
+    let answer = ctx.get_json("/query", &[("q", &query), ("idx", &idx.to_string()), ("limit", &ROWS.to_string()), ("total", "true")]).await?;
     let rows = items(&answer["rows"]);
-    let is_runs = own["fields"].get("start").is_some() && own["fields"].get("stop").is_some();
+    let is_runs = coverage["fields"].get("start").is_some() && coverage["fields"].get("stop").is_some();
     let mut parents: Vec<(String, Vec<&Json>)> = Vec::new();
     for row in rows {
         let parent = plain(&row[parent_field]);
@@ -57,66 +57,66 @@ pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     }
     // groups of one parent are drawn along time, together with the parent's own interval; sums over other coverages count no records
     let (mut planned, mut counted) = (None, None);
-    if let Some(parent) = visit.param("parent") {
-        planned = span(&*visit.ask(&format!("/{parent_collection}"), &[("key", parent)]).await?);
+    if let Some(parent) = ctx.param("parent") {
+        planned = interval_of_record(&*ctx.get_json(&format!("/{parent_collection}"), &[("key", parent)]).await?);
     }
-    if let Some(parent) = visit.param("parent").filter(|_| !is_runs) {
-        counted = visit.ask("/coverage/children", &[("collection", name), ("parent", parent)]).await.ok();
+    if let Some(parent) = ctx.param("parent").filter(|_| !is_runs) {
+        counted = ctx.get_json("/coverage/children", &[("collection", name), ("parent", parent)]).await.ok();
     }
     let total = answer["total"].as_u64().unwrap_or(0);
     // rows without a time cannot be shown by day
-    let days = match visit.param("parent") {
-        None if own["fields"].get("percentage").is_some() => visit.ask("/coverage", &[("collection", name)]).await.ok(),
+    let days = match ctx.param("parent") {
+        None if coverage["fields"].get("percentage").is_some() => ctx.get_json("/coverage", &[("collection", name)]).await.ok(),
         _ => None,
     };
     let rows_of = |status: Option<&str>, idx: u64| {
         let idx = idx.to_string();
-        let chosen = [("parent", visit.param("parent")), ("status", status), ("idx", Some(idx.as_str()).filter(|idx| *idx != "0"))];
+        let chosen = [("parent", ctx.param("parent")), ("status", status), ("idx", Some(idx.as_str()).filter(|idx| *idx != "0"))];
         let params: Vec<(&str, &str)> =
             std::iter::once(("collection", name)).chain(chosen.into_iter().filter_map(|(word, value)| Some((word, value?)))).collect();
-        visit.to("coverage", &params)
+        ctx.to("coverage", &params)
     };
-    let other_rows = |idx: u64| rows_of(visit.param("status"), idx);
+    let rows_from = |idx: u64| rows_of(ctx.param("status"), idx);
     let body = html! {
         ul.chips aria-label="Coverages" {
             @for other in &coverages {
                 @let other = named(other, "name");
-                li { a href=(visit.to("coverage", &[("collection", other)])) aria-current=[(other == name).then_some("true")] { (other) } }
+                li { a href=(ctx.to("coverage", &[("collection", other)])) aria-current=[(other == name).then_some("true")] { (other) } }
             }
         }
-        @if own["fields"].get("status").is_some() {
+        @if coverage["fields"].get("status").is_some() {
             p.quiet {
                 "Only " @for word in [None, Some("Missing"), Some("Partial"), Some("Complete")] {
-                    a href=(rows_of(word, 0)) aria-current=[(visit.param("status") == word).then_some("true")] { (word.unwrap_or("all")) } " "
+                    a href=(rows_of(word, 0)) aria-current=[(ctx.param("status") == word).then_some("true")] { (word.unwrap_or("all")) } " "
                 }
-                "· " a href=(visit.to("search", &[("q", &query)])) { "as rows" }
+                "· " a href=(ctx.to("search", &[("q", &query)])) { "as rows" }
             }
         }
-        @if let Some(days) = &days { (calendar(&visit, name, days)) }
+        @if let Some(days) = &days { (calendar(&ctx, name, days)) }
         p.quiet {
-            @if rows.is_empty() && idx > 0 { "There are no rows after row " (count(idx)) ". " a href=(other_rows(0)) { "Back to the first page" } }
+            @if rows.is_empty() && idx > 0 { "There are no rows after row " (count(idx)) ". " a href=(rows_from(0)) { "Back to the first page" } }
             @else if (rows.len() as u64) < total { (count(idx + 1)) "–" (count(idx + rows.len() as u64)) " of " (count(total)) " rows." }
             @else { (count(total)) " rows." }
         }
-        @if is_runs { (runs(&visit, name, &parents, parent_collection)) }
+        @if is_runs { (runs(&ctx, name, &parents, parent_collection)) }
         @for (parent, rows) in &parents {
             section.parent {
-                h2 { a href=(visit.record(parent_collection, parent)) { bdi { (parent) } } }
-                @if let Some(counted) = &counted { (timeline(&visit, name, rows, counted, planned)) }
-                @if is_runs { (run_rows(rows)) } @else { (bars(&visit, (name, parent), rows)) }
-                @if let Some(counted) = &counted { (records(&visit, rows, counted)) }
+                h2 { a href=(ctx.record(parent_collection, parent)) { bdi { (parent) } } }
+                @if let Some(counted) = &counted { (timeline(&ctx, name, rows, counted, planned)) }
+                @if is_runs { (run_rows(rows)) } @else { (bars(&ctx, (name, parent), rows)) }
+                @if let Some(counted) = &counted { (records(&ctx, rows, counted)) }
             }
         }
         nav.pages aria-label="Pages of rows" {
-            @if idx > 0 { a rel="prev" href=(other_rows(idx.saturating_sub(ROWS))) { "← earlier" } }
-            @if idx + (rows.len() as u64) < total { a rel="next" href=(other_rows(idx + ROWS)) { "next →" } }
+            @if idx > 0 { a rel="prev" href=(rows_from(idx.saturating_sub(ROWS))) { "← earlier" } }
+            @if idx + (rows.len() as u64) < total { a rel="next" href=(rows_from(idx + ROWS)) { "next →" } }
         }
     };
     Ok(RenderedPage::new(format!("Coverage: {name}"), body))
 }
 
 /// Percentages by day and group; each links to its rows.
-fn calendar(visit: &PageContext, name: &str, answer: &Json) -> Markup {
+fn calendar(ctx: &PageContext, name: &str, answer: &Json) -> Markup {
     let cells = items(&answer["days"]);
     let mut days: Vec<&str> = cells.iter().map(|cell| named(cell, "day")).collect();
     days.dedup();
@@ -141,7 +141,7 @@ fn calendar(visit: &PageContext, name: &str, answer: &Json) -> Markup {
                                         @match by_day.get(day) {
                                             None => td {},
                                             Some(cell) => td class={ "day " (share_kind(cell["mean"].as_f64().unwrap_or(0.0))) } {
-                                                a href=(visit.to("search", &[("q", &rows(group, day))])) { (share(cell["mean"].as_f64().unwrap_or(0.0))) }
+                                                a href=(ctx.to("search", &[("q", &rows(group, day))])) { (share(cell["mean"].as_f64().unwrap_or(0.0))) }
                                             },
                                         }
                                     }
@@ -171,8 +171,8 @@ fn share_kind(percent: f64) -> &'static str {
 }
 
 /// A bar for each group: the share of what is expected.
-fn bars(visit: &PageContext, (name, parent): (&str, &str), rows: &[&Json]) -> Markup {
-    let along = visit.to("coverage", &[("collection", name), ("parent", parent)]);
+fn bars(ctx: &PageContext, (name, parent): (&str, &str), rows: &[&Json]) -> Markup {
+    let timeline_path = ctx.to("coverage", &[("collection", name), ("parent", parent)]);
     html! {
         div.wide tabindex="0" {
             table {
@@ -180,10 +180,10 @@ fn bars(visit: &PageContext, (name, parent): (&str, &str), rows: &[&Json]) -> Ma
                 tbody {
                     @for row in rows {
                         tr {
-                            th scope="row" { a href=(visit.record(name, &plain(&row["key"]))) { bdi { (plain(&row["group"])) } } }
-                            td { a href=(along) aria-label={ "along time, " (plain(&row["group"])) } { (bar(row["percentage"].as_f64())) } }
+                            th scope="row" { a href=(ctx.record(name, &plain(&row["key"]))) { bdi { (plain(&row["group"])) } } }
+                            td { a href=(timeline_path) aria-label={ "along time, " (plain(&row["group"])) } { (bar(row["percentage"].as_f64())) } }
                             td.number { @if let Some(percent) = row["percentage"].as_f64() { (share(percent)) } }
-                            td { @if let Some(own) = row["status"].as_str() { (state(own)) } }
+                            td { @if let Some(status) = row["status"].as_str() { (state(status)) } }
                             td { (value(&row["value"])) " of " (value(&row["expected"])) }
                             td { (gaps(&row["gaps"])) }
                         }
@@ -206,7 +206,7 @@ fn bar(percent: Option<f64>) -> Markup {
 }
 
 /// The first interval of a record: two times whose names differ only in the endings `start` and `stop`.
-fn span(record: &Json) -> Option<(f64, f64)> {
+fn interval_of_record(record: &Json) -> Option<(f64, f64)> {
     members(record).find_map(|(name, start)| {
         let stop = &record[format!("{}stop", name.strip_suffix("start")?)];
         let (from, to) = (seconds(start.as_str()?)?, seconds(stop.as_str()?)?);
@@ -214,7 +214,7 @@ fn span(record: &Json) -> Option<(f64, f64)> {
     })
 }
 
-fn between(gap: &Json) -> String {
+fn interval_text(gap: &Json) -> String {
     // the day is that of the parent
     let clock = |name: &str| plain(&gap[name]).split('T').nth(1).unwrap_or_default().trim_end_matches('Z').to_owned();
     format!("{}–{}", clock("start"), clock("stop"))
@@ -222,33 +222,38 @@ fn between(gap: &Json) -> String {
 
 fn gaps(gaps: &Json) -> Markup {
     html! {
-        @for gap in items(gaps).iter().take(8) { span.gap { (between(gap)) } " " }
+        @for gap in items(gaps).iter().take(8) { span.gap { (interval_text(gap)) } " " }
         @if items(gaps).len() > 8 { span.quiet { "and " (items(gaps).len() - 8) " more" } }
     }
 }
 
 /// What there is of one parent by group along time; each piece links to its record, each gap to its row.
-fn timeline(visit: &PageContext, name: &str, rows: &[&Json], counted: &Json, planned: Option<(f64, f64)>) -> Markup {
+fn timeline(ctx: &PageContext, name: &str, rows: &[&Json], counted: &Json, planned: Option<(f64, f64)>) -> Markup {
     let child = named(counted, "collection");
-    let spans = rows.iter().flat_map(|row| children(counted, row).iter().chain(items(&row["gaps"]))).filter_map(span_of);
+    let spans = rows.iter().flat_map(|row| children(counted, row).iter().chain(items(&row["gaps"]))).filter_map(start_and_stop);
     let Some((from, to)) = extent(spans.chain(planned)) else { return html! {} };
-    let lane = |(number, row): (usize, &&Json)| {
-        let href = visit.record(name, &plain(&row["key"]));
-        let there = pieces(children(counted, row), (to - from) / 800.0).into_iter().map(|(start, stop, own)| match own {
-            [one] => {
-                let key = plain(&one["key"]);
-                let href = visit.record(child, &key);
-                TimelineMark { from: start, to: stop, kind: "there", href, label: format!("{key}, {}", between(one)) }
-            }
-            several => {
-                TimelineMark { from: start, to: stop, kind: "there", href: format!("#records-{number}"), label: format!("{} records", several.len()) }
-            }
-        });
+    let lane = |(row_number, row): (usize, &&Json)| {
+        let href = ctx.record(name, &plain(&row["key"]));
+        let covered =
+            pieces(children(counted, row), (to - from) / 800.0).into_iter().map(|(start, stop, children_of_piece)| match children_of_piece {
+                [child_record] => {
+                    let key = plain(&child_record["key"]);
+                    let href = ctx.record(child, &key);
+                    TimelineMark { from: start, to: stop, kind: "there", href, label: format!("{key}, {}", interval_text(child_record)) }
+                }
+                several => TimelineMark {
+                    from: start,
+                    to: stop,
+                    kind: "there",
+                    href: format!("#records-{row_number}"),
+                    label: format!("{} records", several.len()),
+                },
+            });
         let gaps = items(&row["gaps"]).iter().filter_map(|gap| {
-            let (start, stop) = span_of(gap)?;
-            Some(TimelineMark { from: start, to: stop, kind: "gone", href: href.clone(), label: format!("gap {}", between(gap)) })
+            let (start, stop) = start_and_stop(gap)?;
+            Some(TimelineMark { from: start, to: stop, kind: "gone", href: href.clone(), label: format!("gap {}", interval_text(gap)) })
         });
-        TimelineLane { name: plain(&row["group"]), href: href.clone(), marks: there.chain(gaps).collect() }
+        TimelineLane { name: plain(&row["group"]), href: href.clone(), marks: covered.chain(gaps).collect() }
     };
     let lanes: Vec<TimelineLane> = rows.iter().enumerate().map(lane).collect();
     let has_gaps = rows.iter().any(|row| !row["gaps"].is_null());
@@ -268,11 +273,11 @@ fn swatch(kind: &str) -> Markup {
 
 /// Returns the records that a row counts.
 fn children<'j>(counted: &'j Json, row: &Json) -> &'j [Json] {
-    items(&counted["groups"]).iter().find(|own| own["group"] == row["group"]).map(|own| items(&own["children"])).unwrap_or_default()
+    items(&counted["groups"]).iter().find(|group| group["group"] == row["group"]).map(|group| items(&group["children"])).unwrap_or_default()
 }
 
 /// The records of each group.
-fn records(visit: &PageContext, rows: &[&Json], counted: &Json) -> Markup {
+fn records(ctx: &PageContext, rows: &[&Json], counted: &Json) -> Markup {
     let child = named(counted, "collection");
     html! {
         @for (number, row) in rows.iter().enumerate() {
@@ -280,8 +285,8 @@ fn records(visit: &PageContext, rows: &[&Json], counted: &Json) -> Markup {
             @if !children.is_empty() {
                 details id=(format!("records-{number}")) {
                     summary { bdi { (plain(&row["group"])) } ": " (count(children.len() as u64)) " records" }
-                    ul.plain { @for one in children.iter().take(LISTED) {
-                        li { a href=(visit.record(child, &plain(&one["key"]))) { bdi { (plain(&one["key"])) } } " " span.quiet { (between(one)) } }
+                    ul.plain { @for record in children.iter().take(LISTED) {
+                        li { a href=(ctx.record(child, &plain(&record["key"]))) { bdi { (plain(&record["key"])) } } " " span.quiet { (interval_text(record)) } }
                     } }
                     @if children.len() > LISTED { p.quiet { "and " (count((children.len() - LISTED) as u64)) " more" } }
                 }
@@ -293,17 +298,17 @@ fn records(visit: &PageContext, rows: &[&Json], counted: &Json) -> Markup {
 
 /// Returns records in the order of their starts, each with its interval; if there are many, records that would be drawn over each other are one
 /// piece.
-fn pieces(children: &[Json], near: f64) -> Vec<(f64, f64, &[Json])> {
+fn pieces(children: &[Json], tolerance: f64) -> Vec<(f64, f64, &[Json])> {
     let mut all: Vec<(f64, f64, &[Json])> = Vec::new();
-    let merges = children.len() > MOST_PIECES;
+    let merges = children.len() > MAX_SEPARATE_PIECES;
     let mut first = 0;
-    for (place, child) in children.iter().enumerate() {
-        let Some((start, stop)) = span_of(child) else { continue };
+    for (index, child) in children.iter().enumerate() {
+        let Some((start, stop)) = start_and_stop(child) else { continue };
         match all.last_mut() {
-            Some((_, until, own)) if merges && start <= *until + near => (*until, *own) = (until.max(stop), &children[first..=place]),
+            Some((_, until, piece)) if merges && start <= *until + tolerance => (*until, *piece) = (until.max(stop), &children[first..=index]),
             _ => {
-                first = place;
-                all.push((start, stop, &children[place..=place]));
+                first = index;
+                all.push((start, stop, &children[index..=index]));
             }
         }
     }
@@ -311,18 +316,18 @@ fn pieces(children: &[Json], near: f64) -> Vec<(f64, f64, &[Json])> {
 }
 
 /// Runs of values along time, a row for each parent; each run links to its row.
-fn runs(visit: &PageContext, name: &str, parents: &[(String, Vec<&Json>)], parent_collection: &str) -> Markup {
-    let spans = parents.iter().flat_map(|(_, rows)| rows.iter()).filter_map(|row| span_of(row));
+fn runs(ctx: &PageContext, name: &str, parents: &[(String, Vec<&Json>)], parent_collection: &str) -> Markup {
+    let spans = parents.iter().flat_map(|(_, rows)| rows.iter()).filter_map(|row| start_and_stop(row));
     let Some(extent) = extent(spans) else { return html! {} };
     let mark = |row: &&Json| {
-        let (start, stop) = span_of(row)?;
-        let said = format!("{} from {} to {}", plain(&row["value"]), plain(&row["start"]), plain(&row["stop"]));
-        let href = visit.record(name, &plain(&row["key"]));
-        Some(TimelineMark { from: start, to: stop, kind: kind(&plain(&row["value"])), href, label: said })
+        let (start, stop) = start_and_stop(row)?;
+        let label = format!("{} from {} to {}", plain(&row["value"]), plain(&row["start"]), plain(&row["stop"]));
+        let href = ctx.record(name, &plain(&row["key"]));
+        Some(TimelineMark { from: start, to: stop, kind: kind(&plain(&row["value"])), href, label })
     };
     let lane = |(parent, rows): &(String, Vec<&Json>)| TimelineLane {
         name: parent.clone(),
-        href: visit.record(parent_collection, parent),
+        href: ctx.record(parent_collection, parent),
         marks: rows.iter().filter_map(mark).collect(),
     };
     drawing(&parents.iter().map(lane).collect::<Vec<_>>(), extent, "Values over time")
@@ -341,6 +346,6 @@ fn run_rows(rows: &[&Json]) -> Markup {
 }
 
 /// Returns the interval from `start` to `stop`.
-fn span_of(json: &Json) -> Option<(f64, f64)> {
+fn start_and_stop(json: &Json) -> Option<(f64, f64)> {
     Some((seconds(json["start"].as_str()?)?, seconds(json["stop"].as_str()?)?))
 }

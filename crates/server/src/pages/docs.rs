@@ -52,7 +52,7 @@ async fn page(State(pages): State<Arc<WebPages>>, Path(path): Path<String>) -> R
         ];
         return (headers, picture).into_response();
     }
-    match DOCS.meant(&path) {
+    match DOCS.page_of_file_name(&path) {
         Some(page) => Redirect::to(&DOCS.address().page("", &page.path)).into_response(),
         None => answer(&pages, StatusCode::NOT_FOUND, (&path, "Page not found"), "", &view::missing(&DOCS, &path)),
     }

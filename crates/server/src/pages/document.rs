@@ -8,15 +8,15 @@ use stook_formats::tree::{NodeKind, QualifiedName, XmlTree};
 use stook_formats::{Document, ParseContext, detect};
 
 /// Max characters of a text.
-const MOST_TEXT: usize = 200_000;
+const MAX_TEXT_CHARS: usize = 200_000;
 /// Max characters of one value.
-const MOST_VALUE: usize = 4_000;
+const MAX_VALUE_CHARS: usize = 4_000;
 /// Max elements of XML.
-const MOST_NODES: usize = 10_000;
+const MAX_NODES: usize = 10_000;
 /// Max levels of elements.
-const MOST_LEVELS: usize = 128;
+const MAX_LEVELS: usize = 128;
 /// Elements above this depth are open at first.
-const OPEN: usize = 2;
+const OPEN_LEVELS: usize = 2;
 
 /// Shows a document in its format; one that cannot be parsed is shown as text.
 pub fn shown(bytes: &[u8]) -> Markup {
@@ -25,7 +25,7 @@ pub fn shown(bytes: &[u8]) -> Markup {
         Some(Document::Marc(record)) => marc(&record),
         Some(Document::Xml(tree)) => xml(&tree),
         // JSON that is nested too deeply to be indented is shown as it is
-        Some(Document::Json(own)) if !own.is_deep() => json(own.value().clone()),
+        Some(Document::Json(document)) if !document.is_deep() => json(document.value().clone()),
         Some(Document::Json(_) | Document::Csv(_)) | None => text(bytes),
     }
 }
@@ -33,7 +33,7 @@ pub fn shown(bytes: &[u8]) -> Markup {
 fn text(bytes: &[u8]) -> Markup {
     // separators of MARC are invisible
     let whole = String::from_utf8_lossy(bytes).replace('\u{1e}', "\n").replace('\u{1f}', " ‡").replace('\u{1d}', "\n");
-    html! { pre tabindex="0" { (short(&whole, MOST_TEXT)) } }
+    html! { pre tabindex="0" { (short(&whole, MAX_TEXT_CHARS)) } }
 }
 
 /// Fields with tag, indicators and subfields, as cataloguers know them.
@@ -43,15 +43,15 @@ fn marc(record: &MarcRecord<'_>) -> Markup {
             table.marc {
                 tbody {
                     tr { th scope="row" { "LDR" } td {} td { code { (record.leader()) } } }
-                    @for field in record.fields().take(MOST_NODES) {
+                    @for field in record.fields().take(MAX_NODES) {
                         tr {
                             th scope="row" { (show_tag(field.tag)) }
                             @if field.is_control() {
-                                td {} td { code { (short(field.data, MOST_VALUE)) } }
+                                td {} td { code { (short(field.data, MAX_VALUE_CHARS)) } }
                             } @else {
                                 // a blank indicator is shown as #
                                 td { code { @for indicator in field.indicators() { (if indicator == " " { "#" } else { indicator }) } } }
-                                td { @for (code, value) in field.subfields() { span.subfield { "‡" (code) } " " bdi { (short(value, MOST_VALUE)) } " " } }
+                                td { @for (code, value) in field.subfields() { span.subfield { "‡" (code) } " " bdi { (short(value, MAX_VALUE_CHARS)) } " " } }
                             }
                         }
                     }
@@ -62,42 +62,42 @@ fn marc(record: &MarcRecord<'_>) -> Markup {
 }
 
 fn xml(tree: &XmlTree<'_>) -> Markup {
-    let mut room = MOST_NODES;
-    html! { div.xml { (element(tree, tree.element(), 0, &mut room)) @if room == 0 { p.quiet { "…" } } } }
+    let mut remaining_nodes = MAX_NODES;
+    html! { div.xml { (element(tree, tree.element(), 0, &mut remaining_nodes)) @if remaining_nodes == 0 { p.quiet { "…" } } } }
 }
 
 /// An element: on one line if it contains only text, else folded.
-fn element(tree: &XmlTree<'_>, at: usize, depth: usize, room: &mut usize) -> Markup {
-    if *room == 0 {
+fn element(tree: &XmlTree<'_>, node: usize, depth: usize, remaining_nodes: &mut usize) -> Markup {
+    if *remaining_nodes == 0 {
         return html! {};
     }
-    if depth == MOST_LEVELS {
+    if depth == MAX_LEVELS {
         return html! { div.quiet { "…" } };
     }
-    *room -= 1;
-    let children: Vec<usize> = tree.children(at).filter(|child| matches!(tree.nodes[*child].kind, NodeKind::Element | NodeKind::Text)).collect();
+    *remaining_nodes -= 1;
+    let children: Vec<usize> = tree.children(node).filter(|child| matches!(tree.nodes[*child].kind, NodeKind::Element | NodeKind::Text)).collect();
     let name = |node: usize| match tree.name(node) {
         QualifiedName { prefix: "", local, .. } => local.to_owned(),
         QualifiedName { prefix, local, .. } => format!("{prefix}:{local}"),
     };
-    let attributes = at + 1..at + 1 + usize::from(tree.nodes[at].attributes);
+    let attributes = node + 1..node + 1 + usize::from(tree.nodes[node].attributes);
     let head = html! {
-        span.element { (name(at)) }
-        @for attribute in attributes { " " span.attribute { (name(attribute)) } "=" bdi { (short(tree.own_text(attribute), MOST_VALUE)) } }
+        span.element { (name(node)) }
+        @for attribute in attributes { " " span.attribute { (name(attribute)) } "=" bdi { (short(tree.own_text(attribute), MAX_VALUE_CHARS)) } }
     };
     let texts = |node: &usize| tree.nodes[*node].kind == NodeKind::Text;
     if children.iter().all(texts) {
-        let own: String = children.iter().map(|child| tree.own_text(*child)).collect();
-        return html! { div { (head) @if !own.trim().is_empty() { ": " bdi.content { (short(own.trim(), MOST_VALUE)) } } } };
+        let text: String = children.iter().map(|child| tree.own_text(*child)).collect();
+        return html! { div { (head) @if !text.trim().is_empty() { ": " bdi.content { (short(text.trim(), MAX_VALUE_CHARS)) } } } };
     }
     html! {
-        details open[depth < OPEN] {
+        details open[depth < OPEN_LEVELS] {
             summary { (head) }
             @for child in children {
                 @if texts(&child) {
-                    @let own = tree.own_text(child).trim();
-                    @if !own.is_empty() { div { bdi.content { (short(own, MOST_VALUE)) } } }
-                } @else { (element(tree, child, depth + 1, room)) }
+                    @let text = tree.own_text(child).trim();
+                    @if !text.is_empty() { div { bdi.content { (short(text, MAX_VALUE_CHARS)) } } }
+                } @else { (element(tree, child, depth + 1, remaining_nodes)) }
             }
         }
     }
@@ -105,11 +105,11 @@ fn element(tree: &XmlTree<'_>, at: usize, depth: usize, room: &mut usize) -> Mar
 
 /// JSON; texts that are XML documents are shown below it as such.
 fn json(mut whole: Json) -> Markup {
-    let mut inside = Vec::new();
-    take_documents(&mut whole, &mut String::new(), &mut inside);
+    let mut xml_documents = Vec::new();
+    take_documents(&mut whole, &mut String::new(), &mut xml_documents);
     html! {
-        pre tabindex="0" { (short(&serde_json::to_string_pretty(&whole).unwrap_or_default(), MOST_TEXT)) }
-        @for (path, tree) in &inside { h3 { (path) } (xml(tree)) }
+        pre tabindex="0" { (short(&serde_json::to_string_pretty(&whole).unwrap_or_default(), MAX_TEXT_CHARS)) }
+        @for (path, tree) in &xml_documents { h3 { (path) } (xml(tree)) }
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
     use stook_formats::marc::MarcBuilder;
 
     #[test]
-    fn documents_are_read_as_their_format_has_it() {
+    fn documents_are_shown_in_the_usual_form_of_their_format() {
         let mut builder = MarcBuilder::new("00000nz  a2200000n  4500").expect("a leader");
         builder.data("100", "1", " ").and_then(|()| builder.subfield("a", "Smith")).expect("a field");
         builder.subfield("d", "<1900>").expect("a subfield");
@@ -164,10 +164,10 @@ mod tests {
     }
 
     #[test]
-    fn deep_and_long_documents_end() {
+    fn deep_and_long_documents_are_cut_off() {
         let deep = format!("{}{}", "<a>".repeat(4_000), "</a>".repeat(4_000));
         let json = format!("{}{}", "[".repeat(4_000), "]".repeat(4_000));
-        let long = format!("<a>{}</a>", "<b/>".repeat(MOST_NODES * 2));
+        let long = format!("<a>{}</a>", "<b/>".repeat(MAX_NODES * 2));
         for text in [deep, json, long] {
             assert!(shown(text.as_bytes()).into_string().len() < 2_000_000);
         }

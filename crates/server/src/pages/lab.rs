@@ -9,33 +9,30 @@ use serde_json::Value as Json;
 use std::sync::Arc;
 
 /// `?run=NAME&beside=NAME`
-pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
-    let runs = visit.ask("/lab", &[]).await?;
-    let Some(name) = visit.param("run") else {
-        return Ok(RenderedPage::new("Lab", list(&visit, &runs, None)));
+pub async fn page(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
+    let runs = ctx.get_json("/lab", &[]).await?;
+    let Some(name) = ctx.param("run") else {
+        return Ok(RenderedPage::new("Lab", list(&ctx, &runs, None)));
     };
     let path = format!("/lab/{}/report", percent(name));
-    Ok(match visit.param("beside") {
+    Ok(match ctx.param("beside") {
         None => {
-            let report = visit.ask(&path, &[]).await?;
-            RenderedPage::new(
-                name,
-                html! { (sections(&report)) details { summary { "Compare with another run" } (list(&visit, &runs, Some(name))) } },
-            )
+            let report = ctx.get_json(&path, &[]).await?;
+            RenderedPage::new(name, html! { (sections(&report)) details { summary { "Compare with another run" } (list(&ctx, &runs, Some(name))) } })
         }
         Some(other) => {
-            let report = visit.ask(&path, &[("beside", other)]).await?;
-            let alone = |name: &str| html! { a href=(visit.to("lab", &[("run", name)])) { (name) } };
+            let report = ctx.get_json(&path, &[("beside", other)]).await?;
+            let alone = |name: &str| html! { a href=(ctx.to("lab", &[("run", name)])) { (name) } };
             RenderedPage::new(format!("{name} and {other}"), html! { p.quiet { (alone(name)) " · " (alone(other)) } (sections(&report)) })
         }
     })
 }
 
 /// All runs; each links to its report, or to its comparison with `other`.
-fn list(visit: &PageContext, runs: &Json, other: Option<&str>) -> Markup {
+fn list(ctx: &PageContext, runs: &Json, other: Option<&str>) -> Markup {
     let to = |name: &str| match other {
-        Some(other) => visit.to("lab", &[("run", other), ("beside", name)]),
-        None => visit.to("lab", &[("run", name)]),
+        Some(other) => ctx.to("lab", &[("run", other), ("beside", name)]),
+        None => ctx.to("lab", &[("run", name)]),
     };
     html! {
         @if items(&runs["runs"]).is_empty() { p.quiet { "No runs yet. Make one with " code { "stook lab load … -o DIR/NAME.json" } "." } }
@@ -71,12 +68,12 @@ fn sections(report: &Json) -> Markup {
 
 /// A table whose first columns are names and the others numbers.
 fn table(table: &Json) -> Markup {
-    let kind = |place: usize| (place as u64 >= table["names"].as_u64().unwrap_or(0)).then_some("number");
+    let kind = |index: usize| (index as u64 >= table["names"].as_u64().unwrap_or(0)).then_some("number");
     html! {
         div.wide tabindex="0" {
             table {
-                thead { tr { @for (place, heading) in items(&table["headings"]).iter().enumerate() { th scope="col" class=[kind(place)] { (plain(heading)) } } } }
-                tbody { @for row in items(&table["rows"]) { tr { @for (place, cell) in items(row).iter().enumerate() { td class=[kind(place)] { (plain(cell)) } } } } }
+                thead { tr { @for (index, heading) in items(&table["headings"]).iter().enumerate() { th scope="col" class=[kind(index)] { (plain(heading)) } } } }
+                tbody { @for row in items(&table["rows"]) { tr { @for (index, cell) in items(row).iter().enumerate() { td class=[kind(index)] { (plain(cell)) } } } } }
             }
         }
     }

@@ -46,62 +46,62 @@ pub fn document(title: &str, body: &Markup) -> Markup {
 }
 
 /// A page with navigation and footer.
-pub fn frame(visit: &PageContext, title: &str, body: &Markup) -> Markup {
-    let here = match visit.path.split('?').next().unwrap_or_default().rsplit('/').next().unwrap_or_default() {
+pub fn frame(ctx: &PageContext, title: &str, body: &Markup) -> Markup {
+    let current_page = match ctx.path.split('?').next().unwrap_or_default().rsplit('/').next().unwrap_or_default() {
         "record" | "facets" => "search",
         "job" | "document" => "import",
-        here => here,
+        current_page => current_page,
     };
     let tab = |name: &str, label: &str| {
-        html! { a href=(visit.to(name, &[])) aria-current=[(here == name).then_some("page")] { (label) } }
+        html! { a href=(ctx.to(name, &[])) aria-current=[(current_page == name).then_some("page")] { (label) } }
     };
-    let json = match visit.path.split_once('?') {
+    let json = match ctx.path.split_once('?') {
         Some((path, query)) => format!("{path}.json?{query}"),
-        None => format!("{}.json", visit.path),
+        None => format!("{}.json", ctx.path),
     };
     let whole = html! {
         a.skip href="#main" { "Skip to content" }
         header {
             nav aria-label="Pages" {
-                a.brand href=(visit.to("home", &[])) { (visit.catalogue()) @if visit.tenant != "main" { small { " " (visit.tenant) } } }
+                a.brand href=(ctx.to("home", &[])) { (ctx.catalogue()) @if ctx.tenant != "main" { small { " " (ctx.tenant) } } }
                 (tab("search", "Search"))
-                @if visit.measures_coverage() { (tab("coverage", "Coverage")) }
+                @if ctx.measures_coverage() { (tab("coverage", "Coverage")) }
                 (tab("import", "Imports"))
-                @if visit.has_tags() { (tab("tags", "Tags")) }
-                @if visit.may(Role::Admin) && visit.has_runs() { (tab("lab", "Lab")) }
-                @if visit.may(Role::Admin) { (tab("metrics", "Metrics")) (tab("tokens", "Tokens")) }
+                @if ctx.has_tags() { (tab("tags", "Tags")) }
+                @if ctx.may(Role::Admin) && ctx.has_runs() { (tab("lab", "Lab")) }
+                @if ctx.may(Role::Admin) { (tab("metrics", "Metrics")) (tab("tokens", "Tokens")) }
                 a href="/docs" { "Documentation" }
             }
-            @if visit.is_signed_in() {
+            @if ctx.is_signed_in() {
                 form.inline method="post" action="/sign-out" {
-                    (csrf(visit)) span.quiet { @if !visit.caller.name.is_empty() { bdi { (visit.caller.name) } ", " } (visit.caller.role.name()) } " "
+                    (csrf(ctx)) span.quiet { @if !ctx.caller.name.is_empty() { bdi { (ctx.caller.name) } ", " } (ctx.caller.role.name()) } " "
                     button.quiet { "Sign out" }
                 }
             }
         }
         main #main { h1 { (title) } (body) }
-        footer { @if visit.is_read() { a href=(json) { "This page as JSON" } " · " } "Stook " (env!("CARGO_PKG_VERSION")) }
+        footer { @if ctx.is_read() { a href=(json) { "This page as JSON" } " · " } "Stook " (env!("CARGO_PKG_VERSION")) }
     };
-    document(&format!("{title} · {}", visit.catalogue()), &whole)
+    document(&format!("{title} · {}", ctx.catalogue()), &whole)
 }
 
 /// The hidden field that protects a form against cross-site requests.
-pub fn csrf(visit: &PageContext) -> Markup {
-    html! { input type="hidden" name="csrf" value=(visit.csrf()); }
+pub fn csrf(ctx: &PageContext) -> Markup {
+    html! { input type="hidden" name="csrf" value=(ctx.csrf()); }
 }
 
 /// A button for a change that cannot be undone, which must be confirmed. `whom` names its object for screen readers.
-pub fn confirmed(what: &str, whom: &str, action: &str, fields: &Markup) -> Markup {
+pub fn confirmed(action_name: &str, object: &str, action: &str, fields: &Markup) -> Markup {
     html! {
         details.sure {
-            summary { (what) span.unseen { " " (whom) } }
-            form method="post" action=(action) { (fields) button aria-label={ "yes, " (what) " " (whom) } { "yes, " (what) } }
+            summary { (action_name) span.unseen { " " (object) } }
+            form method="post" action=(action) { (fields) button aria-label={ "yes, " (action_name) " " (object) } { "yes, " (action_name) } }
         }
     }
 }
 
 /// Shows a problem.
-pub fn trouble(problem: &Problem) -> Markup {
+pub fn problem_box(problem: &Problem) -> Markup {
     let shown = problem.members.iter().find(|(name, _)| name == "shown").and_then(|(_, shown)| shown.as_str());
     html! {
         div.problem role="alert" {
@@ -116,6 +116,6 @@ pub fn trouble(problem: &Problem) -> Markup {
 
 /// A page with a problem, for requests without a known visitor.
 pub fn bare(problem: &Problem) -> Response {
-    let body = html! { main.narrow { h1 { "Something went wrong" } (trouble(problem)) p { a href="/" { "Back to the home page" } } } };
+    let body = html! { main.narrow { h1 { "Something went wrong" } (problem_box(problem)) p { a href="/" { "Back to the home page" } } } };
     html(problem.status, document("Something went wrong", &body))
 }

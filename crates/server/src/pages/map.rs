@@ -5,53 +5,53 @@ use serde_json::Value as Json;
 use stook_catalogue::value::{FieldType, Geometry, Value, from_json};
 
 /// Max points of all shapes of a map.
-const MOST_POINTS: usize = 3_000;
+const MAX_POINTS: usize = 3_000;
 /// Up to this number, shapes are filled more strongly, because few overlap.
-const FEW: usize = 10;
+const MAX_STRONGLY_FILLED: usize = 10;
 /// Min degrees that a map shows.
-const LEAST: f64 = 0.5;
+const MIN_DEGREES: f64 = 0.5;
 /// The allowed ratio of width to height. A map outside this range is enlarged to it.
 const RATIO: std::ops::RangeInclusive<f64> = 1.6..=2.5;
 /// Possible distances between meridians, and between parallels, in degrees.
 const STEPS: [f64; 12] = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 45.0, 60.0, 90.0];
 
 /// A geometry to draw, with its label and link.
-pub(super) struct Place {
+pub(super) struct MapFeature {
     pub label: String,
     pub href: Option<String>,
     pub geometry: Json,
 }
 
 /// Draws a map of the readable geometries; empty if there are none. `column` is the name of their field.
-pub(super) fn map(column: &str, places: &[Place]) -> Markup {
+pub(super) fn map(column: &str, features: &[MapFeature]) -> Markup {
     let id = format!("map-{column}");
-    let read = |place: &Place| match from_json(&place.geometry, &FieldType::Geometry, None) {
+    let geometry_of = |feature: &MapFeature| match from_json(&feature.geometry, &FieldType::Geometry, None) {
         Ok(Value::Geometry(geometry)) => Some(geometry),
         _ => None,
     };
-    let shapes: Vec<_> = places.iter().filter_map(|place| Some((place, read(place)?))).collect();
-    let Some(view) = View::of(shapes.iter().map(|(_, geometry)| &**geometry)) else { return html! {} };
-    let points = (MOST_POINTS / shapes.len().max(1)).max(8);
+    let shapes: Vec<_> = features.iter().filter_map(|feature| Some((feature, geometry_of(feature)?))).collect();
+    let Some(view) = View::of_geometries(shapes.iter().map(|(_, geometry)| &**geometry)) else { return html! {} };
+    let points = (MAX_POINTS / shapes.len().max(1)).max(8);
     let digits = if view.height() < 2.0 { 4 } else { 3 };
-    let (size, line) = (view.height() * 0.045, view.step());
+    let (size, line_distance) = (view.height() * 0.045, view.step());
     html! {
         svg.map viewBox=(view.shown()) role="group" aria-label={ "Map of " (column) } {
             g.grid aria-hidden="true" {
-                @for meridian in multiples(view.west, view.east, line) {
+                @for meridian in multiples(view.west, view.east, line_distance) {
                     line x1=(view.x(meridian)) x2=(view.x(meridian)) y1=(-view.north) y2=(-view.south) {}
                     text x=(view.x(meridian)) y=(-view.south - size * 0.4) dx=(size * 0.2) font-size=(size) { (degrees(meridian, "E", "W")) }
                 }
-                @for parallel in multiples(view.south, view.north, line) {
+                @for parallel in multiples(view.south, view.north, line_distance) {
                     line x1=(view.x(view.west)) x2=(view.x(view.east)) y1=(-parallel) y2=(-parallel) {}
                     text x=(view.x(view.west)) y=(-parallel) dx=(size * 0.2) dy=(-size * 0.2) font-size=(size) { (degrees(parallel, "N", "S")) }
                 }
             }
-            g.many[shapes.len() > FEW] transform={ "scale(" (view.narrowed) " 1)" } {
+            g.many[shapes.len() > MAX_STRONGLY_FILLED] transform={ "scale(" (view.narrowed) " 1)" } {
                 g #(id) {
-                    @for (place, geometry) in &shapes {
-                        @let path = html! { path d=(geometry.simplified(points).svg_path(digits)) { title { (place.label) } } };
-                        @match &place.href {
-                            Some(href) => a href=(href) aria-label=(place.label) { (path) },
+                    @for (feature, geometry) in &shapes {
+                        @let path = html! { path d=(geometry.simplified(points).svg_path(digits)) { title { (feature.label) } } };
+                        @match &feature.href {
+                            Some(href) => a href=(href) aria-label=(feature.label) { (path) },
                             None => (path),
                         }
                     }
@@ -74,13 +74,13 @@ struct View {
 }
 
 impl View {
-    fn of<'g>(geometries: impl Iterator<Item = &'g Geometry>) -> Option<Self> {
+    fn of_geometries<'g>(geometries: impl Iterator<Item = &'g Geometry>) -> Option<Self> {
         let boxes: Vec<_> = geometries.flat_map(Geometry::bounds).collect();
-        let south = boxes.iter().map(|own| own.south()).reduce(f64::min)?;
-        let north = boxes.iter().map(|own| own.north()).reduce(f64::max)?;
-        let (west, east) = around(boxes.iter().map(|own| (own.west(), own.east())).collect());
+        let south = boxes.iter().map(|bounds| bounds.south()).reduce(f64::min)?;
+        let north = boxes.iter().map(|bounds| bounds.north()).reduce(f64::max)?;
+        let (west, east) = around(boxes.iter().map(|bounds| (bounds.west(), bounds.east())).collect());
         let narrowed = ((south + north) / 2.0).to_radians().cos().max(0.2);
-        let (mut width, mut height) = ((east - west).max(LEAST) * 1.2, (north - south).max(LEAST) * 1.2);
+        let (mut width, mut height) = ((east - west).max(MIN_DEGREES) * 1.2, (north - south).max(MIN_DEGREES) * 1.2);
         height = height.max(width * narrowed / RATIO.end());
         width = width.max(height * RATIO.start() / narrowed).min(360.0);
         let (middle, centre) = ((west + east) / 2.0, (south + north) / 2.0);
@@ -109,7 +109,7 @@ impl View {
 
 /// Returns the range of longitudes that leaves out the widest gap.
 fn around(mut spans: Vec<(f64, f64)>) -> (f64, f64) {
-    spans.sort_by(|one, other| one.0.total_cmp(&other.0));
+    spans.sort_by(|a, b| a.0.total_cmp(&b.0));
     let first = spans.first().map_or(0.0, |span| span.0);
     let (mut end, mut widest, mut found) = (first, 0.0, None);
     for (low, high) in &spans {
@@ -155,14 +155,14 @@ mod tests {
         json!({ "type": "Polygon", "coordinates": [[[west, south], [west + 2.0, south], [west + 2.0, south + 2.0], [west, south + 2.0], [west, south]]] })
     }
 
-    fn drawn(places: &[Json]) -> String {
-        let places: Vec<Place> =
-            places.iter().map(|geometry| Place { label: "one".into(), href: Some("/x?a=1&b=2".into()), geometry: geometry.clone() }).collect();
-        map("m", &places).into_string()
+    fn drawn(features: &[Json]) -> String {
+        let features: Vec<MapFeature> =
+            features.iter().map(|geometry| MapFeature { label: "one".into(), href: Some("/x?a=1&b=2".into()), geometry: geometry.clone() }).collect();
+        map("m", &features).into_string()
     }
 
     #[test]
-    fn a_map_shows_what_it_draws_with_its_surroundings() {
+    fn a_map_shows_shapes_with_links_and_a_labelled_grid() {
         let map = drawn(&[square(10.0, 50.0)]);
         assert!(map.contains("d=\"M10 -50L12 -50L12 -52L10 -52Z\"") && map.contains("href=\"/x?a=1&amp;b=2\""), "{map}");
         assert!(map.contains(">11°E<") && map.contains(">51°N<"), "{map}");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_goes_on_behind_the_antimeridian_where_that_is_shorter() {
+    fn a_map_extends_across_the_antimeridian_where_that_is_shorter() {
         let map = drawn(&[square(177.0, 10.0), square(-179.0, 10.0)]);
         assert!(map.contains("<use href=\"#map-m\" x=\"360\"") && map.contains(">180°<") && map.contains(">179°W<"), "{map}");
         assert_eq!(around(vec![(177.0, 179.0), (-179.0, -177.0)]), (177.0, 183.0));

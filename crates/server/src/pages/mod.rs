@@ -53,8 +53,8 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
     let both = |path: &str, page: MethodRouter<Arc<WebPages>>| Router::new().route(&format!("{path}.json"), page.clone()).route(path, page);
     Router::new()
         .route("/", get(session::front))
-        .route("/sign-in", get(session::form).post(session::enter))
-        .route("/sign-out", post(session::leave))
+        .route("/sign-in", get(session::sign_in_form).post(session::sign_in))
+        .route("/sign-out", post(session::sign_out))
         .route("/assets/{name}", get(assets::get))
         .merge(docs::router())
         .merge(both("/t/{tenant}/home", page(home::page)))
@@ -69,10 +69,10 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
         .merge(both("/t/{tenant}/metrics", page(metrics::page)))
         .merge(both("/t/{tenant}/tokens", page(tokens::page)))
         .route("/t/{tenant}", get(home::front))
-        .route("/t/{tenant}/{*rest}", page(nothing_there))
+        .route("/t/{tenant}/{*rest}", page(not_found))
         .route("/t/{tenant}/home/now", get(home::part))
         .route("/t/{tenant}/suggestions", page(search::suggestions))
-        .route("/t/{tenant}/tags/evaluation", page(tags::standing))
+        .route("/t/{tenant}/tags/evaluation", page(tags::evaluation_progress))
         .route("/t/{tenant}/tags/preview", page(tags::preview))
         .merge(both("/t/{tenant}/facets", page(search::facets)))
         .route("/t/{tenant}/total", page(search::total))
@@ -88,8 +88,8 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
 }
 
 /// Answers paths that are no page.
-async fn nothing_there(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
-    Err(Problem::missing(format!("page not found: {}", visit.path)))
+async fn not_found(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
+    Err(Problem::not_found(format!("page not found: {}", ctx.path)))
 }
 
 /// Makes a route of a page; problems are shown in the same frame.
@@ -98,10 +98,10 @@ where
     F: Fn(Arc<PageContext>) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = HandlerResult<RenderedPage>> + Send + 'static,
 {
-    get(move |visit: PageContext| async move {
-        let visit = Arc::new(visit);
-        let view = show(visit.clone()).await;
-        visit.answer(view)
+    get(move |ctx: PageContext| async move {
+        let ctx = Arc::new(ctx);
+        let view = show(ctx.clone()).await;
+        ctx.answer(view)
     })
 }
 
@@ -111,12 +111,12 @@ where
     F: Fn(Arc<PageContext>, SubmittedForm) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = HandlerResult<Response>> + Send + 'static,
 {
-    post(move |visit: PageContext, form: SubmittedForm| async move {
-        let visit = Arc::new(visit);
-        match visit.check(&form) {
-            Ok(()) => work(visit.clone(), form).await,
+    post(move |ctx: PageContext, form: SubmittedForm| async move {
+        let ctx = Arc::new(ctx);
+        match ctx.check(&form) {
+            Ok(()) => work(ctx.clone(), form).await,
             Err(problem) => Err(problem),
         }
-        .unwrap_or_else(|problem| visit.answer(Err(problem)))
+        .unwrap_or_else(|problem| ctx.answer(Err(problem)))
     })
 }

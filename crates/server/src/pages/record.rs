@@ -1,7 +1,7 @@
 //! A record: its values with their contributions, related records, change log, and transitions.
 
 use super::layout::csrf;
-use super::map::{Place, map};
+use super::map::{MapFeature, map};
 use super::shown::{count, items, members, moment, named, plain, short, text, value};
 use super::visit::{PageContext, RenderedPage, SubmittedForm, bytes_of};
 use crate::guard::problem::{HandlerResult, Problem};
@@ -15,65 +15,67 @@ use stook_query::as_value;
 use stook_store::access::Role;
 
 /// Max links that are searched for related records.
-const MOST_LINKS: usize = 24;
+const MAX_LINKS: usize = 24;
 /// Max keys of linked records shown at once; others are folded.
-const MOST_AT_ONCE: usize = 20;
+const MAX_UNFOLDED_KEYS: usize = 20;
 /// Max folded keys.
-const MOST_AT_ALL: usize = 1_000;
+const MAX_KEYS: usize = 1_000;
 /// Max characters of such a key.
-const MOST_KEY: usize = 160;
+const MAX_KEY_CHARS: usize = 160;
 /// Max documents that are shown; others can be downloaded.
-const MOST_DOCUMENTS: usize = 8;
+const MAX_DOCUMENTS: usize = 8;
 
 /// `?collection=C&key=K`
-pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
-    let missing = || Problem::bad("give ?collection=COLLECTION&key=KEY");
-    let (collection, key) = (visit.param("collection").ok_or_else(missing)?, visit.param("key").ok_or_else(missing)?);
-    let overview = visit.ask("", &[]).await?;
-    let all = items(&overview["collections"]);
-    let own = all.iter().find(|own| named(own, "name") == collection);
-    let own = own.ok_or_else(|| Problem::missing(format!("there is no collection {collection:?}")))?;
-    let explained = visit.ask(&format!("/{collection}/-/explain"), &[("key", key)]).await?;
-    let log = visit.ask(&format!("/{collection}/-/log"), &[("key", key), ("limit", "20")]).await?;
+pub async fn page(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
+    let missing = || Problem::bad_request("give ?collection=COLLECTION&key=KEY");
+    let (collection, key) = (ctx.param("collection").ok_or_else(missing)?, ctx.param("key").ok_or_else(missing)?);
+    let overview = ctx.get_json("", &[]).await?;
+    let collections = items(&overview["collections"]);
+    let definition = collections.iter().find(|known| named(known, "name") == collection);
+    let definition = definition.ok_or_else(|| Problem::not_found(format!("there is no collection {collection:?}")))?;
+    let explained = ctx.get_json(&format!("/{collection}/-/explain"), &[("key", key)]).await?;
+    let log = ctx.get_json(&format!("/{collection}/-/log"), &[("key", key), ("limit", "20")]).await?;
     let body = html! {
         p.quiet {
-            a href=(visit.to("search", &[("q", collection)])) { (collection) }
+            a href=(ctx.to("search", &[("q", collection)])) { (collection) }
             @if let Some(at) = explained.get("changed").filter(|at| at.is_string()) { " · changed " (moment(at)) }
         }
         @if !items(&explained["tags"]).is_empty() {
             ul.chips aria-label="Tags" {
-                @for tag in items(&explained["tags"]) { li { a href=(visit.to("search", &[("q", &format!("{collection} tag={}", plain(tag)))])) { (plain(tag)) } } }
+                @for tag in items(&explained["tags"]) { li { a href=(ctx.to("search", &[("q", &format!("{collection} tag={}", plain(tag)))])) { (plain(tag)) } } }
             }
         }
-        (states(&visit, own, &explained, collection, key))
+        (states(&ctx, definition, &explained, collection, key))
         @for reason in items(&explained["left_out"]) { p.quiet { (plain(reason)) } }
-        (fields(&visit, own, &explained))
-        (maps(own, &explained))
-        (belonging(&visit, all, collection, key).await)
+        (fields(&ctx, definition, &explained))
+        (maps(definition, &explained))
+        (related_records(&ctx, collections, collection, key).await)
         (history(&log))
-        (documents(&visit, collection, key, &explained).await)
+        (documents(&ctx, collection, key, &explained).await)
     };
     Ok(RenderedPage::new(key, body))
 }
 
 /// State, with the transitions that change it.
-fn states(visit: &PageContext, own: &Json, explained: &Json, collection: &str, key: &str) -> Markup {
-    let transitions: Vec<(&str, &[Json])> =
-        items(&own["transitions"]).iter().filter_map(|name| Some((name.as_str()?, items(&explained["transitions"][name.as_str()?])))).collect();
+fn states(ctx: &PageContext, definition: &Json, explained: &Json, collection: &str, key: &str) -> Markup {
+    let transitions: Vec<(&str, &[Json])> = items(&definition["transitions"])
+        .iter()
+        .filter_map(|name| Some((name.as_str()?, items(&explained["transitions"][name.as_str()?]))))
+        .collect();
     html! {
         @if members(&explained["state"]).next().is_some() {
             section {
                 h2 { "State" }
                 dl { @for (name, state) in members(&explained["state"]) { dt { (name) } dd { (value(&state["value"])) } } }
-                @if visit.may(Role::Write) {
+                @if ctx.may(Role::Write) {
                     div.actions {
                         @for (name, _) in transitions.iter().filter(|(_, reasons)| reasons.is_empty()) {
-                            form method="post" action=(visit.to("transition", &[])) {
-                                (csrf(visit))
+                            form method="post" action=(ctx.to("transition", &[])) {
+                                (csrf(ctx))
                                 input type="hidden" name="collection" value=(collection);
                                 input type="hidden" name="key" value=(key);
                                 input type="hidden" name="transition" value=(name);
-                                @for (argument, about) in members(&own["arguments"][name]) {
+                                @for (argument, about) in members(&definition["arguments"][name]) {
                                     label { (argument) " " (input(argument, about)) }
                                 }
                                 button { (name.replace('_', " ")) }
@@ -105,8 +107,8 @@ fn input(name: &str, about: &Json) -> Markup {
 }
 
 /// Golden values and the value of every contributor. Winning values are marked; other values are highlighted if the definition flags conflicts.
-fn fields(visit: &PageContext, own: &Json, explained: &Json) -> Markup {
-    let contributors: Vec<&str> = items(&explained["contributions"]).iter().map(|one| named(one, "contributor")).collect();
+fn fields(ctx: &PageContext, definition: &Json, explained: &Json) -> Markup {
+    let contributors: Vec<&str> = items(&explained["contributions"]).iter().map(|contribution| named(contribution, "contributor")).collect();
     let has_value = |field: &Json| !field["value"].is_null() || !items(&field["lost"]).is_empty();
     let cell = |field: &Json, contributor: &str| {
         let won = items(&field["from"]).iter().any(|from| from == contributor);
@@ -135,13 +137,13 @@ fn fields(visit: &PageContext, own: &Json, explained: &Json) -> Markup {
                             tr class=[(field["conflict"] == true).then_some("conflict")] {
                                 th scope="row" { (name) }
                                 td {
-                                    @match own["links"][name.as_str()].as_str() {
-                                        Some(target) => (linked(visit, target, &field["value"], items(&field["planned"]))),
+                                    @match definition["links"][name.as_str()].as_str() {
+                                        Some(target) => (linked(ctx, target, &field["value"], items(&field["planned"]))),
                                         None => (value(&field["value"])),
                                     }
                                 }
                                 @for contributor in &contributors { (cell(field, contributor)) }
-                                td.quiet { (why(field)) }
+                                td.quiet { (reason_text(field)) }
                             }
                         }
                     }
@@ -149,7 +151,7 @@ fn fields(visit: &PageContext, own: &Json, explained: &Json) -> Markup {
                         tfoot {
                             tr {
                                 th scope="row" { "as of" } td {}
-                                @for one in items(&explained["contributions"]) { td { (moment(&one["as_of"])) } }
+                                @for contribution in items(&explained["contributions"]) { td { (moment(&contribution["as_of"])) } }
                                 td {}
                             }
                         }
@@ -161,44 +163,44 @@ fn fields(visit: &PageContext, own: &Json, explained: &Json) -> Markup {
 }
 
 /// A map of each golden value that is a geometry.
-fn maps(own: &Json, explained: &Json) -> Markup {
+fn maps(definition: &Json, explained: &Json) -> Markup {
     let shown = |name: &str, field: &Json| {
-        let place = Place { label: name.to_owned(), href: None, geometry: field["value"].clone() };
-        map(name, &[place])
+        let feature = MapFeature { label: name.to_owned(), href: None, geometry: field["value"].clone() };
+        map(name, &[feature])
     };
     html! {
-        @for (name, field) in members(&explained["fields"]).filter(|(name, field)| own["fields"][name.as_str()] == "geometry" && !field["value"].is_null()) {
+        @for (name, field) in members(&explained["fields"]).filter(|(name, field)| definition["fields"][name.as_str()] == "geometry" && !field["value"].is_null()) {
             section { h2 { (name) } (shown(name, field)) }
         }
     }
 }
 
 /// Links to the records with these keys. Those that are `planned` do not exist yet.
-pub(super) fn linked(visit: &PageContext, target: &str, keys: &Json, planned: &[Json]) -> Markup {
-    let all = match keys {
+pub(super) fn linked(ctx: &PageContext, target: &str, keys: &Json, planned: &[Json]) -> Markup {
+    let all_keys = match keys {
         Json::Array(keys) => keys.as_slice(),
         Json::Null => return value(keys),
-        one => std::slice::from_ref(one),
+        single => std::slice::from_ref(single),
     };
     let planned: HashSet<&str> = planned.iter().filter_map(Json::as_str).collect();
-    let one = |key: &Json| {
+    let link = |key: &Json| {
         let key = plain(key);
-        html! { a href=(visit.record(target, &key)) { bdi { (short(&key, MOST_KEY)) } } @if planned.contains(key.as_str()) { " " span.quiet { "(not imported yet)" } } }
+        html! { a href=(ctx.record(target, &key)) { bdi { (short(&key, MAX_KEY_CHARS)) } } @if planned.contains(key.as_str()) { " " span.quiet { "(not imported yet)" } } }
     };
-    let (first, rest) = all.split_at(all.len().min(MOST_AT_ONCE));
+    let (unfolded, folded) = all_keys.split_at(all_keys.len().min(MAX_UNFOLDED_KEYS));
     html! {
-        @for (place, key) in first.iter().enumerate() { @if place > 0 { "; " } (one(key)) }
-        @if !rest.is_empty() {
+        @for (index, key) in unfolded.iter().enumerate() { @if index > 0 { "; " } (link(key)) }
+        @if !folded.is_empty() {
             details {
-                summary { "and " (count(rest.len() as u64)) " more" }
-                @for key in rest.iter().take(MOST_AT_ALL) { (one(key)) "; " }
-                @if rest.len() > MOST_AT_ALL { span.quiet { (count((rest.len() - MOST_AT_ALL) as u64)) " more are not shown" } }
+                summary { "and " (count(folded.len() as u64)) " more" }
+                @for key in folded.iter().take(MAX_KEYS) { (link(key)) "; " }
+                @if folded.len() > MAX_KEYS { span.quiet { (count((folded.len() - MAX_KEYS) as u64)) " more are not shown" } }
             }
         }
     }
 }
 
-fn why(field: &Json) -> String {
+fn reason_text(field: &Json) -> String {
     let word = |name: &str| field[name].as_str();
     let rule = match (word("derived"), word("rule")) {
         (Some(derived), _) => short(derived, 80),
@@ -207,46 +209,45 @@ fn why(field: &Json) -> String {
     };
     let failed = word("failed").map(|reason| format!("failed: {reason}"));
     let stale = (field["stale"] == true).then(|| "being settled".to_owned());
-    let most = field["most"].as_u64().map(|most| format!("shows the first {} records of the link; there may be more", count(most)));
+    let truncated = field["most"].as_u64().map(|max| format!("shows the first {} records of the link; there may be more", count(max)));
     let disagree = (field["conflict"] == true).then(|| "the sources disagree".to_owned());
-    std::iter::once(rule).chain(disagree).chain(failed).chain(stale).chain(most).collect::<Vec<_>>().join("; ")
+    std::iter::once(rule).chain(disagree).chain(failed).chain(stale).chain(truncated).collect::<Vec<_>>().join("; ")
 }
 
 /// Records of other collections that link to this one.
-async fn belonging(visit: &PageContext, all: &[Json], collection: &str, key: &str) -> Markup {
+async fn related_records(ctx: &PageContext, collections: &[Json], collection: &str, key: &str) -> Markup {
     let mut rows = Vec::new();
-    for (other, field, is_indexed) in linking(all, collection).into_iter().take(MOST_LINKS) {
-        let query = format!("{other} {field}={}", as_value(key));
+    for (child, field, is_indexed) in links_to(collections, collection).into_iter().take(MAX_LINKS) {
+        let query = format!("{child} {field}={}", as_value(key));
         // without an index, counting would read all records
         let number = if is_indexed {
-            let counted = visit.ask("/query", &[("q", &format!("{query} | count(key)")), ("ask", "never")]).await;
+            let counted = ctx.get_json("/query", &[("q", &format!("{query} | count(key)")), ("ask", "never")]).await;
             counted.ok().and_then(|counted| counted["rows"][0]["count(key)"].as_u64())
         } else {
             None
         };
         if !is_indexed || number > Some(0) {
-            let is_coverage = other.contains('.');
-            let page =
-                if is_coverage { visit.to("coverage", &[("collection", other), ("parent", key)]) } else { visit.to("search", &[("q", &query)]) };
-            rows.push((other, field, number, page));
+            let is_coverage = child.contains('.');
+            let page = if is_coverage { ctx.to("coverage", &[("collection", child), ("parent", key)]) } else { ctx.to("search", &[("q", &query)]) };
+            rows.push((child, field, number, page));
         }
     }
     html! {
         @if !rows.is_empty() {
             section {
                 h2 { "Related records" }
-                ul.chips { @for (other, field, number, page) in rows { li { a href=(page) { (other) " " span.quiet { (field) } @if let Some(number) = number { " " (number) } } } } }
+                ul.chips { @for (child, field, number, page) in rows { li { a href=(page) { (child) " " span.quiet { (field) } @if let Some(number) = number { " " (number) } } } } }
             }
         }
     }
 }
 
 /// Returns the collections whose records may link to this collection, each with the field, and whether it is indexed.
-fn linking<'j>(all: &'j [Json], collection: &str) -> Vec<(&'j str, &'j str, bool)> {
+fn links_to<'j>(collections: &'j [Json], collection: &str) -> Vec<(&'j str, &'j str, bool)> {
     let mut found = Vec::new();
-    for other in all {
-        let fields = members(&other["links"]).filter(|(_, target)| *target == collection).map(|(field, _)| field.as_str());
-        found.extend(fields.map(|field| (named(other, "name"), field, items(&other["indexed"]).iter().any(|own| own == field))));
+    for child in collections {
+        let fields = members(&child["links"]).filter(|(_, target)| *target == collection).map(|(field, _)| field.as_str());
+        found.extend(fields.map(|field| (named(child, "name"), field, items(&child["indexed"]).iter().any(|known| known == field))));
     }
     found
 }
@@ -275,13 +276,14 @@ fn history(log: &Json) -> Markup {
 }
 
 /// Documents as they were delivered, one of each contributor that counts.
-async fn documents(visit: &PageContext, collection: &str, key: &str, explained: &Json) -> Markup {
-    let kept = items(&explained["contributions"]).iter().filter(|one| one["raw_bytes"].is_u64() && one["says"] != "retired");
+async fn documents(ctx: &PageContext, collection: &str, key: &str, explained: &Json) -> Markup {
+    let with_document =
+        items(&explained["contributions"]).iter().filter(|contribution| contribution["raw_bytes"].is_u64() && contribution["says"] != "retired");
     let mut all = Vec::new();
-    for (place, one) in kept.enumerate() {
-        let (contributor, bytes) = (named(one, "contributor"), one["raw_bytes"].as_u64().unwrap_or(0));
-        let path = visit.api(&format!("/{collection}/-/document"), &[("key", key), ("contributor", contributor)]);
-        let shown = if place < MOST_DOCUMENTS { Some(bytes_of(visit.get(&path).await).await) } else { None };
+    for (index, contribution) in with_document.enumerate() {
+        let (contributor, bytes) = (named(contribution, "contributor"), contribution["raw_bytes"].as_u64().unwrap_or(0));
+        let path = ctx.api(&format!("/{collection}/-/document"), &[("key", key), ("contributor", contributor)]);
+        let shown = if index < MAX_DOCUMENTS { Some(bytes_of(ctx.get(&path).await).await) } else { None };
         all.push(html! {
             details {
                 summary { "Document from " bdi { (contributor) } " as delivered, " (count(bytes)) " bytes" }
@@ -294,24 +296,24 @@ async fn documents(visit: &PageContext, collection: &str, key: &str, explained: 
             }
         });
     }
-    html! { @for one in all { (one) } }
+    html! { @for document in all { (document) } }
 }
 
 /// Applies a transition from a form; its arguments are `arg.NAME`.
-pub async fn transition(visit: Arc<PageContext>, form: SubmittedForm) -> HandlerResult<Response> {
-    let (collection, key, name) = (form.need("collection")?, form.need("key")?, form.need("transition")?);
-    let overview = visit.ask("", &[]).await?;
-    let own = items(&overview["collections"]).iter().find(|own| named(own, "name") == collection);
-    let own = own.filter(|own| items(&own["transitions"]).iter().any(|known| known == name));
-    let own = own.ok_or_else(|| Problem::missing(format!("there is no transition {name:?} of {collection:?}")))?;
+pub async fn transition(ctx: Arc<PageContext>, form: SubmittedForm) -> HandlerResult<Response> {
+    let (collection, key, name) = (form.required("collection")?, form.required("key")?, form.required("transition")?);
+    let overview = ctx.get_json("", &[]).await?;
+    let definition = items(&overview["collections"]).iter().find(|definition| named(definition, "name") == collection);
+    let definition = definition.filter(|definition| items(&definition["transitions"]).iter().any(|known| known == name));
+    let definition = definition.ok_or_else(|| Problem::not_found(format!("there is no transition {name:?} of {collection:?}")))?;
     let mut arguments = Map::new();
     for (sent, text) in form.0.iter().filter(|(_, text)| !text.is_empty()) {
         let Some(argument) = sent.strip_prefix("arg.") else { continue };
         // an argument of another type than text is read as JSON
-        let is_text = named(&own["arguments"][name][argument], "type") == "text";
+        let is_text = named(&definition["arguments"][name][argument], "type") == "text";
         let read = if is_text { None } else { serde_json::from_str(text).ok() };
         arguments.insert(argument.to_owned(), read.unwrap_or_else(|| text.as_str().into()));
     }
-    visit.send(Method::POST, &format!("/{collection}/-/{name}"), &[("key", key)], Some(&Json::Object(arguments))).await?;
-    Ok(Redirect::to(&visit.record(collection, key)).into_response())
+    ctx.send(Method::POST, &format!("/{collection}/-/{name}"), &[("key", key)], Some(&Json::Object(arguments))).await?;
+    Ok(Redirect::to(&ctx.record(collection, key)).into_response())
 }

@@ -1,10 +1,10 @@
 //! Search: a query, its rows, its errors shown at their position, and suggestions.
 
-use super::layout::trouble;
-use super::map::{Place, map};
+use super::layout::problem_box;
+use super::map::{MapFeature, map};
 use super::record::linked;
 use super::shown::{count, items, named, plain, short, value};
-use super::visit::{PageContext, RenderedPage, TOO_LONG, bytes_of, place_of};
+use super::visit::{PageContext, RenderedPage, TOO_LONG, bytes_of, parse_offset};
 use crate::guard::problem::{HandlerResult, Problem};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
@@ -15,48 +15,48 @@ use std::sync::Arc;
 /// Rows of a page.
 const ROWS: u64 = 50;
 /// Rows of a page if the rows are very long.
-const FEW: u64 = 5;
+const FEWER_ROWS: u64 = 5;
 /// Seconds to wait for services; later answers are shown when the page is reloaded.
 const WAIT: &str = "5";
 /// Max columns shown unless all are requested.
 const COLUMNS: usize = 6;
 /// Max characters of rows shown as JSON.
-const MOST_JSON: usize = 200_000;
+const MAX_JSON_CHARS: usize = 200_000;
 /// Max characters of a value in a link.
-const MOST_VALUE: usize = 60;
+const MAX_VALUE_CHARS: usize = 60;
 
 /// `?q=QUERY&idx=&view=table|json&all=`
-pub async fn page(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
-    let overview = visit.ask("", &[]).await?;
-    let Some(query) = visit.param("q") else {
-        let body = html! { (form(&visit, "", &overview)) (begin(&visit, &overview)) };
+pub async fn page(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
+    let overview = ctx.get_json("", &[]).await?;
+    let Some(query) = ctx.param("q") else {
+        let body = html! { (form(&ctx, "", &overview)) (start_page(&ctx, &overview)) };
         return Ok(RenderedPage::new("Search", body));
     };
     // a query without its value yet gets completions and is not run
     if is_begun(query) {
-        let body = html! { (form(&visit, query, &overview)) (ahead(&visit, query).await?) };
+        let body = html! { (form(&ctx, query, &overview)) (completions(&ctx, query).await?) };
         return Ok(RenderedPage::new("Search", body));
     }
-    let idx = place_of(visit.param("idx"))?;
-    let asked = async |rows: u64| {
+    let idx = parse_offset(ctx.param("idx"))?;
+    let run = async |rows: u64| {
         // one more row than is shown tells whether there are more; counting all takes longer and follows later
         let params = [("q", query), ("idx", &idx.to_string()), ("limit", &(rows + 1).to_string()), ("wait", WAIT)];
-        visit.ask("/query", &params).await
+        ctx.get_json("/query", &params).await
     };
-    let (mut rows, mut answer) = (ROWS, asked(ROWS).await);
+    let (mut rows, mut answer) = (ROWS, run(ROWS).await);
     if answer.as_ref().is_err_and(|problem| problem.detail == TOO_LONG) {
-        (rows, answer) = (FEW, asked(FEW).await);
+        (rows, answer) = (FEWER_ROWS, run(FEWER_ROWS).await);
     }
     let body = match answer {
-        Ok(answer) => found(&ResultsPage { visit: &visit, query, idx, rows }, &overview, &answer),
+        Ok(answer) => found(&ResultsPage { ctx: &ctx, query, idx, rows }, &overview, &answer),
         Err(problem) if problem.status.is_client_error() => {
-            let meant = visit.ask("/suggest", &[("text", query)]).await.unwrap_or_default();
-            let body = html! { (form(&visit, query, &overview)) (trouble(&problem)) (suggested(&visit, &meant)) };
+            let meant = ctx.get_json("/suggest", &[("text", query)]).await.unwrap_or_default();
+            let body = html! { (form(&ctx, query, &overview)) (problem_box(&problem)) (suggested(&ctx, &meant)) };
             return Ok(RenderedPage { status: problem.status, ..RenderedPage::new("Search", body) });
         }
         Err(problem) => return Err(problem),
     };
-    Ok(RenderedPage::new("Search", html! { (form(&visit, query, &overview)) (body) }))
+    Ok(RenderedPage::new("Search", html! { (form(&ctx, query, &overview)) (body) }))
 }
 
 /// Whether a query ends where a value is missing.
@@ -64,13 +64,13 @@ fn is_begun(query: &str) -> bool {
     query.trim_end().ends_with('=')
 }
 
-fn form(visit: &PageContext, query: &str, overview: &Json) -> Markup {
+fn form(ctx: &PageContext, query: &str, overview: &Json) -> Markup {
     let example = items(&overview["collections"]).first().map_or("", |collection| named(collection, "name"));
     html! {
-        form.search role="search" action=(visit.to("search", &[])) {
+        form.search role="search" action=(ctx.to("search", &[])) {
             label for="q" { "Query" }
             input #q type="search" name="q" value=(query) placeholder={ (example) " …" } autocomplete="off" spellcheck="false" autofocus[query.is_empty() || is_begun(query)]
-                hx-get=(visit.to("suggestions", &[])) hx-trigger="input changed delay:120ms" hx-target="#meant" hx-sync="this:replace";
+                hx-get=(ctx.to("suggestions", &[])) hx-trigger="input changed delay:120ms" hx-target="#meant" hx-sync="this:replace";
             button { "Search" }
         }
         div #meant aria-live="polite" {}
@@ -78,29 +78,29 @@ fn form(visit: &PageContext, query: &str, overview: &Json) -> Markup {
 }
 
 /// `?q=QUERY`: the total number of rows. A part of a page.
-pub async fn total(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
-    let params = [("q", visit.param("q").unwrap_or_default()), ("limit", "1"), ("total", "true"), ("ask", "never")];
-    let answer = visit.ask("/query", &params).await?;
+pub async fn total(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
+    let params = [("q", ctx.param("q").unwrap_or_default()), ("limit", "1"), ("total", "true"), ("ask", "never")];
+    let answer = ctx.get_json("/query", &params).await?;
     let shown = html! { (count(answer["total"].as_u64().unwrap_or(0))) };
-    Ok(match visit.param("whole") {
-        Some(_) => RenderedPage::new(visit.param("q").unwrap_or_default(), html! { p { (shown) " rows." } }),
+    Ok(match ctx.param("whole") {
+        Some(_) => RenderedPage::new(ctx.param("q").unwrap_or_default(), html! { p { (shown) " rows." } }),
         None => RenderedPage::part(shown),
     })
 }
 
 /// The page without a query: what a query looks like, and the collections.
-fn begin(visit: &PageContext, overview: &Json) -> Markup {
+fn start_page(ctx: &PageContext, overview: &Json) -> Markup {
     html! {
         p { "A query names a collection, then conditions, then stages: " code { "collection field=value | sort field-" } ". If you type plain words, Stook suggests queries." }
         ul.chips { @for collection in items(&overview["collections"]) {
-            li { a href=(visit.to("search", &[("q", named(collection, "name"))])) { (named(collection, "name")) } }
+            li { a href=(ctx.to("search", &[("q", named(collection, "name"))])) { (named(collection, "name")) } }
         } }
     }
 }
 
 /// A page of results.
 struct ResultsPage<'v> {
-    visit: &'v PageContext,
+    ctx: &'v PageContext,
     query: &'v str,
     idx: u64,
     /// Max rows of the page.
@@ -119,84 +119,84 @@ impl ResultsPage<'_> {
         if all {
             params.push(("all", "1"));
         }
-        self.visit.to("search", &params)
+        self.ctx.to("search", &params)
     }
 }
 
-fn found(own: &ResultsPage<'_>, overview: &Json, answer: &Json) -> Markup {
-    let ResultsPage { visit, query, idx, .. } = *own;
+fn found(results: &ResultsPage<'_>, overview: &Json, answer: &Json) -> Markup {
+    let ResultsPage { ctx, query, idx, .. } = *results;
     let all = items(&answer["rows"]);
-    let rows = &all[..all.len().min(own.rows as usize)];
-    let goes_on = all.len() > rows.len();
-    let (view, all_columns) = (visit.param("view").filter(|view| ["json", "plain"].contains(view)), visit.param("all").is_some());
-    let page = |idx: u64| own.with(idx, view, all_columns);
-    let api = visit.api("/query", &[("q", query)]);
-    let tenant = if visit.tenant == stook_store::DEFAULT_TENANT { String::new() } else { format!(" --tenant {}", visit.tenant) };
+    let rows = &all[..all.len().min(results.rows as usize)];
+    let has_more = all.len() > rows.len();
+    let (view, all_columns) = (ctx.param("view").filter(|view| ["json", "plain"].contains(view)), ctx.param("all").is_some());
+    let page = |idx: u64| results.with(idx, view, all_columns);
+    let api = ctx.api("/query", &[("q", query)]);
+    let tenant = if ctx.tenant == stook_store::DEFAULT_TENANT { String::new() } else { format!(" --tenant {}", ctx.tenant) };
     html! {
         p.quiet {
             @if rows.is_empty() && idx > 0 { "There are no results after row " (count(idx)) ". " a href=(page(0)) { "Back to the first page" } }
             @else if rows.is_empty() { "No records match." }
-            @else if goes_on || idx > 0 {
+            @else if has_more || idx > 0 {
                 (count(idx + 1)) "–" (count(idx + rows.len() as u64)) " of "
-                span hx-get=(visit.to("total", &[("q", query)])) hx-trigger="load" { a href=(visit.to("total", &[("q", query), ("whole", "1")])) { "all" } }
+                span hx-get=(ctx.to("total", &[("q", query)])) hx-trigger="load" { a href=(ctx.to("total", &[("q", query), ("whole", "1")])) { "all" } }
             } @else { (count(rows.len() as u64)) " found" }
             @if !rows.is_empty() {
                 @for (name, label) in [(None, "table"), (Some("json"), "JSON"), (Some("plain"), "plain")] {
-                    @if view != name { " · " a href=(own.with(idx, name, all_columns)) { (label) } }
+                    @if view != name { " · " a href=(results.with(idx, name, all_columns)) { (label) } }
                 }
-                " · " a href=(visit.to("download", &[("q", query), ("format", "csv")])) { "CSV" }
-                " · " a href=(visit.to("download", &[("q", query), ("format", "ndjson")])) { "NDJSON" }
-                @if !all_columns && view.is_none() { " · " a href=(own.with(idx, None, true)) { "all columns" } }
+                " · " a href=(ctx.to("download", &[("q", query), ("format", "csv")])) { "CSV" }
+                " · " a href=(ctx.to("download", &[("q", query), ("format", "ndjson")])) { "NDJSON" }
+                @if !all_columns && view.is_none() { " · " a href=(results.with(idx, None, true)) { "all columns" } }
             }
         }
-        (services(visit, query, &answer["services"], &page(idx)))
-        @if own.rows < ROWS { p.quiet { "The rows are long, so only " (own.rows) " are shown per page." } }
-        @if view == Some("json") { pre tabindex="0" { (short(&serde_json::to_string_pretty(rows).unwrap_or_default(), MOST_JSON)) } }
-        @else if view == Some("plain") { pre tabindex="0" { (short(&lines(answer, rows), MOST_JSON)) } }
+        (services(ctx, query, &answer["services"], &page(idx)))
+        @if results.rows < ROWS { p.quiet { "The rows are long, so only " (results.rows) " are shown per page." } }
+        @if view == Some("json") { pre tabindex="0" { (short(&serde_json::to_string_pretty(rows).unwrap_or_default(), MAX_JSON_CHARS)) } }
+        @else if view == Some("plain") { pre tabindex="0" { (short(&tab_separated(answer, rows), MAX_JSON_CHARS)) } }
         @else {
             div.results {
-                @if rows.is_empty() { div {} } @else { div { (maps(visit, overview, answer, rows)) (table(visit, overview, answer, rows, all_columns)) } }
+                @if rows.is_empty() { div {} } @else { div { (maps(ctx, overview, answer, rows)) (table(ctx, overview, answer, rows, all_columns)) } }
                 // rows of several collections have no fields in common
-                @if answer["collection"].is_string() { aside aria-label="Counts by field" hx-get=(visit.to("facets", &[("q", query), ("part", "1")])) hx-trigger="load" {
-                    p.quiet { a href=(visit.to("facets", &[("q", query)])) { "Counts by field" } }
+                @if answer["collection"].is_string() { aside aria-label="Counts by field" hx-get=(ctx.to("facets", &[("q", query), ("part", "1")])) hx-trigger="load" {
+                    p.quiet { a href=(ctx.to("facets", &[("q", query)])) { "Counts by field" } }
                 } }
             }
         }
         nav.pages aria-label="Pages of results" {
-            @if idx > 0 { a rel="prev" href=(page(idx.saturating_sub(own.rows))) { "← previous" } }
-            @if goes_on { a rel="next" href=(page(idx + own.rows)) { "next →" } }
+            @if idx > 0 { a rel="prev" href=(page(idx.saturating_sub(results.rows))) { "← previous" } }
+            @if has_more { a rel="next" href=(page(idx + results.rows)) { "next →" } }
         }
         details.quiet {
             summary { "Run this query elsewhere" }
-            pre tabindex="0" { "stook query" (tenant) " '" (query.replace('\'', "'\\''")) "'\ncurl -H 'Authorization: Bearer TOKEN' 'http://" (visit.host()) (api) "'" }
+            pre tabindex="0" { "stook query" (tenant) " '" (query.replace('\'', "'\\''")) "'\ncurl -H 'Authorization: Bearer TOKEN' 'http://" (ctx.host()) (api) "'" }
         }
     }
 }
 
 /// Rows as lines of values separated by tabs, for other programs.
-fn lines(answer: &Json, rows: &[Json]) -> String {
+fn tab_separated(answer: &Json, rows: &[Json]) -> String {
     let names: Vec<&str> = items(&answer["columns"]).iter().filter_map(Json::as_str).collect();
     let cell = |row: &Json, name: &str| plain(&row[name]).replace(['\t', '\n', '\r'], " ");
     rows.iter().map(|row| names.iter().map(|name| cell(row, name)).collect::<Vec<_>>().join("\t") + "\n").collect()
 }
 
 /// The state of the services.
-fn services(visit: &PageContext, query: &str, said: &Json, again: &str) -> Markup {
+fn services(ctx: &PageContext, query: &str, services: &Json, reload_path: &str) -> Markup {
     html! {
-        @if items(said).iter().any(|service| service["state"] == "running") {
-            p data-events=(visit.to("search/events", &[("q", query)])) { "Some services have not answered yet. " a href=(again) { "Reload" } }
+        @if items(services).iter().any(|service| service["state"] == "running") {
+            p data-events=(ctx.to("search/events", &[("q", query)])) { "Some services have not answered yet. " a href=(reload_path) { "Reload" } }
         }
-        @if !items(said).is_empty() {
-            ul.chips { @for service in items(said) { li { (named(service, "source")) ": " (super::shown::state(named(service, "state"))) } } }
+        @if !items(services).is_empty() {
+            ul.chips { @for service in items(services) { li { (named(service, "source")) ": " (super::shown::state(named(service, "state"))) } } }
         }
     }
 }
 
 /// Chooses columns to show, in the order of the definition: the key and indexed fields first; lists, structs and mostly empty columns last.
-fn chosen<'n>(overview: &Json, answer: &Json, rows: &[Json], names: &[&'n str]) -> Vec<&'n str> {
-    let collection = items(&overview["collections"]).iter().find(|own| own["name"] == answer["collection"]).unwrap_or(&Json::Null);
+fn choose_columns<'n>(overview: &Json, answer: &Json, rows: &[Json], names: &[&'n str]) -> Vec<&'n str> {
+    let collection = items(&overview["collections"]).iter().find(|known| known["name"] == answer["collection"]).unwrap_or(&Json::Null);
     let rank = |name: &str| {
-        let is_indexed = items(&collection["indexed"]).iter().any(|own| own == name);
+        let is_indexed = items(&collection["indexed"]).iter().any(|known| known == name);
         let is_plain = collection["fields"][name].as_str().is_none_or(|ty| !ty.starts_with(['[', '{']) && ty != "json");
         let is_rare = rows.iter().filter(|row| !row[name].is_null()).count() * 2 < rows.len();
         match (name, is_plain, is_indexed) {
@@ -207,45 +207,46 @@ fn chosen<'n>(overview: &Json, answer: &Json, rows: &[Json], names: &[&'n str]) 
             (_, false, _) => 3,
         }
     };
-    let mut ranked: Vec<(usize, usize)> = names.iter().enumerate().map(|(place, name)| (rank(name), place)).collect();
+    let mut ranked: Vec<(usize, usize)> = names.iter().enumerate().map(|(index, name)| (rank(name), index)).collect();
     ranked.sort_unstable();
-    let mut places: Vec<usize> = ranked.into_iter().take(COLUMNS).map(|(_, place)| place).collect();
-    places.sort_unstable();
-    places.into_iter().map(|place| names[place]).collect()
+    let mut indexes: Vec<usize> = ranked.into_iter().take(COLUMNS).map(|(_, index)| index).collect();
+    indexes.sort_unstable();
+    indexes.into_iter().map(|index| names[index]).collect()
 }
 
 /// A map for each column of geometries.
-fn maps(visit: &PageContext, overview: &Json, answer: &Json, rows: &[Json]) -> Markup {
-    let own = items(&overview["collections"]).iter().find(|own| own["name"] == answer["collection"]).unwrap_or(&Json::Null);
-    let is_geometry = |name: &&str| own["fields"][*name] == "geometry";
-    let place = |row: &Json, name: &str| {
+fn maps(ctx: &PageContext, overview: &Json, answer: &Json, rows: &[Json]) -> Markup {
+    let collection = items(&overview["collections"]).iter().find(|collection| collection["name"] == answer["collection"]).unwrap_or(&Json::Null);
+    let is_geometry = |name: &&str| collection["fields"][*name] == "geometry";
+    let feature = |row: &Json, name: &str| {
         let key = row["key"].as_str();
-        let href = key.zip(answer["collection"].as_str()).map(|(key, collection)| visit.record(collection, key));
-        Place { label: key.unwrap_or(name).to_owned(), href, geometry: row[name].clone() }
+        let href = key.zip(answer["collection"].as_str()).map(|(key, collection)| ctx.record(collection, key));
+        MapFeature { label: key.unwrap_or(name).to_owned(), href, geometry: row[name].clone() }
     };
     html! {
         @for name in items(&answer["columns"]).iter().filter_map(Json::as_str).filter(is_geometry) {
-            @let places: Vec<Place> = rows.iter().filter(|row| !row[name].is_null()).map(|row| place(row, name)).collect();
-            @if !places.is_empty() { (map(name, &places)) }
+            @let features: Vec<MapFeature> = rows.iter().filter(|row| !row[name].is_null()).map(|row| feature(row, name)).collect();
+            @if !features.is_empty() { (map(name, &features)) }
         }
     }
 }
 
 /// Rows with links to their records.
-fn table(visit: &PageContext, overview: &Json, answer: &Json, rows: &[Json], all: bool) -> Markup {
+fn table(ctx: &PageContext, overview: &Json, answer: &Json, rows: &[Json], all: bool) -> Markup {
     let names: Vec<&str> = items(&answer["columns"]).iter().filter_map(Json::as_str).collect();
     let collection = answer["collection"].as_str();
     let has_values = |name: &&str| rows.iter().any(|row| !row[*name].is_null());
     // a field that is the key repeats it
     let repeats = |name: &&str| *name != "key" && rows.iter().all(|row| row[*name] == row["key"]);
-    let told: Vec<&str> = names.iter().copied().filter(|name| has_values(name) && !repeats(name)).collect();
-    let shown = if all { names.clone() } else { chosen(overview, answer, rows, &told) };
+    let informative: Vec<&str> = names.iter().copied().filter(|name| has_values(name) && !repeats(name)).collect();
+    let shown = if all { names.clone() } else { choose_columns(overview, answer, rows, &informative) };
     let is_number = |name: &str| rows.iter().any(|row| row[name].is_number());
     let is_long = |value: &Json| value.as_str().is_some_and(|text| text.len() > 12 && text.contains(' '));
     let is_prose = |name: &str| rows.iter().any(|row| is_long(&row[name]) || items(&row[name]).iter().any(is_long));
     let kind = |name: &&str| if is_number(name) { Some("number") } else { is_prose(name).then_some("prose") };
     let kinds: Vec<Option<&str>> = shown.iter().map(kind).collect();
-    let links = items(&overview["collections"]).iter().find(|own| own["name"] == answer["collection"]).map_or(&Json::Null, |own| &own["links"]);
+    let links =
+        items(&overview["collections"]).iter().find(|known| known["name"] == answer["collection"]).map_or(&Json::Null, |known| &known["links"]);
     html! {
         div.wide tabindex="0" {
             table {
@@ -256,10 +257,10 @@ fn table(visit: &PageContext, overview: &Json, answer: &Json, rows: &[Json], all
                             @for (name, kind) in shown.iter().zip(&kinds) {
                                 td class=[kind] {
                                     @match (*name, collection) {
-                                        ("key", None) if row["collection"].is_string() => a href=(visit.record(named(row, "collection"), &plain(&row["key"]))) { (value(&row["key"])) },
-                                        ("key", Some(collection)) => a href=(visit.record(collection, &plain(&row["key"]))) { (value(&row["key"])) },
+                                        ("key", None) if row["collection"].is_string() => a href=(ctx.record(named(row, "collection"), &plain(&row["key"]))) { (value(&row["key"])) },
+                                        ("key", Some(collection)) => a href=(ctx.record(collection, &plain(&row["key"]))) { (value(&row["key"])) },
                                         _ => @match links[*name].as_str() {
-                                            Some(target) => (linked(visit, target, &row[*name], &[])),
+                                            Some(target) => (linked(ctx, target, &row[*name], &[])),
                                             None => (value(&row[*name])),
                                         },
                                     }
@@ -274,16 +275,16 @@ fn table(visit: &PageContext, overview: &Json, answer: &Json, rows: &[Json], all
 }
 
 /// Suggested queries with their reasons.
-fn suggested(visit: &PageContext, meant: &Json) -> Markup {
+fn suggested(ctx: &PageContext, meant: &Json) -> Markup {
     let all = items(&meant["suggestions"]);
     html! {
         @if !all.is_empty() {
             h2 { "Did you mean" }
             ul.meant {
-                @for one in all {
+                @for suggestion in all {
                     li {
-                        a href=(visit.to("search", &[("q", named(one, "query"))])) { code { (named(one, "query")) } }
-                        @for reason in items(&one["reasons"]) { span.quiet { " " (reason.as_str().unwrap_or_default()) "." } }
+                        a href=(ctx.to("search", &[("q", named(suggestion, "query"))])) { code { (named(suggestion, "query")) } }
+                        @for reason in items(&suggestion["reasons"]) { span.quiet { " " (reason.as_str().unwrap_or_default()) "." } }
                     }
                 }
             }
@@ -293,17 +294,17 @@ fn suggested(visit: &PageContext, meant: &Json) -> Markup {
 }
 
 /// `?q=QUERY&part=1`: facets, each value with the query for it.
-pub async fn facets(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
-    let query = visit.param("q").unwrap_or_default();
-    let answer = visit.ask("/query/facets", &[("q", query)]).await?;
+pub async fn facets(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
+    let query = ctx.param("q").unwrap_or_default();
+    let answer = ctx.get_json("/query/facets", &[("q", query)]).await?;
     let body = html! {
         @if !items(&answer["conditions"]).is_empty() {
             section.facet {
                 h2 { "Conditions" }
                 ul {
-                    @for own in items(&answer["conditions"]) {
-                        @let condition = short(named(own, "condition"), MOST_VALUE);
-                        li { a href=(visit.to("search", &[("q", named(own, "without"))])) aria-label={ "without " (condition) } { "×\u{a0}" bdi { (condition) } } }
+                    @for facet_condition in items(&answer["conditions"]) {
+                        @let condition = short(named(facet_condition, "condition"), MAX_VALUE_CHARS);
+                        li { a href=(ctx.to("search", &[("q", named(facet_condition, "without"))])) aria-label={ "without " (condition) } { "×\u{a0}" bdi { (condition) } } }
                     }
                 }
             }
@@ -314,7 +315,7 @@ pub async fn facets(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
                 ul {
                     @for value in items(&facet["values"]) {
                         li {
-                            a href=(visit.to("search", &[("q", named(value, "query"))])) { bdi { (short(named(value, "value"), MOST_VALUE)) } } " "
+                            a href=(ctx.to("search", &[("q", named(value, "query"))])) { bdi { (short(named(value, "value"), MAX_VALUE_CHARS)) } } " "
                             span.quiet { (count(value["records"].as_u64().unwrap_or(0))) }
                         }
                     }
@@ -323,47 +324,48 @@ pub async fn facets(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
             }
         }
         @if items(&answer["facets"]).is_empty() {
-            @if visit.param("part").is_none() { p.quiet { "No indexed field has different values in these records." } }
+            @if ctx.param("part").is_none() { p.quiet { "No indexed field has different values in these records." } }
         } @else if answer["whole"] != true { p.quiet { "Among " (count(answer["counted"].as_u64().unwrap_or(0))) " records." } }
     };
-    Ok(RenderedPage { part: visit.param("part").is_some(), ..RenderedPage::new(query, body) })
+    Ok(RenderedPage { part: ctx.param("part").is_some(), ..RenderedPage::new(query, body) })
 }
 
 /// `?q=TEXT`: completions and suggested queries. A part of a page.
-pub async fn suggestions(visit: Arc<PageContext>) -> HandlerResult<RenderedPage> {
-    let text = visit.param("q").unwrap_or_default();
+pub async fn suggestions(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
+    let text = ctx.param("q").unwrap_or_default();
     // a text in the query language needs no suggestions
     let is_query = text.contains(['=', '|', '<', '>']);
-    let meant = if text.trim().is_empty() || is_query { Arc::default() } else { visit.ask("/suggest", &[("text", text)]).await.unwrap_or_default() };
-    let body = html! { (ahead(&visit, text).await?) (suggested(&visit, &meant)) };
+    let meant =
+        if text.trim().is_empty() || is_query { Arc::default() } else { ctx.get_json("/suggest", &[("text", text)]).await.unwrap_or_default() };
+    let body = html! { (completions(&ctx, text).await?) (suggested(&ctx, &meant)) };
     Ok(RenderedPage::part(body))
 }
 
 /// Completions of the last word of a text.
-async fn ahead(visit: &PageContext, text: &str) -> HandlerResult<Markup> {
-    let found = visit.ask("/query/completions", &[("q", text)]).await?;
+async fn completions(ctx: &PageContext, text: &str) -> HandlerResult<Markup> {
+    let found = ctx.get_json("/query/completions", &[("q", text)]).await?;
     let found = items(&found["completions"]);
     Ok(html! {
         @if !found.is_empty() {
-            ul.chips { @for one in found { li { a href=(visit.to("search", &[("q", named(one, "query"))])) { bdi { (short(named(one, "word"), MOST_VALUE)) } } } } }
+            ul.chips { @for completion in found { li { a href=(ctx.to("search", &[("q", named(completion, "query"))])) { bdi { (short(named(completion, "word"), MAX_VALUE_CHARS)) } } } } }
         }
     })
 }
 
 /// `?q=QUERY`: the state of services as server-sent events.
-pub async fn events(visit: PageContext) -> Response {
-    let path = visit.api("/query/events", &[("q", visit.param("q").unwrap_or_default())]);
-    visit.get(&path).await
+pub async fn events(ctx: PageContext) -> Response {
+    let path = ctx.api("/query/events", &[("q", ctx.param("q").unwrap_or_default())]);
+    ctx.get(&path).await
 }
 
 /// `?q=QUERY`: the results as a download.
-pub async fn download(visit: PageContext) -> Response {
-    let format = if visit.param("format") == Some("ndjson") { "ndjson" } else { "csv" };
-    let path = visit.api("/export", &[("q", visit.param("q").unwrap_or_default()), ("format", format)]);
-    let mut response = visit.get(&path).await;
+pub async fn download(ctx: PageContext) -> Response {
+    let format = if ctx.param("format") == Some("ndjson") { "ndjson" } else { "csv" };
+    let path = ctx.api("/export", &[("q", ctx.param("q").unwrap_or_default()), ("format", format)]);
+    let mut response = ctx.get(&path).await;
     if !response.status().is_success() {
-        let problem = bytes_of(response).await.err().unwrap_or_else(|| Problem::missing("nothing found"));
-        return visit.answer(Err(problem));
+        let problem = bytes_of(response).await.err().unwrap_or_else(|| Problem::not_found("nothing found"));
+        return ctx.answer(Err(problem));
     }
     let name = if format == "ndjson" { "attachment; filename=\"stook.ndjson\"" } else { "attachment; filename=\"stook.csv\"" };
     response.headers_mut().insert(header::CONTENT_DISPOSITION, HeaderValue::from_static(name));

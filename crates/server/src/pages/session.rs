@@ -21,33 +21,33 @@ fn cookie(sent: &HeaderMap) -> String {
 
 /// Returns the headers of API calls for a visitor: their token, and `Host` and `Origin`.
 pub fn headers(sent: &HeaderMap) -> HeaderMap {
-    let mut own = HeaderMap::new();
+    let mut api_headers = HeaderMap::new();
     for name in CARRIED {
         if let Some(value) = sent.get(&name) {
-            own.insert(name, value.clone());
+            api_headers.insert(name, value.clone());
         }
     }
     let cookies = sent.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(';'));
-    let own_name = cookie(sent);
-    let token = cookies.filter_map(|cookie| cookie.trim().split_once('=')).find(|(name, _)| *name == own_name).map(|(_, token)| token);
+    let cookie_name = cookie(sent);
+    let token = cookies.filter_map(|cookie| cookie.trim().split_once('=')).find(|(name, _)| *name == cookie_name).map(|(_, token)| token);
     // programs may send the token as in the API
     let bearer = token.and_then(|token| HeaderValue::from_str(&format!("Bearer {token}")).ok()).or_else(|| sent.get(header::AUTHORIZATION).cloned());
     if let Some(bearer) = bearer {
-        own.insert(header::AUTHORIZATION, bearer);
+        api_headers.insert(header::AUTHORIZATION, bearer);
     }
-    own
+    api_headers
 }
 
 /// Redirects known visitors to their home page, others to the form for signing in.
 pub async fn front(State(pages): State<Arc<WebPages>>, sent: HeaderMap) -> Response {
     match pages.app.tokens.caller(&headers(&sent)) {
-        Ok(caller) => Redirect::to(&format!("/t/{}/home", caller.own_tenant())).into_response(),
+        Ok(caller) => Redirect::to(&format!("/t/{}/home", caller.tenant_or_default())).into_response(),
         Err(_) => Redirect::to("/sign-in").into_response(),
     }
 }
 
 /// `?to=PATH`: the form for signing in; it leads to `to` afterwards.
-pub async fn form(State(pages): State<Arc<WebPages>>, RawQuery(query): RawQuery) -> Response {
+pub async fn sign_in_form(State(pages): State<Arc<WebPages>>, RawQuery(query): RawQuery) -> Response {
     let params = QueryParams::parse(query.as_deref().unwrap_or_default()).unwrap_or_default();
     shown(&pages, StatusCode::OK, None, params.first("to").unwrap_or_default())
 }
@@ -70,24 +70,25 @@ fn shown(pages: &WebPages, status: StatusCode, wrong: Option<&str>, to: &str) ->
 }
 
 /// Signs in with a token.
-pub async fn enter(State(pages): State<Arc<WebPages>>, sent: HeaderMap, form: SubmittedForm) -> Response {
+pub async fn sign_in(State(pages): State<Arc<WebPages>>, sent: HeaderMap, form: SubmittedForm) -> Response {
     // other sites must not sign a visitor in
     if sent.get("sec-fetch-site").is_some_and(|site| !matches!(site.as_bytes(), b"same-origin" | b"none")) {
         return layout::bare(&Problem::new(StatusCode::FORBIDDEN, "this form has expired or comes from another site: sign in again"));
     }
     let (token, to) = (form.get("token").unwrap_or_default().trim(), form.get("to").unwrap_or_default());
-    let mut own = headers(&sent);
+    let mut api_headers = headers(&sent);
     let plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     let bearer = HeaderValue::from_str(&format!("Bearer {token}")).ok().filter(|_| plain && !token.is_empty());
-    let caller = bearer.ok_or_else(|| Problem::bad("")).and_then(|bearer| {
-        own.insert(header::AUTHORIZATION, bearer);
-        pages.app.tokens.caller(&own)
+    let caller = bearer.ok_or_else(|| Problem::bad_request("")).and_then(|bearer| {
+        api_headers.insert(header::AUTHORIZATION, bearer);
+        pages.app.tokens.caller(&api_headers)
     });
     match caller {
         Ok(caller) => {
-            let own = format!("/t/{}/", caller.own_tenant());
-            let is_own = to.bytes().all(|byte| byte.is_ascii_graphic()) && to.starts_with(if caller.tenant.is_some() { &own } else { "/t/" });
-            let mut response = Redirect::to(if is_own { to.to_owned() } else { format!("{own}home") }.as_str()).into_response();
+            let tenant_path = format!("/t/{}/", caller.tenant_or_default());
+            let is_allowed =
+                to.bytes().all(|byte| byte.is_ascii_graphic()) && to.starts_with(if caller.tenant.is_some() { &tenant_path } else { "/t/" });
+            let mut response = Redirect::to(if is_allowed { to.to_owned() } else { format!("{tenant_path}home") }.as_str()).into_response();
             // checked above: letters, digits, - and _
             if let Ok(cookie) = HeaderValue::from_str(&format!("{}={token}; Path=/; HttpOnly; SameSite=Strict", cookie(&sent))) {
                 response.headers_mut().insert(header::SET_COOKIE, cookie);
@@ -99,14 +100,14 @@ pub async fn enter(State(pages): State<Arc<WebPages>>, sent: HeaderMap, form: Su
 }
 
 /// Signs out.
-pub async fn leave(State(pages): State<Arc<WebPages>>, sent: HeaderMap, form: SubmittedForm) -> Response {
+pub async fn sign_out(State(pages): State<Arc<WebPages>>, sent: HeaderMap, form: SubmittedForm) -> Response {
     if let Err(problem) = form.check(&pages, &headers(&sent)) {
         return layout::bare(&problem);
     }
     let mut response = Redirect::to("/sign-in").into_response();
     // a name is letters, digits and -
-    if let Ok(gone) = HeaderValue::from_str(&format!("{}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0", cookie(&sent))) {
-        response.headers_mut().insert(header::SET_COOKIE, gone);
+    if let Ok(expired_cookie) = HeaderValue::from_str(&format!("{}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0", cookie(&sent))) {
+        response.headers_mut().insert(header::SET_COOKIE, expired_cookie);
     }
     response
 }

@@ -60,8 +60,8 @@ pub fn text(text: &str) -> Markup {
 }
 
 /// Shortens a text to `most` characters.
-pub fn short(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
+pub fn short(text: &str, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
         Some((end, _)) => format!("{} …", &text[..end]),
         None => text.to_owned(),
     }
@@ -71,8 +71,8 @@ pub fn short(text: &str, most: usize) -> String {
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             out.push('\u{202f}');
         }
         out.push(digit);
@@ -103,7 +103,7 @@ pub fn moment(json: &Json) -> Markup {
 }
 
 /// Formats the number of processed documents of a job, and of how many if that differs.
-pub fn done_of(job: &Json) -> String {
+pub fn progress_text(job: &Json) -> String {
     let number = |name: &str| job[name].as_u64().unwrap_or(0);
     let (done, planned) = (count(number("documents")), count(number("planned")));
     match job["cut"] == true {

@@ -10,7 +10,7 @@ const NAMES: f64 = 190.0;
 /// Height of a lane, and of the axis.
 const LANE: f64 = 24.0;
 /// Max characters of a name next to a lane.
-const MOST_NAME: usize = 24;
+const MAX_NAME_CHARS: usize = 24;
 /// Max ticks of an axis.
 const TICKS: f64 = 7.0;
 /// Possible distances of ticks, in seconds.
@@ -63,27 +63,27 @@ pub fn extent(spans: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64)> {
 /// Draws lanes from one time to another.
 pub fn drawing(lanes: &[TimelineLane], (from, to): (f64, f64), label: &str) -> Markup {
     let length = (to - from).max(1.0);
-    let place = |at: f64| NAMES + ((at - from) / length).clamp(0.0, 1.0) * (WIDTH - NAMES);
-    let number = |at: f64| format!("{at:.2}");
+    let x_of = |time: f64| NAMES + ((time - from) / length).clamp(0.0, 1.0) * (WIDTH - NAMES);
+    let number = |time: f64| format!("{time:.2}");
     let height = LANE * (lanes.len() + 1) as f64;
     let ticks = ticks(from, from + length);
     html! {
         div.wide tabindex="0" {
             svg.timeline viewBox={ "0 0 " (WIDTH) " " (height) } role="group" aria-label=(label) {
-                @for (at, shown) in &ticks {
-                    line.tick x1=(number(place(*at))) x2=(number(place(*at))) y1=(LANE - 6.0) y2=(height) {}
-                    text.quiet x=(number(place(*at) + 3.0)) y=(LANE - 8.0) { (shown) }
+                @for (time, shown) in &ticks {
+                    line.tick x1=(number(x_of(*time))) x2=(number(x_of(*time))) y1=(LANE - 6.0) y2=(height) {}
+                    text.quiet x=(number(x_of(*time) + 3.0)) y=(LANE - 8.0) { (shown) }
                 }
                 @for (row, lane) in lanes.iter().enumerate() {
                     @let top = LANE * (row + 1) as f64;
-                    a href=(lane.href) { text x="0" y=(number(top + LANE * 0.7)) { (short(&lane.name, MOST_NAME)) title { (lane.name) } } }
+                    a href=(lane.href) { text x="0" y=(number(top + LANE * 0.7)) { (short(&lane.name, MAX_NAME_CHARS)) title { (lane.name) } } }
                     a href=(lane.href) tabindex="-1" aria-hidden="true" {
                         rect.missing x=(NAMES) y=(number(top + 4.0)) width=(WIDTH - NAMES) height=(LANE - 8.0) {}
                     }
                     @for mark in &lane.marks {
                         a href=(mark.href) aria-label=(mark.label) {
-                            rect class=(mark.kind) x=(number(place(mark.from))) y=(number(top + 4.0))
-                                width=(number((place(mark.to) - place(mark.from)).max(1.5))) height=(LANE - 8.0) { title { (mark.label) } }
+                            rect class=(mark.kind) x=(number(x_of(mark.from))) y=(number(top + 4.0))
+                                width=(number((x_of(mark.to) - x_of(mark.from)).max(1.5))) height=(LANE - 8.0) { title { (mark.label) } }
                         }
                     }
                 }
@@ -94,18 +94,18 @@ pub fn drawing(lanes: &[TimelineLane], (from, to): (f64, f64), label: &str) -> M
 
 /// Returns the ticks of an axis with their labels; the first of a day includes the date.
 fn ticks(from: f64, to: f64) -> Vec<(f64, String)> {
-    let most = |step: f64| (to - from) / step <= TICKS;
+    let fits = |step: f64| (to - from) / step <= TICKS;
     let longest = STEPS[STEPS.len() - 1];
-    let step = STEPS.into_iter().find(|step| most(*step)).unwrap_or_else(|| ((to - from) / TICKS / longest).ceil() * longest);
+    let step = STEPS.into_iter().find(|step| fits(*step)).unwrap_or_else(|| ((to - from) / TICKS / longest).ceil() * longest);
     let mut last_day = String::new();
-    let mut all = Vec::new();
-    let mut at = (from / step).ceil() * step;
-    while at <= to {
-        let shown = Value::Int((at * 1e6) as i64).show(&FieldType::Timestamp);
+    let mut ticks = Vec::new();
+    let mut time = (from / step).ceil() * step;
+    while time <= to {
+        let shown = Value::Int((time * 1e6) as i64).show(&FieldType::Timestamp);
         let (day, clock) = shown.split_once('T').unwrap_or((&shown, ""));
         let clock = &clock[..clock.len().min(if step < 60.0 { 8 } else { 5 })];
-        all.push((
-            at,
+        ticks.push((
+            time,
             if step >= 86_400.0 {
                 day.to_owned()
             } else if day == last_day {
@@ -115,9 +115,9 @@ fn ticks(from: f64, to: f64) -> Vec<(f64, String)> {
             },
         ));
         last_day = day.to_owned();
-        at += step;
+        time += step;
     }
-    all
+    ticks
 }
 
 /// Reads a time as seconds since 1970.
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_axis_is_marked_where_people_count() {
+    fn ticks_of_an_axis_are_at_round_times() {
         let shown = |from: &str, to: &str| -> Vec<String> {
             ticks(seconds(from).unwrap(), seconds(to).unwrap()).into_iter().map(|(_, shown)| shown).collect()
         };

@@ -19,13 +19,13 @@ use stook_store::access::Role;
 use tower_service::Service;
 
 /// Max bytes of a response of the API.
-const MOST_ANSWER: usize = 32 << 20;
+const MAX_RESPONSE_BYTES: usize = 32 << 20;
 /// The error if a response is longer.
 pub const TOO_LONG: &str = "too long to be shown here; use the API";
 /// Max remembered marks of submitted forms.
-const MOST_SENT: usize = 1_000;
+const MAX_FORM_MARKS: usize = 1_000;
 /// Max bytes of a form.
-const MOST_FORM: usize = 1 << 20;
+const MAX_FORM_BYTES: usize = 1 << 20;
 
 /// What a page shows.
 pub struct RenderedPage {
@@ -59,14 +59,14 @@ pub struct PageContext {
     /// The tenant.
     pub tenant: String,
     /// Headers of API calls: the visitor's token, and `Host` and `Origin`.
-    own: HeaderMap,
+    api_headers: HeaderMap,
     params: QueryParams,
     /// The path with its parameters, without `.json`.
     pub path: String,
     wants_json: bool,
     is_read: bool,
     /// Paths called in the API, with their responses.
-    answers: Mutex<Vec<(String, Arc<Json>)>>,
+    responses: Mutex<Vec<(String, Arc<Json>)>>,
 }
 
 impl FromRequestParts<Arc<WebPages>> for PageContext {
@@ -76,24 +76,34 @@ impl FromRequestParts<Arc<WebPages>> for PageContext {
         let path = parts.uri.path().to_owned();
         let wants_json = path.ends_with(".json");
         let problem = |problem: Problem| if wants_json { problem.into_response() } else { layout::bare(&problem) };
-        let own = session::headers(&parts.headers);
-        let caller = match pages.app.tokens.caller(&own) {
+        let api_headers = session::headers(&parts.headers);
+        let caller = match pages.app.tokens.caller(&api_headers) {
             Ok(caller) => caller,
             Err(refused) if wants_json || parts.method != Method::GET => return Err(problem(refused)),
             Err(_) => {
-                let place = parts.uri.path_and_query().map_or("", |place| place.as_str());
-                return Err(Redirect::to(&with_params("/sign-in", &[("to", place)])).into_response());
+                let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
+                return Err(Redirect::to(&with_params("/sign-in", &[("to", target)])).into_response());
             }
         };
-        let values = RawPathParams::from_request_parts(parts, pages).await.map_err(|_| problem(Problem::bad("the path is not UTF-8")))?;
+        let values = RawPathParams::from_request_parts(parts, pages).await.map_err(|_| problem(Problem::bad_request("the path is not UTF-8")))?;
         let named = values.iter().find(|(name, _)| *name == "tenant").map_or("", |(_, value)| value);
         let tenant = caller.tenant(named).map_err(problem)?;
         let query = parts.uri.query().unwrap_or_default();
         let params = QueryParams::parse(query).map_err(problem)?;
-        let shown = path.strip_suffix(".json").unwrap_or(&path);
-        let place = if query.is_empty() { shown.to_owned() } else { format!("{shown}?{query}") };
-        let (answers, is_read) = (Mutex::default(), parts.method == Method::GET);
-        Ok(Self { pages: pages.clone(), caller, tenant: tenant.as_str().to_owned(), own, params, path: place, wants_json, is_read, answers })
+        let page_path = path.strip_suffix(".json").unwrap_or(&path);
+        let full_path = if query.is_empty() { page_path.to_owned() } else { format!("{page_path}?{query}") };
+        let (responses, is_read) = (Mutex::default(), parts.method == Method::GET);
+        Ok(Self {
+            pages: pages.clone(),
+            caller,
+            tenant: tenant.as_str().to_owned(),
+            api_headers,
+            params,
+            path: full_path,
+            wants_json,
+            is_read,
+            responses,
+        })
     }
 }
 
@@ -104,9 +114,9 @@ impl FromRequest<Arc<WebPages>> for SubmittedForm {
     type Rejection = Response;
 
     async fn from_request(request: Request, _: &Arc<WebPages>) -> Result<Self, Response> {
-        let wrong = |what: &str| layout::bare(&Problem::bad(what));
-        let bytes = to_bytes(request.into_body(), MOST_FORM).await.map_err(|_| wrong("a form has at most 1 MB"))?;
-        let text = std::str::from_utf8(&bytes).map_err(|_| wrong("the form is not UTF-8"))?;
+        let bad_form = |detail: &str| layout::bare(&Problem::bad_request(detail));
+        let bytes = to_bytes(request.into_body(), MAX_FORM_BYTES).await.map_err(|_| bad_form("a form has at most 1 MB"))?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| bad_form("the form is not UTF-8"))?;
         QueryParams::parse(text).map(|params| Self(params.into_pairs())).map_err(|problem| layout::bare(&problem))
     }
 }
@@ -121,16 +131,16 @@ impl SubmittedForm {
     ///
     /// # Errors
     /// 400 when it is not.
-    pub fn need(&self, name: &str) -> HandlerResult<&str> {
-        self.get(name).ok_or_else(|| Problem::bad(format!("{name} is missing")))
+    pub fn required(&self, name: &str) -> HandlerResult<&str> {
+        self.get(name).ok_or_else(|| Problem::bad_request(format!("{name} is missing")))
     }
 
     /// Checks that the form comes from a page of this process that was made for the sender of these headers.
     ///
     /// # Errors
     /// 403 when it does not.
-    pub fn check(&self, pages: &WebPages, own: &HeaderMap) -> HandlerResult<()> {
-        if pages.secret != [0; 32] && self.get("csrf") == Some(&csrf(pages, own)) {
+    pub fn check(&self, pages: &WebPages, api_headers: &HeaderMap) -> HandlerResult<()> {
+        if pages.secret != [0; 32] && self.get("csrf") == Some(&csrf(pages, api_headers)) {
             return Ok(());
         }
         Err(Problem::new(StatusCode::FORBIDDEN, "this form has expired: reload the page"))
@@ -190,34 +200,34 @@ impl PageContext {
 
     /// The server's address as the visitor knows it.
     pub fn host(&self) -> &str {
-        self.own.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost")
+        self.api_headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost")
     }
 
     /// Whether the visitor has sent a token.
     pub fn is_signed_in(&self) -> bool {
-        self.own.contains_key(header::AUTHORIZATION)
+        self.api_headers.contains_key(header::AUTHORIZATION)
     }
 
     /// Gets JSON of the tenant from the API.
     ///
     /// # Errors
     /// The problem that the API returns.
-    pub async fn ask(&self, path: &str, params: &[(&str, &str)]) -> HandlerResult<Arc<Json>> {
-        self.ask_at(&self.api(path, params)).await
+    pub async fn get_json(&self, path: &str, params: &[(&str, &str)]) -> HandlerResult<Arc<Json>> {
+        self.get_json_at(&self.api(path, params)).await
     }
 
     /// Gets JSON from any path of the API.
     ///
     /// # Errors
     /// The problem that the API returns.
-    pub async fn ask_at(&self, path: &str) -> HandlerResult<Arc<Json>> {
-        let answer = json_of(self.get(path).await).await.map(Arc::new);
+    pub async fn get_json_at(&self, path: &str) -> HandlerResult<Arc<Json>> {
+        let response = json_of(self.get(path).await).await.map(Arc::new);
         // the page's JSON includes refusals
-        let said = answer.as_ref().map_or_else(|problem| Arc::new(problem.to_json()), Arc::clone);
-        if let Ok(mut answers) = self.answers.lock() {
-            answers.push((path.to_owned(), said));
+        let shown = response.as_ref().map_or_else(|problem| Arc::new(problem.to_json()), Arc::clone);
+        if let Ok(mut responses) = self.responses.lock() {
+            responses.push((path.to_owned(), shown));
         }
-        answer
+        response
     }
 
     /// Sends JSON to the API.
@@ -226,23 +236,23 @@ impl PageContext {
     /// The problem that the API returns.
     pub async fn send(&self, method: Method, path: &str, params: &[(&str, &str)], body: Option<&Json>) -> HandlerResult<Json> {
         let sent = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
-        json_of(self.fetch(method, &self.api(path, params), sent, body.map(|_| "application/json")).await).await
+        json_of(self.call_api(method, &self.api(path, params), sent, body.map(|_| "application/json")).await).await
     }
 
     /// Gets a response of the API as it is.
     pub async fn get(&self, path: &str) -> Response {
-        self.fetch(Method::GET, path, Body::empty(), None).await
+        self.call_api(Method::GET, path, Body::empty(), None).await
     }
 
     /// Calls the API with any method and body.
-    pub async fn fetch(&self, method: Method, path: &str, body: Body, media: Option<&'static str>) -> Response {
+    pub async fn call_api(&self, method: Method, path: &str, body: Body, media: Option<&'static str>) -> Response {
         let mut request = Request::new(body);
         *request.method_mut() = method;
         match path.parse() {
             Ok(path) => *request.uri_mut() = path,
-            Err(_) => return Problem::bad("the path is not valid").into_response(),
+            Err(_) => return Problem::bad_request("the path is not valid").into_response(),
         }
-        *request.headers_mut() = self.own.clone();
+        *request.headers_mut() = self.api_headers.clone();
         if let Some(media) = media {
             request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
         }
@@ -255,7 +265,7 @@ impl PageContext {
 
     /// Returns the CSRF token of this visitor's forms.
     pub fn csrf(&self) -> String {
-        csrf(&self.pages, &self.own)
+        csrf(&self.pages, &self.api_headers)
     }
 
     /// Whether a form with this mark is submitted for the first time, as far as this process remembers.
@@ -264,7 +274,7 @@ impl PageContext {
         let is_first = !sent.iter().any(|known| known == mark);
         if is_first {
             sent.push_back(mark.to_owned());
-            if sent.len() > MOST_SENT {
+            if sent.len() > MAX_FORM_MARKS {
                 sent.pop_front();
             }
         }
@@ -276,21 +286,21 @@ impl PageContext {
     /// # Errors
     /// 403 when it does not.
     pub fn check(&self, form: &SubmittedForm) -> HandlerResult<()> {
-        form.check(&self.pages, &self.own)
+        form.check(&self.pages, &self.api_headers)
     }
 
     /// Makes the response: the page, a part of one, or the API's responses as JSON.
     pub fn answer(&self, view: HandlerResult<RenderedPage>) -> Response {
         match view {
             Ok(view) if self.wants_json => {
-                let answers = self.answers.lock().map(|answers| answers.clone()).unwrap_or_default();
-                let all: Map<String, Json> = answers.into_iter().map(|(path, json)| (path, (*json).clone())).collect();
+                let responses = self.responses.lock().map(|responses| responses.clone()).unwrap_or_default();
+                let all: Map<String, Json> = responses.into_iter().map(|(path, json)| (path, (*json).clone())).collect();
                 (view.status, axum::Json(Json::Object(all))).into_response()
             }
             Err(problem) if self.wants_json => problem.into_response(),
             Ok(view) if view.part => layout::html(view.status, view.body),
             Ok(view) => layout::html(view.status, layout::frame(self, &view.title, &view.body)),
-            Err(problem) => layout::html(problem.status, layout::frame(self, "That did not work", &layout::trouble(&problem))),
+            Err(problem) => layout::html(problem.status, layout::frame(self, "That did not work", &layout::problem_box(&problem))),
         }
     }
 }
@@ -302,8 +312,8 @@ impl PageContext {
 pub async fn bytes_of(response: Response) -> HandlerResult<Bytes> {
     let status = response.status();
     let too_long = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, TOO_LONG);
-    let bytes = to_bytes(response.into_body(), MOST_ANSWER).await.map_err(too_long)?;
-    if status.is_success() { Ok(bytes) } else { Err(Problem::of_json(status, &serde_json::from_slice(&bytes).unwrap_or_default())) }
+    let bytes = to_bytes(response.into_body(), MAX_RESPONSE_BYTES).await.map_err(too_long)?;
+    if status.is_success() { Ok(bytes) } else { Err(Problem::from_json(status, &serde_json::from_slice(&bytes).unwrap_or_default())) }
 }
 
 /// Reads the JSON of a response of the API; null if there is none.
@@ -318,25 +328,25 @@ pub async fn json_of(response: Response) -> HandlerResult<Json> {
 ///
 /// # Errors
 /// 400 with the name of the number.
-pub fn number_of<'t>(text: Option<&'t str>, what: &str) -> HandlerResult<&'t str> {
+pub fn parse_number<'t>(text: Option<&'t str>, subject: &str) -> HandlerResult<&'t str> {
     let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    text.filter(is_number).ok_or_else(|| Problem::bad(format!("{what} must be a number")))
+    text.filter(is_number).ok_or_else(|| Problem::bad_request(format!("{subject} must be a number")))
 }
 
 /// Reads the number of rows to skip; 0 if it is not given.
 ///
 /// # Errors
 /// 400 when it is not a number.
-pub fn place_of(text: Option<&str>) -> HandlerResult<u64> {
-    let wrong = |_| Problem::bad("idx is a number of rows, 0 or more");
+pub fn parse_offset(text: Option<&str>) -> HandlerResult<u64> {
+    let wrong = |_| Problem::bad_request("idx is a number of rows, 0 or more");
     text.map_or(Ok(0), |text| text.parse().map_err(wrong))
 }
 
 /// Computes the CSRF token for the sender of these headers.
-fn csrf(pages: &WebPages, own: &HeaderMap) -> String {
+fn csrf(pages: &WebPages, api_headers: &HeaderMap) -> String {
     let mut hash = Sha256::new();
     hash.update(pages.secret);
-    hash.update(own.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes));
+    hash.update(api_headers.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes));
     hex(&hash.finalize()[..16])
 }
 
@@ -348,8 +358,8 @@ pub fn hex(bytes: &[u8]) -> String {
 /// Appends encoded parameters to a path.
 fn with_params(path: &str, params: &[(&str, &str)]) -> String {
     let mut out = path.to_owned();
-    for (place, (name, value)) in params.iter().enumerate() {
-        out.push(if place == 0 { '?' } else { '&' });
+    for (index, (name, value)) in params.iter().enumerate() {
+        out.push(if index == 0 { '?' } else { '&' });
         out.push_str(name);
         out.push('=');
         out.push_str(&percent(value));

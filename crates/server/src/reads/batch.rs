@@ -17,9 +17,9 @@ impl<T> BatchQueue<T> {
         Self { waiting: Mutex::default(), arrived: Condvar::new(), closed: AtomicBool::new(false) }
     }
 
-    pub fn join(&self, one: T) {
+    pub fn push(&self, request: T) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.push(one);
+        waiting.push(request);
         // if other requests are waiting already, a thread has been notified
         if waiting.len() == 1 {
             self.arrived.notify_one();
@@ -27,7 +27,7 @@ impl<T> BatchQueue<T> {
     }
 
     /// Waits for requests and takes the first `most(waiting)` of them, but at least one. `None` once the queue is closed and empty.
-    pub fn take(&self, most: impl Fn(&[T]) -> usize) -> Option<Vec<T>> {
+    pub fn take(&self, batch_size: impl Fn(&[T]) -> usize) -> Option<Vec<T>> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         while waiting.is_empty() {
             if self.closed.load(Ordering::SeqCst) {
@@ -35,12 +35,12 @@ impl<T> BatchQueue<T> {
             }
             waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
-        let taken = most(&waiting).max(1);
-        let all: Vec<T> = waiting.drain(..taken).collect();
+        let taken = batch_size(&waiting).max(1);
+        let batch: Vec<T> = waiting.drain(..taken).collect();
         if !waiting.is_empty() {
             self.arrived.notify_one();
         }
-        Some(all)
+        Some(batch)
     }
 
     pub fn close(&self) {
@@ -50,23 +50,28 @@ impl<T> BatchQueue<T> {
 }
 
 /// Returns how many of the waiting requests fit into one batch of `most` elements, where a request has `size` elements.
-pub fn together<T>(waiting: &[T], most: usize, size: impl Fn(&T) -> usize) -> usize {
-    let mut all = 0;
-    let fits = |ask: &&T| {
-        all += size(ask);
-        all <= most
+pub fn count_that_fit<T>(waiting: &[T], max: usize, size: impl Fn(&T) -> usize) -> usize {
+    let mut total = 0;
+    let fits = |request: &&T| {
+        total += size(request);
+        total <= max
     };
     waiting.iter().take_while(fits).count()
 }
 
 /// Sends each request of a batch its part of what was found, or an error. Only the first request gets the original error.
-pub fn answer<T, F, V>(asks: Vec<T>, mut found: Result<F>, own: impl Fn(&F, &T) -> V, whom: impl Fn(T) -> oneshot::Sender<Result<V>>) {
-    for ask in asks {
-        let answer = match &found {
-            Ok(found) => Ok(own(found, &ask)),
-            Err(_) => std::mem::replace(&mut found, Err(batch_failed())).map(|found| own(&found, &ask)),
+pub fn reply_to_all<T, F, V>(
+    requests: Vec<T>,
+    mut found: Result<F>,
+    part_of: impl Fn(&F, &T) -> V,
+    sender_of: impl Fn(T) -> oneshot::Sender<Result<V>>,
+) {
+    for request in requests {
+        let reply = match &found {
+            Ok(found) => Ok(part_of(found, &request)),
+            Err(_) => std::mem::replace(&mut found, Err(batch_failed())).map(|found| part_of(&found, &request)),
         };
-        let _ = whom(ask).send(answer);
+        let _ = sender_of(request).send(reply);
     }
 }
 

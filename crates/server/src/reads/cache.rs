@@ -25,7 +25,7 @@ const SLOTS: usize = 1 << 16;
 
 /// The address of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct RecordId {
     /// The tenant.
     pub tenant: Tenant,
     /// The collection.
@@ -56,41 +56,41 @@ pub struct ReadPoint {
 
 #[derive(Clone)]
 struct CacheEntry<T> {
-    moment: ReadPoint,
+    read_point: ReadPoint,
     value: T,
 }
 
 #[derive(Clone)]
 struct EntryWeigher;
 
-impl Weighter<Place, CacheEntry<Arc<ServedRecord>>> for EntryWeigher {
-    fn weight(&self, place: &Place, entry: &CacheEntry<Arc<ServedRecord>>) -> u64 {
-        (place.key.as_str().len() + entry.value.size() + 200) as u64
+impl Weighter<RecordId, CacheEntry<Arc<ServedRecord>>> for EntryWeigher {
+    fn weight(&self, id: &RecordId, entry: &CacheEntry<Arc<ServedRecord>>) -> u64 {
+        (id.key.as_str().len() + entry.value.size() + 200) as u64
     }
 }
 
 impl Weighter<KeyListId, CacheEntry<Arc<[Key]>>> for EntryWeigher {
-    fn weight(&self, place: &KeyListId, entry: &CacheEntry<Arc<[Key]>>) -> u64 {
-        (place.value.len() + entry.value.iter().map(|key| key.as_str().len() + 32).sum::<usize>() + 200) as u64
+    fn weight(&self, id: &KeyListId, entry: &CacheEntry<Arc<[Key]>>) -> u64 {
+        (id.value.len() + entry.value.iter().map(|key| key.as_str().len() + 32).sum::<usize>() + 200) as u64
     }
 }
 
 /// The cache of records and of lists of keys.
 pub struct RecordCache {
-    records: Map<Place, CacheEntry<Arc<ServedRecord>>, EntryWeigher>,
+    records: Map<RecordId, CacheEntry<Arc<ServedRecord>>, EntryWeigher>,
     lists: Map<KeyListId, CacheEntry<Arc<[Key]>>, EntryWeigher>,
-    stands: Arc<CommitTracker>,
+    tracker: Arc<CommitTracker>,
     checks: Mutex<CommitChecks>,
-    near: bool,
+    store_is_local: bool,
 }
 
 /// Counts reads of the commit number, so that requests can share them.
 #[derive(Default)]
 struct CommitChecks {
     begun: u64,
-    /// The last read that has finished, and its result in `moment`.
+    /// The last read that has finished, and its result in `read_point`.
     done: u64,
-    moment: Option<ReadPoint>,
+    read_point: Option<ReadPoint>,
 }
 
 /// What this process knows about commits.
@@ -98,7 +98,7 @@ struct CommitTracker {
     /// All changes up to this commit number are known, key by key.
     applied: AtomicI64,
     /// Grows when another process has written; then no older entry is used.
-    era: AtomicU64,
+    epoch: AtomicU64,
     /// The last commit number that this process has announced.
     committing: Mutex<Option<i64>>,
     slots: Box<[AtomicI64]>,
@@ -106,43 +106,43 @@ struct CommitTracker {
 }
 
 impl CommitTracker {
-    fn slot(&self, what: impl Hash) -> &AtomicI64 {
-        &self.slots[self.hasher.hash_one(what) as usize % SLOTS]
+    fn slot(&self, key: impl Hash) -> &AtomicI64 {
+        &self.slots[self.hasher.hash_one(key) as usize % SLOTS]
     }
 
-    fn of_record(&self, tenant: &Tenant, collection: CollectionId, key: &Key) -> &AtomicI64 {
+    fn record_slot(&self, tenant: &Tenant, collection: CollectionId, key: &Key) -> &AtomicI64 {
         self.slot((tenant, collection, key))
     }
 
-    fn of_lists(&self, tenant: &Tenant, collection: CollectionId) -> &AtomicI64 {
+    fn lists_slot(&self, tenant: &Tenant, collection: CollectionId) -> &AtomicI64 {
         self.slot((tenant, collection))
     }
 
     /// Another process has written, up to this commit number.
-    fn begin_era(&self, stand: i64) {
-        self.era.fetch_add(1, Ordering::SeqCst);
-        self.applied.store(stand, Ordering::SeqCst);
+    fn begin_epoch(&self, commit_number: i64) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        self.applied.store(commit_number, Ordering::SeqCst);
     }
 }
 
 impl CommitObserver for CommitTracker {
-    fn committing(&self, before: i64, stand: i64) {
-        let mut making = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
+    fn committing(&self, before: i64, commit_number: i64) {
+        let mut announced = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
         if before > self.applied.load(Ordering::SeqCst) {
-            self.begin_era(before);
+            self.begin_epoch(before);
         }
-        *making = Some(stand);
+        *announced = Some(commit_number);
     }
 
-    fn committed(&self, stand: i64, changed: &[ChangedRecord]) {
+    fn committed(&self, commit_number: i64, changed: &[ChangedRecord]) {
         for ChangedRecord { tenant, collection, key, content_changed: content } in changed {
-            self.of_record(tenant, *collection, key).fetch_max(stand, Ordering::SeqCst);
+            self.record_slot(tenant, *collection, key).fetch_max(commit_number, Ordering::SeqCst);
             if *content {
-                self.of_lists(tenant, *collection).fetch_max(stand, Ordering::SeqCst);
+                self.lists_slot(tenant, *collection).fetch_max(commit_number, Ordering::SeqCst);
             }
         }
-        let _making = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.applied.fetch_max(stand, Ordering::SeqCst);
+        let _announced = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.applied.fetch_max(commit_number, Ordering::SeqCst);
     }
 }
 
@@ -160,24 +160,24 @@ impl RecordCache {
     /// # Errors
     /// When the store fails.
     pub fn new(store: &dyn Store, bytes: u64) -> stook_store::Result<Self> {
-        let stands = Arc::new(CommitTracker {
+        let tracker = Arc::new(CommitTracker {
             applied: AtomicI64::new(0),
-            era: AtomicU64::new(0),
+            epoch: AtomicU64::new(0),
             committing: Mutex::default(),
             slots: (0..SLOTS).map(|_| AtomicI64::new(0)).collect(),
             hasher: DefaultHashBuilder::default(),
         });
-        store.watch(stands.clone());
-        if let Some(stand) = store.commit_number()? {
-            stands.begin_era(stand);
+        store.watch(tracker.clone());
+        if let Some(commit_number) = store.commit_number()? {
+            tracker.begin_epoch(commit_number);
         }
         let items = (bytes / 1_000).clamp(100, 10_000_000) as usize;
         Ok(Self {
             records: Map::with_weighter(items, bytes * 3 / 4, EntryWeigher),
             lists: Map::with_weighter(items, bytes / 4, EntryWeigher),
-            stands,
+            tracker,
             checks: Mutex::default(),
-            near: store.is_near(),
+            store_is_local: store.is_local(),
         })
     }
 
@@ -186,19 +186,19 @@ impl RecordCache {
     /// # Errors
     /// When the store fails.
     pub fn now(&self, store: &dyn Store) -> stook_store::Result<Option<ReadPoint>> {
-        let Some(stand) = store.commit_number()? else { return Ok(None) };
-        let stands = &self.stands;
-        if stand > stands.applied.load(Ordering::SeqCst) {
-            let making = stands.committing.lock().unwrap_or_else(PoisonError::into_inner);
-            if *making == Some(stand) {
+        let Some(commit_number) = store.commit_number()? else { return Ok(None) };
+        let tracker = &self.tracker;
+        if commit_number > tracker.applied.load(Ordering::SeqCst) {
+            let announced = tracker.committing.lock().unwrap_or_else(PoisonError::into_inner);
+            if *announced == Some(commit_number) {
                 // this process's own commit, seen before it was reported: what is read now is at least that new, but cached entries are not
-                return Ok(Some(ReadPoint { commit_number: stand, epoch: stands.era.load(Ordering::SeqCst) }));
+                return Ok(Some(ReadPoint { commit_number, epoch: tracker.epoch.load(Ordering::SeqCst) }));
             }
-            if stand > stands.applied.load(Ordering::SeqCst) {
-                stands.begin_era(stand);
+            if commit_number > tracker.applied.load(Ordering::SeqCst) {
+                tracker.begin_epoch(commit_number);
             }
         }
-        Ok(Some(ReadPoint { commit_number: stand, epoch: stands.era.load(Ordering::SeqCst) }))
+        Ok(Some(ReadPoint { commit_number, epoch: tracker.epoch.load(Ordering::SeqCst) }))
     }
 
     /// The same as [`Self::now`], shared by all requests that arrive before the commit number is read. A request first yields, so that more requests
@@ -213,15 +213,15 @@ impl RecordCache {
         let mut checks = lock();
         if checks.done < wanted {
             checks.begun += 1;
-            checks.moment = self.now(store)?;
+            checks.read_point = self.now(store)?;
             checks.done = checks.begun;
         }
-        Ok(checks.moment)
+        Ok(checks.read_point)
     }
 
     /// Whether all commits up to `now` are known.
     fn is_exact(&self, now: ReadPoint) -> bool {
-        now.commit_number <= self.stands.applied.load(Ordering::SeqCst)
+        now.commit_number <= self.tracker.applied.load(Ordering::SeqCst)
     }
 
     fn is_current(&self, read: ReadPoint, now: ReadPoint, slot: &AtomicI64) -> bool {
@@ -229,37 +229,37 @@ impl RecordCache {
     }
 
     /// Returns a cached record: exact if it is current at `now`; otherwise, if checking it is worthwhile or `now` is `None`, unchecked.
-    pub fn record(&self, place: &Place, now: Option<ReadPoint>) -> Option<CachedRecord> {
-        let entry = self.records.get(place)?;
+    pub fn record(&self, id: &RecordId, now: Option<ReadPoint>) -> Option<CachedRecord> {
+        let entry = self.records.get(id)?;
         match now {
             None => Some(CachedRecord::Unchecked(entry.value)),
             Some(now) => {
-                let slot = self.stands.of_record(&place.tenant, place.collection, &place.key);
-                if self.is_current(entry.moment, now, slot) {
+                let slot = self.tracker.record_slot(&id.tenant, id.collection, &id.key);
+                if self.is_current(entry.read_point, now, slot) {
                     return Some(CachedRecord::Exact(entry.value));
                 }
                 // on a near store, reading the record again costs no more than checking its version
-                (!self.near).then(|| CachedRecord::Unchecked(entry.value))
+                (!self.store_is_local).then(|| CachedRecord::Unchecked(entry.value))
             }
         }
     }
 
     /// Caches a record that was read at `read` or later.
-    pub fn put_record(&self, place: Place, read: Option<ReadPoint>, value: Arc<ServedRecord>) {
-        self.records.insert(place, CacheEntry { moment: read.unwrap_or_default(), value });
+    pub fn put_record(&self, id: RecordId, read: Option<ReadPoint>, value: Arc<ServedRecord>) {
+        self.records.insert(id, CacheEntry { read_point: read.unwrap_or_default(), value });
     }
 
     /// Returns a cached list if it is current at `now`.
-    pub fn list(&self, place: &KeyListId, now: Option<ReadPoint>) -> Option<Arc<[Key]>> {
-        let (now, entry) = (now?, self.lists.get(place)?);
-        let slot = self.stands.of_lists(&place.tenant, place.collection);
-        self.is_current(entry.moment, now, slot).then_some(entry.value)
+    pub fn list(&self, id: &KeyListId, now: Option<ReadPoint>) -> Option<Arc<[Key]>> {
+        let (now, entry) = (now?, self.lists.get(id)?);
+        let slot = self.tracker.lists_slot(&id.tenant, id.collection);
+        self.is_current(entry.read_point, now, slot).then_some(entry.value)
     }
 
     /// Caches a list that was read at `read` or later.
-    pub fn put_list(&self, place: KeyListId, read: Option<ReadPoint>, value: Arc<[Key]>) {
-        if let Some(moment) = read {
-            self.lists.insert(place, CacheEntry { moment, value });
+    pub fn put_list(&self, id: KeyListId, read: Option<ReadPoint>, value: Arc<[Key]>) {
+        if let Some(read_point) = read {
+            self.lists.insert(id, CacheEntry { read_point, value });
         }
     }
 

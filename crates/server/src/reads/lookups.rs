@@ -35,24 +35,24 @@ impl LookupService {
     /// When the store fails.
     pub fn new(catalogue: Arc<Catalogue>, store: Arc<dyn Store>, cache: u64, metrics: Arc<Metrics>) -> Result<Self> {
         let cache = if cache > 0 { Some(RecordCache::new(&*store, cache)?) } else { None };
-        let near = store.is_near();
+        let store_is_local = store.is_local();
         let inner = Arc::new(LookupState {
             catalogue,
             store,
             cache,
             metrics,
-            asks: BatchQueue::new(),
-            lists: BatchQueue::new(),
+            record_requests: BatchQueue::new(),
+            list_requests: BatchQueue::new(),
             read_point_requests: BatchQueue::new(),
-            near,
+            store_is_local,
         });
         let mut threads = Vec::new();
         for thread in 0..THREADS + 2 {
-            let own = inner.clone();
+            let state = inner.clone();
             let work = move || match thread {
-                0 => own.tell_moments(),
-                1 => own.serve_lists(),
-                _ => own.serve(),
+                0 => state.serve_read_points(),
+                1 => state.serve_lists(),
+                _ => state.serve_records(),
             };
             let started = std::thread::Builder::new().name("reads".into()).spawn(work);
             threads.push(started.map_err(|error| StoreError::Other(error.to_string()))?);
@@ -69,17 +69,17 @@ impl LookupService {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn begin(&self, tenant: &Tenant, way: MissPolicy) -> Result<RequestLookups<'_>> {
+    pub async fn begin(&self, tenant: &Tenant, miss_policy: MissPolicy) -> Result<RequestLookups<'_>> {
         let now = match &self.inner.cache {
             None => None,
-            Some(cache) if self.inner.near => Some(cache.shared_now(&*self.inner.store).await?),
+            Some(cache) if self.inner.store_is_local => Some(cache.shared_now(&*self.inner.store).await?),
             Some(_) => {
-                let (answer, told) = oneshot::channel();
-                self.inner.read_point_requests.join(answer);
-                Some(told.await.unwrap_or_else(|_| Err(ending()))?)
+                let (sender, receiver) = oneshot::channel();
+                self.inner.read_point_requests.push(sender);
+                Some(receiver.await.unwrap_or_else(|_| Err(shutting_down()))?)
             }
         };
-        Ok(RequestLookups { reads: self, tenant: tenant.clone(), now, way, missed: AtomicBool::new(false) })
+        Ok(RequestLookups { reads: self, tenant: tenant.clone(), now, miss_policy, missed: AtomicBool::new(false) })
     }
 
     /// The same on a thread that may block: every lookup runs on that thread.
@@ -87,13 +87,19 @@ impl LookupService {
     /// # Errors
     /// When the store fails.
     pub fn begin_directly(&self, tenant: &Tenant) -> Result<RequestLookups<'_>> {
-        Ok(RequestLookups { reads: self, tenant: tenant.clone(), now: self.inner.now()?, way: MissPolicy::Inline, missed: AtomicBool::new(false) })
+        Ok(RequestLookups {
+            reads: self,
+            tenant: tenant.clone(),
+            now: self.inner.now()?,
+            miss_policy: MissPolicy::Inline,
+            missed: AtomicBool::new(false),
+        })
     }
 
     /// Whether a read from the store costs less than handing it to another thread. A request with several lookups then tries the cache first, and
     /// otherwise one thread does them all.
-    pub fn are_near(&self) -> bool {
-        self.inner.near
+    pub fn store_is_local(&self) -> bool {
+        self.inner.store_is_local
     }
 }
 
@@ -113,14 +119,14 @@ pub struct RequestLookups<'r> {
     reads: &'r LookupService,
     tenant: Tenant,
     now: VisibleFrom,
-    way: MissPolicy,
+    miss_policy: MissPolicy,
     missed: AtomicBool,
 }
 
 impl RequestLookups<'_> {
     /// How a lookup is done that the cache cannot answer.
-    pub fn way(&self) -> MissPolicy {
-        self.way
+    pub fn miss_policy(&self) -> MissPolicy {
+        self.miss_policy
     }
 
     /// Whether a lookup with [`MissPolicy::CacheOnly`] was not answered by the cache.
@@ -146,7 +152,7 @@ impl RequestLookups<'_> {
         if let Some(found) = inner.cached(tenant, collection, keys, self.now.flatten()) {
             return Ok(found);
         }
-        match self.way {
+        match self.miss_policy {
             MissPolicy::CacheOnly => return self.miss(),
             MissPolicy::Inline => {
                 let found = inner.read(tenant, collection, keys, self.now)?;
@@ -154,9 +160,9 @@ impl RequestLookups<'_> {
             }
             MissPolicy::Batched => {}
         }
-        let (answer, received) = oneshot::channel();
-        inner.asks.join(RecordsRequest { tenant: tenant.clone(), collection, keys: keys.to_vec(), now: self.now, answer });
-        received.await.unwrap_or_else(|_| Err(ending()))
+        let (sender, receiver) = oneshot::channel();
+        inner.record_requests.push(RecordsRequest { tenant: tenant.clone(), collection, keys: keys.to_vec(), now: self.now, reply: sender });
+        receiver.await.unwrap_or_else(|_| Err(shutting_down()))
     }
 
     /// Returns one record by key.
@@ -175,26 +181,26 @@ impl RequestLookups<'_> {
     /// When the store fails.
     pub async fn keys(&self, collection: CollectionId, column: PlanColumn, values: &[Value]) -> Result<KeyLists> {
         let (inner, tenant) = (&self.reads.inner, &self.tenant);
-        let places: Vec<KeyListId> = values.iter().map(|value| list_place(tenant, collection, column, value)).collect();
-        let cached = |place: &KeyListId| inner.cache.as_ref().and_then(|cache| cache.list(place, self.now.flatten()));
-        if let Some(lists) = places.iter().map(cached).collect::<KeyLists>() {
-            inner.metrics.cached(CachedKind::List, lists.len(), 0);
+        let ids: Vec<KeyListId> = values.iter().map(|value| key_list_id(tenant, collection, column, value)).collect();
+        let cached = |id: &KeyListId| inner.cache.as_ref().and_then(|cache| cache.list(id, self.now.flatten()));
+        if let Some(lists) = ids.iter().map(cached).collect::<KeyLists>() {
+            inner.metrics.count_cached(CachedKind::List, lists.len(), 0);
             return Ok(Some(lists));
         }
         // cached and new lists are not combined: a record that has changed from one value to another might be missing in both
-        let found = match self.way {
+        let found = match self.miss_policy {
             MissPolicy::CacheOnly => return self.miss(),
             MissPolicy::Inline => inner.find_keys(tenant, collection, column, values)?,
             MissPolicy::Batched => {
-                let (answer, received) = oneshot::channel();
-                inner.lists.join(KeyListsRequest { tenant: tenant.clone(), collection, column, values: values.to_vec(), answer });
-                received.await.unwrap_or_else(|_| Err(ending()))?
+                let (sender, receiver) = oneshot::channel();
+                inner.list_requests.push(KeyListsRequest { tenant: tenant.clone(), collection, column, values: values.to_vec(), reply: sender });
+                receiver.await.unwrap_or_else(|_| Err(shutting_down()))?
             }
         };
-        inner.metrics.cached(CachedKind::List, 0, places.len());
+        inner.metrics.count_cached(CachedKind::List, 0, ids.len());
         if let (Some(cache), Some(lists)) = (&inner.cache, &found) {
-            for (place, list) in places.into_iter().zip(lists).filter(|(_, list)| list.len() <= MAX_KEPT) {
-                cache.put_list(place, self.now.flatten(), list.clone());
+            for (id, list) in ids.into_iter().zip(lists).filter(|(_, list)| list.len() <= MAX_KEPT) {
+                cache.put_list(id, self.now.flatten(), list.clone());
             }
         }
         Ok(found)
@@ -203,8 +209,8 @@ impl RequestLookups<'_> {
 
 impl Drop for LookupService {
     fn drop(&mut self) {
-        self.inner.asks.close();
-        self.inner.lists.close();
+        self.inner.record_requests.close();
+        self.inner.list_requests.close();
         self.inner.read_point_requests.close();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -212,10 +218,10 @@ impl Drop for LookupService {
     }
 }
 
-fn ending() -> StoreError {
+fn shutting_down() -> StoreError {
     StoreError::Other("the server is shutting down".into())
 }
 
-fn list_place(tenant: &Tenant, collection: CollectionId, column: PlanColumn, value: &Value) -> KeyListId {
+fn key_list_id(tenant: &Tenant, collection: CollectionId, column: PlanColumn, value: &Value) -> KeyListId {
     KeyListId { tenant: tenant.clone(), collection, column, value: packed(value) }
 }

@@ -1,7 +1,7 @@
 //! Reads from the store what the cache does not have. Requests that wait at the same time share one read.
 
-use super::batch::{BatchQueue, answer, batch_failed, together};
-use super::cache::{CachedRecord, Place, ReadPoint, RecordCache};
+use super::batch::{BatchQueue, batch_failed, count_that_fit, reply_to_all};
+use super::cache::{CachedRecord, ReadPoint, RecordCache, RecordId};
 use super::record::ServedRecord;
 use crate::metrics::{CachedKind, Metrics};
 use std::collections::HashMap;
@@ -16,9 +16,9 @@ use stook_store::{ReadDetail, Result, Store, StoreError, Tenant};
 use tokio::sync::oneshot;
 
 /// Max keys that one read combines.
-const TOGETHER: usize = 2_000;
+const MAX_KEYS_PER_READ: usize = 2_000;
 /// Max values whose lists one read combines.
-const LISTS_TOGETHER: usize = 200;
+const MAX_VALUES_PER_READ: usize = 200;
 
 /// The read point of a request, which sees everything committed before it. The outer `None` means no cache; the inner `None` means that the store has
 /// no commit number.
@@ -30,7 +30,7 @@ pub struct RecordsRequest {
     pub collection: CollectionId,
     pub keys: Vec<Key>,
     pub now: VisibleFrom,
-    pub answer: oneshot::Sender<Result<Vec<Option<Arc<ServedRecord>>>>>,
+    pub reply: oneshot::Sender<Result<Vec<Option<Arc<ServedRecord>>>>>,
 }
 
 /// A request for lists of keys: for each value, of the records that have it in a column.
@@ -39,7 +39,7 @@ pub struct KeyListsRequest {
     pub collection: CollectionId,
     pub column: PlanColumn,
     pub values: Vec<Value>,
-    pub answer: oneshot::Sender<Result<KeyLists>>,
+    pub reply: oneshot::Sender<Result<KeyLists>>,
 }
 
 /// Keys of records with a value in common.
@@ -56,11 +56,11 @@ pub struct LookupState {
     pub store: Arc<dyn Store>,
     pub cache: Option<RecordCache>,
     pub metrics: Arc<Metrics>,
-    pub asks: BatchQueue<RecordsRequest>,
-    pub lists: BatchQueue<KeyListsRequest>,
+    pub record_requests: BatchQueue<RecordsRequest>,
+    pub list_requests: BatchQueue<KeyListsRequest>,
     /// Requests that begin while reading the commit number needs a round trip.
     pub read_point_requests: BatchQueue<oneshot::Sender<Result<Option<ReadPoint>>>>,
-    pub near: bool,
+    pub store_is_local: bool,
 }
 
 impl LookupState {
@@ -74,103 +74,104 @@ impl LookupState {
         let (cache, now) = (self.cache.as_ref()?, now?);
         let mut found = Vec::with_capacity(keys.len());
         for key in keys {
-            let place = Place { tenant: tenant.clone(), collection, key: key.clone() };
-            match cache.record(&place, Some(now)) {
+            let id = RecordId { tenant: tenant.clone(), collection, key: key.clone() };
+            match cache.record(&id, Some(now)) {
                 Some(CachedRecord::Exact(record)) => found.push(Some(record)),
                 _ => return None,
             }
         }
-        self.metrics.cached(CachedKind::Record, keys.len(), 0);
+        self.metrics.count_cached(CachedKind::Record, keys.len(), 0);
         Some(found)
     }
 
     /// Gives beginning requests their read point. One read of the commit number serves all requests that arrived before it.
-    pub fn tell_moments(&self) {
-        while let Some(beginners) = self.read_point_requests.take(|waiting| waiting.len()) {
-            let mut moment = self.now();
-            for beginner in beginners {
-                let own = match &moment {
+    pub fn serve_read_points(&self) {
+        while let Some(senders) = self.read_point_requests.take(|waiting| waiting.len()) {
+            let mut read_point = self.now();
+            for sender in senders {
+                let reply = match &read_point {
                     Ok(now) => Ok(now.flatten()),
-                    Err(_) => std::mem::replace(&mut moment, Err(batch_failed())).map(Option::flatten),
+                    Err(_) => std::mem::replace(&mut read_point, Err(batch_failed())).map(Option::flatten),
                 };
-                let _ = beginner.send(own);
+                let _ = sender.send(reply);
             }
         }
     }
 
     pub fn serve_lists(&self) {
-        while let Some(asks) = self.lists.take(|asks| together(asks, LISTS_TOGETHER, |ask| ask.values.len())) {
+        while let Some(requests) = self.list_requests.take(|requests| count_that_fit(requests, MAX_VALUES_PER_READ, |request| request.values.len())) {
             let mut groups: HashMap<(Tenant, CollectionId, PlanColumn), Vec<KeyListsRequest>> = HashMap::new();
             // requests whose caller has disconnected are dropped
-            for ask in asks.into_iter().filter(|ask| !ask.answer.is_closed()) {
-                groups.entry((ask.tenant.clone(), ask.collection, ask.column)).or_default().push(ask);
+            for request in requests.into_iter().filter(|request| !request.reply.is_closed()) {
+                groups.entry((request.tenant.clone(), request.collection, request.column)).or_default().push(request);
             }
-            for ((tenant, collection, column), asks) in groups {
+            for ((tenant, collection, column), requests) in groups {
                 // read each value only once
-                let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
+                let mut indexes: HashMap<Vec<u8>, usize> = HashMap::new();
                 let mut values = Vec::new();
-                for value in asks.iter().flat_map(|ask| &ask.values) {
-                    places.entry(packed(value)).or_insert_with(|| {
+                for value in requests.iter().flat_map(|request| &request.values) {
+                    indexes.entry(packed(value)).or_insert_with(|| {
                         values.push(value.clone());
                         values.len() - 1
                     });
                 }
                 let found = self.find_keys(&tenant, collection, column, &values);
-                if asks.len() > 1 && matches!(found, Ok(None)) {
+                if requests.len() > 1 && matches!(found, Ok(None)) {
                     // too many records for one of the requests, or only for all of them together
-                    self.answer_one_by_one(&tenant, (collection, column), asks);
+                    self.answer_one_by_one(&tenant, (collection, column), requests);
                     continue;
                 }
-                let own = |lists: &KeyLists, ask: &KeyListsRequest| -> KeyLists {
+                let part_of = |lists: &KeyLists, request: &KeyListsRequest| -> KeyLists {
                     let lists = lists.as_ref()?;
-                    Some(ask.values.iter().map(|value| lists[places[&packed(value)]].clone()).collect())
+                    Some(request.values.iter().map(|value| lists[indexes[&packed(value)]].clone()).collect())
                 };
-                answer(asks, found, own, |ask| ask.answer);
+                reply_to_all(requests, found, part_of, |request| request.reply);
             }
         }
     }
 
     /// Answers the requests of a batch one by one. Requests for the same values share one read.
-    fn answer_one_by_one(&self, tenant: &Tenant, (collection, column): (CollectionId, PlanColumn), asks: Vec<KeyListsRequest>) {
+    fn answer_one_by_one(&self, tenant: &Tenant, (collection, column): (CollectionId, PlanColumn), requests: Vec<KeyListsRequest>) {
         let mut known: HashMap<Vec<Vec<u8>>, KeyLists> = HashMap::new();
-        for ask in asks {
-            let place: Vec<Vec<u8>> = ask.values.iter().map(packed).collect();
-            let found = match known.get(&place) {
+        for request in requests {
+            let packed_values: Vec<Vec<u8>> = request.values.iter().map(packed).collect();
+            let found = match known.get(&packed_values) {
                 Some(lists) => Ok(lists.clone()),
-                None => self.find_keys(tenant, collection, column, &ask.values),
+                None => self.find_keys(tenant, collection, column, &request.values),
             };
             if let Ok(lists) = &found {
-                known.insert(place, lists.clone());
+                known.insert(packed_values, lists.clone());
             }
-            let _ = ask.answer.send(found);
+            let _ = request.reply.send(found);
         }
     }
 
-    pub fn serve(&self) {
-        while let Some(asks) = self.asks.take(|asks| together(asks, TOGETHER, |ask| ask.keys.len())) {
+    pub fn serve_records(&self) {
+        while let Some(requests) = self.record_requests.take(|requests| count_that_fit(requests, MAX_KEYS_PER_READ, |request| request.keys.len())) {
             let mut groups: HashMap<(Tenant, CollectionId), Vec<RecordsRequest>> = HashMap::new();
-            for ask in asks.into_iter().filter(|ask| !ask.answer.is_closed()) {
-                groups.entry((ask.tenant.clone(), ask.collection)).or_default().push(ask);
+            for request in requests.into_iter().filter(|request| !request.reply.is_closed()) {
+                groups.entry((request.tenant.clone(), request.collection)).or_default().push(request);
             }
-            for ((tenant, collection), asks) in groups {
-                let mut keys: Vec<Key> = asks.iter().flat_map(|ask| ask.keys.iter().cloned()).collect();
+            for ((tenant, collection), requests) in groups {
+                let mut keys: Vec<Key> = requests.iter().flat_map(|request| request.keys.iter().cloned()).collect();
                 keys.sort_unstable();
                 keys.dedup();
                 // a record that is current at the latest read point is current for all requests
-                let now = asks.iter().map(|ask| ask.now).max().flatten();
+                let now = requests.iter().map(|request| request.now).max().flatten();
                 let found = self.read(&tenant, collection, &keys, now);
-                if let (Err(StoreError::Damaged(_)), 2..) = (&found, asks.len()) {
+                if let (Err(StoreError::Damaged(_)), 2..) = (&found, requests.len()) {
                     // a damaged record must not fail requests for other records
-                    for ask in asks {
-                        let found = self.read(&tenant, collection, &ask.keys, ask.now);
-                        let found = found.map(|found| ask.keys.iter().map(|key| found.get(key).cloned()).collect());
-                        let _ = ask.answer.send(found);
+                    for request in requests {
+                        let found = self.read(&tenant, collection, &request.keys, request.now);
+                        let found = found.map(|found| request.keys.iter().map(|key| found.get(key).cloned()).collect());
+                        let _ = request.reply.send(found);
                     }
                     continue;
                 }
-                let own =
-                    |found: &HashMap<Key, Arc<ServedRecord>>, ask: &RecordsRequest| ask.keys.iter().map(|key| found.get(key).cloned()).collect();
-                answer(asks, found, own, |ask| ask.answer);
+                let part_of = |found: &HashMap<Key, Arc<ServedRecord>>, request: &RecordsRequest| {
+                    request.keys.iter().map(|key| found.get(key).cloned()).collect()
+                };
+                reply_to_all(requests, found, part_of, |request| request.reply);
             }
         }
     }
@@ -181,8 +182,8 @@ impl LookupState {
         let mut missing: Vec<Key> = Vec::new();
         let mut unchecked: Vec<(Key, Arc<ServedRecord>)> = Vec::new();
         for key in keys {
-            let place = || Place { tenant: tenant.clone(), collection, key: key.clone() };
-            match self.cache.as_ref().zip(now).and_then(|(cache, now)| cache.record(&place(), now)) {
+            let id = || RecordId { tenant: tenant.clone(), collection, key: key.clone() };
+            match self.cache.as_ref().zip(now).and_then(|(cache, now)| cache.record(&id(), now)) {
                 Some(CachedRecord::Exact(record)) => {
                     found.insert(key.clone(), record);
                 }
@@ -191,13 +192,13 @@ impl LookupState {
             }
         }
         if !unchecked.is_empty() {
-            let asked: Vec<Key> = unchecked.iter().map(|(key, _)| key.clone()).collect();
-            self.metrics.asked("versions");
-            let versions = self.store.versions(tenant, collection, &asked)?;
+            let keys_to_check: Vec<Key> = unchecked.iter().map(|(key, _)| key.clone()).collect();
+            self.metrics.count_store_call("versions");
+            let versions = self.store.versions(tenant, collection, &keys_to_check)?;
             for ((key, record), version) in unchecked.into_iter().zip(versions) {
                 if version == Some(record.stored.version) {
                     if let (Some(cache), Some(now @ Some(_))) = (&self.cache, now) {
-                        cache.put_record(Place { tenant: tenant.clone(), collection, key: key.clone() }, now, record.clone());
+                        cache.put_record(RecordId { tenant: tenant.clone(), collection, key: key.clone() }, now, record.clone());
                     }
                     found.insert(key, record);
                 } else if version.is_some() {
@@ -205,14 +206,14 @@ impl LookupState {
                 }
             }
         }
-        self.metrics.cached(CachedKind::Record, found.len(), missing.len());
+        self.metrics.count_cached(CachedKind::Record, found.len(), missing.len());
         if !missing.is_empty() {
-            self.metrics.asked("read");
+            self.metrics.count_store_call("read");
             for (key, stored) in missing.iter().zip(self.store.read(tenant, collection, &missing, ReadDetail::Values)?) {
                 let Some(stored) = stored.filter(|stored| stored.exists) else { continue };
                 let record = Arc::new(ServedRecord::new(stored, &self.catalogue.collections[collection]));
                 if let (Some(cache), Some(now)) = (&self.cache, now) {
-                    cache.put_record(Place { tenant: tenant.clone(), collection, key: key.clone() }, now, record.clone());
+                    cache.put_record(RecordId { tenant: tenant.clone(), collection, key: key.clone() }, now, record.clone());
                 }
                 found.insert(key.clone(), record);
             }
@@ -222,12 +223,12 @@ impl LookupState {
 
     /// Reads the lists of some values in one query, so that all show the same state of the store.
     pub fn find_keys(&self, tenant: &Tenant, collection: CollectionId, column: PlanColumn, values: &[Value]) -> Result<KeyLists> {
-        let test = if let [only] = values { Comparison::Equal(only.clone()) } else { Comparison::In(values.to_vec()) };
+        let comparison = if let [only] = values { Comparison::Equal(only.clone()) } else { Comparison::In(values.to_vec()) };
         let mut plan = QueryPlan::all(tenant.clone(), collection);
-        plan.conditions.push(Condition { column, test });
+        plan.conditions.push(Condition { column, test: comparison });
         plan.columns = vec![PlanColumn::Key, column];
         plan.limit = Some(MAX_FOUND as u64 + 1);
-        self.metrics.asked("find");
+        self.metrics.count_store_call("find");
         let rows = self.store.find(&plan)?.rows;
         if rows.len() > MAX_FOUND {
             return Ok(None);
@@ -240,15 +241,15 @@ impl LookupState {
             }
             (value, _) => value.clone(),
         };
-        let mut places: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
+        let mut indexes: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
         for (index, value) in values.iter().enumerate() {
-            places.entry(packed(&fold(value))).or_default().push(index);
+            indexes.entry(packed(&fold(value))).or_default().push(index);
         }
         for row in rows {
             let [key, found] = row.as_slice() else { continue };
             let Some(key) = key.as_text().and_then(|key| Key::new(key).ok()) else { continue };
             for element in found.elements() {
-                for index in places.get(&packed(&fold(element))).into_iter().flatten() {
+                for index in indexes.get(&packed(&fold(element))).into_iter().flatten() {
                     if lists[*index].last() != Some(&key) {
                         lists[*index].push(key.clone());
                     }

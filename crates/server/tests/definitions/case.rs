@@ -19,7 +19,8 @@ pub struct Delivery {
 pub struct Edit {
     pub collection: String,
     /// The position of the record, in key order, modulo the number of records.
-    pub place: u64,
+    #[serde(rename = "place")]
+    pub position: u64,
     pub method: String,
     pub body: Json,
     /// A field to clear, whatever other contributors say.
@@ -64,9 +65,9 @@ impl Case {
         for delivery in &self.deliveries {
             out.push_str(&printed(&self.definition["sources"][&delivery.source], delivery));
         }
-        for Edit { collection, place, method, body, clear } in &self.edits {
+        for Edit { collection, position, method, body, clear } in &self.edits {
             let clear = clear.as_ref().map(|field| format!(", clear {field}")).unwrap_or_default();
-            out.push_str(&format!("# {method} record {place} of {collection}: {body}{clear}\n"));
+            out.push_str(&format!("# {method} record {position} of {collection}: {body}{clear}\n"));
         }
         out
     }

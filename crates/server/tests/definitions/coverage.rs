@@ -1,6 +1,6 @@
 //! The expected rows of coverages that count: one for each group of children, with their number.
 
-use super::{Expected, Oracle, Record, Said, evaluate};
+use super::{Expected, ModelValue, Oracle, Record, evaluate};
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 
@@ -12,10 +12,12 @@ pub fn compare(oracle: &Oracle<'_>, expected: &Expected, seen: &Json) -> Result<
     let (mut known, mut unknown) = (0, 0);
     for (name, collection) in oracle.definition["collections"].as_object().into_iter().flatten() {
         let Some((parents, _)) = expected.get(name) else { continue };
-        for (coverage, own) in collection["coverage"].as_object().into_iter().flatten().filter(|(_, own)| counts_children(own)) {
+        for (coverage, coverage_definition) in
+            collection["coverage"].as_object().into_iter().flatten().filter(|(_, definition)| counts_children(definition))
+        {
             let rows_name = format!("{name}.{coverage}");
-            for (key, parent) in parents.iter().filter(|(_, parent)| parent.alive == Some(true)) {
-                let Some(groups) = groups(oracle, expected, (collection, own), (key, parent)) else {
+            for (key, parent) in parents.iter().filter(|(_, parent)| parent.exists == Some(true)) {
+                let Some(groups) = groups(oracle, expected, (collection, coverage_definition), (key, parent)) else {
                     unknown += 1;
                     continue;
                 };
@@ -52,22 +54,22 @@ fn counts_children(coverage: &Json) -> bool {
 
 fn groups(oracle: &Oracle<'_>, expected: &Expected, (collection, coverage): (&Json, &Json), (key, parent): (&str, &Record)) -> Option<Groups> {
     if let Some(when) = coverage["when"].as_str() {
-        match evaluate(when, &|name| oracle.own(collection, parent, name)) {
-            Said::Value(Json::Bool(true)) => {}
-            Said::Value(Json::Bool(false)) => return Some(Groups::Together(0)),
+        match evaluate(when, &|name| oracle.golden_value(collection, parent, name)) {
+            ModelValue::Value(Json::Bool(true)) => {}
+            ModelValue::Value(Json::Bool(false)) => return Some(Groups::Together(0)),
             _ => return None,
         }
     }
     let (child, link) = coverage["over"].as_str()?.split_once('.')?;
     let children = oracle.children(expected, (child, link), coverage["where"].as_str(), key)?;
-    let of = &oracle.definition["collections"][child];
+    let child_collection = &oracle.definition["collections"][child];
     let mut groups: BTreeMap<String, u64> = BTreeMap::new();
     for child in &children {
-        let group = match of["links"][link]["group"].as_str() {
+        let group = match child_collection["links"][link]["group"].as_str() {
             None => String::new(),
-            Some(field) => match oracle.own(of, child, field) {
-                Said::Nothing => String::new(),
-                Said::Value(Json::String(text)) => text,
+            Some(field) => match oracle.golden_value(child_collection, child, field) {
+                ModelValue::Nothing => String::new(),
+                ModelValue::Value(Json::String(text)) => text,
                 _ => return Some(Groups::Together(children.len() as u64)),
             },
         };

@@ -1,7 +1,7 @@
 //! Documents for a definition, with corner cases: absent values, values of a wrong type, a list where one value is expected and vice versa.
 
 use super::case::{Delivery, Edit};
-use super::grammar::{Made, Members, tag};
+use super::grammar::{GeneratedDefinition, Members, tag};
 use serde_json::{Map, Value as Json, json};
 use std::fmt::Write as _;
 use stook_sample::random::Random;
@@ -19,45 +19,45 @@ pub fn shown(seconds: i64) -> String {
 }
 
 /// Makes files for the sources of a definition, in an order without meaning.
-pub fn deliveries(random: &mut Random, made: &Made) -> Vec<Delivery> {
+pub fn deliveries(random: &mut Random, generated: &GeneratedDefinition) -> Vec<Delivery> {
     let number = *random.one(&[1, 2, 2, 3, 3, 3, 4, 4, 5, 6]);
     let mut all = Vec::new();
-    for place in 0..number {
-        let members = random.one(&made.members);
-        let source = &made.definition["sources"][&members.source];
+    for delivery_number in 0..number {
+        let members = random.one(&generated.members);
+        let source = &generated.definition["sources"][&members.source];
         let size = *random.one(&[1, 1, 1, 2, 2, 3]);
         // mostly, no two documents have the same time
         let documents = (0..size).map(|_| {
-            let at = if random.per_mille(100) { 3 } else { 1 + (place * 3 + random.below(3) as i64) % 20 };
-            document(random, source, members, at, made)
+            let day = if random.per_mille(100) { 3 } else { 1 + (delivery_number * 3 + random.below(3) as i64) % 20 };
+            document(random, source, members, day, generated)
         });
         let documents = documents.collect();
-        let as_of = time(if random.per_mille(100) { 5 } else { 1 + place }) + 60;
+        let as_of = time(if random.per_mille(100) { 5 } else { 1 + delivery_number }) + 60;
         all.push(Delivery { source: members.source.clone(), as_of, documents });
     }
     all
 }
 
 /// Makes edits through the API.
-pub fn edits(random: &mut Random, made: &Made) -> Vec<Edit> {
+pub fn edits(random: &mut Random, generated: &GeneratedDefinition) -> Vec<Edit> {
     let mut edits = Vec::new();
-    for (name, collection) in made.definition["collections"].as_object().into_iter().flatten() {
+    for (name, collection) in generated.definition["collections"].as_object().into_iter().flatten() {
         let key = collection["key"].as_str().unwrap_or_default();
         for _ in 0..random.below(3) {
             let (mut body, mut clear) = (Map::new(), None);
-            for (field, own) in collection["fields"].as_object().into_iter().flatten() {
+            for (field, field_definition) in collection["fields"].as_object().into_iter().flatten() {
                 let is_key = is_key(key, field);
-                let told = own.get("derive").is_none() && own.get("rollup").is_none();
-                if told && !is_key && random.per_mille(350) {
-                    let ty = own.get("type").unwrap_or(own);
-                    body.insert(field.clone(), if random.per_mille(250) { Json::Null } else { good(random, ty) });
+                let is_contributed = field_definition.get("derive").is_none() && field_definition.get("rollup").is_none();
+                if is_contributed && !is_key && random.per_mille(350) {
+                    let ty = field_definition.get("type").unwrap_or(field_definition);
+                    body.insert(field.clone(), if random.per_mille(250) { Json::Null } else { valid_value(random, ty) });
                 }
-                if told && !is_key && random.per_mille(60) {
+                if is_contributed && !is_key && random.per_mille(60) {
                     clear = Some(field.clone());
                 }
             }
             let method = *random.one(&["PATCH", "PATCH", "PATCH", "PUT", "DELETE"]);
-            edits.push(Edit { collection: name.clone(), place: random.below(3), method: method.into(), body: body.into(), clear });
+            edits.push(Edit { collection: name.clone(), position: random.below(3), method: method.into(), body: body.into(), clear });
         }
     }
     edits
@@ -68,15 +68,15 @@ pub fn is_key(key: &str, field: &str) -> bool {
     key == field || key.contains(&format!("{{{field}}}")) || key.starts_with(field)
 }
 
-fn document(random: &mut Random, source: &Json, members: &Members, at: i64, made: &Made) -> Json {
+fn document(random: &mut Random, source: &Json, members: &Members, day: i64, generated: &GeneratedDefinition) -> Json {
     let mut document = Map::new();
-    let stamp = match source["let"]["at"]["format"].as_str() {
-        Some("epoch") => json!(time(at)),
-        Some("epoch_ms") => json!(time(at) * 1_000),
-        _ => json!(shown(time(at))),
+    let time_value = match source["let"]["at"]["format"].as_str() {
+        Some("epoch") => json!(time(day)),
+        Some("epoch_ms") => json!(time(day) * 1_000),
+        _ => json!(shown(time(day))),
     };
     if random.per_mille(960) {
-        document.insert("at".into(), stamp);
+        document.insert("at".into(), time_value);
     }
     if random.per_mille(800) {
         document.insert("who".into(), json!(random.one(&["a", "b", "x", "k1", "é"])));
@@ -84,7 +84,7 @@ fn document(random: &mut Random, source: &Json, members: &Members, at: i64, made
     if random.per_mille(200) {
         document.insert("said".into(), json!(random.one(&["gone", "gone", "here"])));
     }
-    let many = matches!(source["format"].as_str(), Some("json" | "xml" | "marc"));
+    let allows_lists = matches!(source["format"].as_str(), Some("json" | "xml" | "marc"));
     for (name, ty) in &members.named {
         // keys are rarely missing, and repeat often
         let is_key = name == "f0";
@@ -95,33 +95,33 @@ fn document(random: &mut Random, source: &Json, members: &Members, at: i64, made
             );
             continue;
         }
-        if ty == "text" && made.groups.contains(name) && random.per_mille(300) {
+        if ty == "text" && generated.groups.contains(name) && random.per_mille(300) {
             document.insert(name.clone(), json!(long_group(random)));
             continue;
         }
-        let is_near = made.linked.contains(name) && (!ty.is_array() || many) && random.per_mille(400);
-        if is_near && let Some(value) = near(random, ty) {
+        let is_likely_match = generated.linked.contains(name) && (!ty.is_array() || allows_lists) && random.per_mille(400);
+        if is_likely_match && let Some(value) = likely_match(random, ty) {
             document.insert(name.clone(), value);
             continue;
         }
         // an unreadable value matters if other sources, or the same source earlier, gave a value
         let value = match random.below(22) {
             0..3 => continue,
-            3 | 20 | 21 => bad(random),
-            4 if many => json!([good(random, ty), good(random, ty)]),
-            5 if ty.is_array() => good(random, &ty[0]),
+            3 | 20 | 21 => unreadable_or_odd_value(random),
+            4 if allows_lists => json!([valid_value(random, ty), valid_value(random, ty)]),
+            5 if ty.is_array() => valid_value(random, &ty[0]),
             6 => Json::Null,
             7 => json!(""),
-            _ => good(random, ty),
+            _ => valid_value(random, ty),
         };
-        let value = if many { value } else { flat(value) };
+        let value = if allows_lists { value } else { flat(value) };
         document.insert(name.clone(), value);
     }
     if let Some((inner, _)) = source["embeds"].as_object().and_then(|embeds| embeds.iter().next()) {
-        let text = made.members.iter().find(|members| members.source == *inner).map(|members| {
-            let inner_source = &made.definition["sources"][inner];
-            let own = document_inside(random, inner_source, members, at, made);
-            one(inner_source, &own)
+        let text = generated.members.iter().find(|members| members.source == *inner).map(|members| {
+            let inner_source = &generated.definition["sources"][inner];
+            let embedded = embedded_document(random, inner_source, members, day, generated);
+            format_one(inner_source, &embedded)
         });
         let text = match random.below(8) {
             0 => json!("<broken"),
@@ -134,9 +134,9 @@ fn document(random: &mut Random, source: &Json, members: &Members, at: i64, made
     document.into()
 }
 
-fn document_inside(random: &mut Random, source: &Json, members: &Members, at: i64, made: &Made) -> Json {
+fn embedded_document(random: &mut Random, source: &Json, members: &Members, day: i64, generated: &GeneratedDefinition) -> Json {
     let outer = json!({ "format": source["format"], "let": source["let"] });
-    document(random, &outer, members, at, made)
+    document(random, &outer, members, day, generated)
 }
 
 /// Makes a value that CSV can represent.
@@ -149,10 +149,10 @@ fn flat(value: Json) -> Json {
 }
 
 /// Makes one of few values, so that other records have it, too: of a list, its second or a later element.
-fn near(random: &mut Random, ty: &Json) -> Option<Json> {
+fn likely_match(random: &mut Random, ty: &Json) -> Option<Json> {
     if let Some(element) = ty.get(0) {
         let number = *random.one(&[1, 2, 2, 3]);
-        return (0..number).map(|_| near(random, element)).collect();
+        return (0..number).map(|_| likely_match(random, element)).collect();
     }
     match ty.as_str()? {
         "text" => Some(json!(random.one(&["k1", "a", "b/c", "zz"]))),
@@ -181,23 +181,23 @@ pub fn geometries() -> [(&'static str, Json); 6] {
 }
 
 /// Makes a value of a type.
-pub fn good(random: &mut Random, ty: &Json) -> Json {
+pub fn valid_value(random: &mut Random, ty: &Json) -> Json {
     if let Some(element) = ty.get(0) {
         if let Some(members) = element.as_object() {
             let number = *random.one(&[0, 1, 1, 2, 3]);
-            let one = |random: &mut Random| -> Json {
-                let mut own = Map::new();
+            let struct_value = |random: &mut Random| -> Json {
+                let mut member_values = Map::new();
                 for (name, ty) in members {
                     if random.per_mille(800) {
-                        own.insert(name.clone(), good(random, ty));
+                        member_values.insert(name.clone(), valid_value(random, ty));
                     }
                 }
-                own.into()
+                member_values.into()
             };
-            return (0..number).map(|_| one(random)).collect();
+            return (0..number).map(|_| struct_value(random)).collect();
         }
         let number = *random.one(&[0, 1, 1, 2, 3]);
-        return (0..number).map(|_| good(random, element)).collect();
+        return (0..number).map(|_| valid_value(random, element)).collect();
     }
     match ty.as_str().unwrap_or_default() {
         "integer" => random.one(&[json!(0), json!(1), json!(7), json!(7), json!(-3), json!("12"), json!(9_007_199_254_740_993_i64)]).clone(),
@@ -232,7 +232,7 @@ pub fn good(random: &mut Random, ty: &Json) -> Json {
     }
 }
 
-fn bad(random: &mut Random) -> Json {
+fn unreadable_or_odd_value(random: &mut Random) -> Json {
     random
         .one(&[
             json!("no such value"),
@@ -267,7 +267,7 @@ pub fn file(source: &Json, documents: &[Json]) -> String {
 }
 
 /// Formats one document.
-fn one(source: &Json, document: &Json) -> String {
+fn format_one(source: &Json, document: &Json) -> String {
     if source["format"] == "xml" { xml("record", document) } else { document.to_string() }
 }
 
@@ -320,7 +320,7 @@ fn marc(document: &Json) -> String {
         let values: Vec<&Json> = match value {
             Json::Array(items) => items.iter().collect(),
             Json::Null => Vec::new(),
-            one => vec![one],
+            single => vec![single],
         };
         for value in values {
             let mut tagged = Map::new();

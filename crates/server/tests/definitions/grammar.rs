@@ -16,7 +16,7 @@ pub struct Members {
 
 /// A definition, and what its documents may contain.
 #[derive(Debug, Clone)]
-pub struct Made {
+pub struct GeneratedDefinition {
     pub definition: Json,
     pub members: Vec<Members>,
     /// Fields by which children are divided in coverages.
@@ -31,9 +31,9 @@ struct Field {
     name: String,
     ty: Json,
     /// Its keywords in addition to the type.
-    own: Map<String, Json>,
+    keywords: Map<String, Json>,
     /// Whether documents give it a value.
-    told: bool,
+    is_contributed: bool,
 }
 
 impl Field {
@@ -59,14 +59,14 @@ struct Collection {
     /// The fields of its key.
     key: Json,
     keys: usize,
-    own: Map<String, Json>,
-    fed: bool,
+    keywords: Map<String, Json>,
+    is_fed: bool,
 }
 
 struct Source {
     name: String,
     format: &'static str,
-    own: Map<String, Json>,
+    keywords: Map<String, Json>,
     lets: Map<String, Json>,
     feeds: Vec<usize>,
     members: Vec<(String, Json)>,
@@ -81,7 +81,7 @@ pub struct Grammar<'r> {
 }
 
 /// Generates a definition from this stream of random numbers.
-pub fn make(random: &mut Random, prefix: &str) -> Made {
+pub fn make(random: &mut Random, prefix: &str) -> GeneratedDefinition {
     Grammar { random, prefix: prefix.to_owned() }.make()
 }
 
@@ -98,7 +98,7 @@ impl Grammar<'_> {
         format!("{}{kind}{number}", self.prefix)
     }
 
-    fn make(mut self) -> Made {
+    fn make(mut self) -> GeneratedDefinition {
         let formats = ["json", "json", "json", "json", "json", "csv", "xml", "xml", "marc"];
         // tags are about documents of several sources
         let is_xml = self.chance(80);
@@ -107,7 +107,7 @@ impl Grammar<'_> {
             .map(|number| Source {
                 name: self.name("s", number),
                 format: if is_xml { "xml" } else { self.one(&formats) },
-                own: Map::new(),
+                keywords: Map::new(),
                 lets: Map::new(),
                 feeds: Vec::new(),
                 members: Vec::new(),
@@ -117,8 +117,9 @@ impl Grammar<'_> {
         let mut collections: Vec<Collection> = (0..most).map(|number| self.collection(number)).collect();
         self.feed(&mut sources, &mut collections);
         for collection in &mut collections {
-            let fed: Vec<&'static str> = sources.iter().filter(|source| self.feeds(source, collection)).map(|source| source.format).collect();
-            collection.format = if fed.is_empty() { "json" } else { self.one(&fed) };
+            let formats_of_sources: Vec<&'static str> =
+                sources.iter().filter(|source| self.feeds(source, collection)).map(|source| source.format).collect();
+            collection.format = if formats_of_sources.is_empty() { "json" } else { self.one(&formats_of_sources) };
         }
         let names: Vec<String> = sources.iter().map(|source| source.name.clone()).collect();
         for collection in &mut collections {
@@ -130,16 +131,16 @@ impl Grammar<'_> {
             self.state(collection);
         }
         let mut finished = Map::new();
-        for place in 0..sources.len() {
-            let source = self.source(place, &mut sources, &collections);
-            finished.insert(sources[place].name.clone(), source);
+        for index in 0..sources.len() {
+            let source = self.source(index, &mut sources, &collections);
+            finished.insert(sources[index].name.clone(), source);
         }
         self.embeds(&sources, &collections, &mut finished);
         self.tags(&sources, &mut collections);
         self.whole(&sources, collections, finished)
     }
 
-    fn whole(mut self, sources: &[Source], collections: Vec<Collection>, finished: Map<String, Json>) -> Made {
+    fn whole(mut self, sources: &[Source], collections: Vec<Collection>, finished: Map<String, Json>) -> GeneratedDefinition {
         let mut definition = json!({ "catalogue": "c", "lookups": {}, "patterns": {}, "sources": finished, "collections": {} });
         let (table, ordered, pattern) = (self.name("k", 0), self.name("k", 1), self.name("p", 0));
         definition["lookups"][table] = json!({ "a": "one", "b": "two", "k1": "three", "else": "other" });
@@ -147,47 +148,47 @@ impl Grammar<'_> {
         definition["patterns"][pattern] = json!(["^(?P<head>[a-z])(?P<rest>[0-9a-z]*)$", "^(?P<head>.)"]);
         let mut services = Map::new();
         for source in sources {
-            let own = &definition["sources"][&source.name];
-            if let Some(service) = own["asks"]["service"].as_str() {
+            let source_definition = &definition["sources"][&source.name];
+            if let Some(service) = source_definition["asks"]["service"].as_str() {
                 services.insert(service.to_owned(), self.service());
             }
         }
         if !services.is_empty() {
             definition["services"] = services.into();
         }
-        self.around(&mut definition, sources, &collections);
+        self.surroundings(&mut definition, sources, &collections);
         for collection in collections {
             let mut entries = Map::new();
             entries.insert("key".into(), collection.key);
             let mut fields = Map::new();
             for field in collection.fields {
-                let short = field.own.is_empty();
-                let mut own: Map<String, Json> = [("type".to_owned(), field.ty.clone())].into_iter().collect();
-                own.extend(field.own);
-                fields.insert(field.name, if short { field.ty } else { own.into() });
+                let short = field.keywords.is_empty();
+                let mut keywords: Map<String, Json> = [("type".to_owned(), field.ty.clone())].into_iter().collect();
+                keywords.extend(field.keywords);
+                fields.insert(field.name, if short { field.ty } else { keywords.into() });
             }
             entries.insert("fields".into(), fields.into());
-            entries.extend(collection.own);
+            entries.extend(collection.keywords);
             definition["collections"][collection.name] = entries.into();
         }
         let members = sources.iter().map(|source| Members { source: source.name.clone(), named: source.members.clone() }).collect();
-        let links = definition["collections"].as_object().into_iter().flat_map(Map::values).filter_map(|own| own["links"].as_object());
+        let links = definition["collections"].as_object().into_iter().flat_map(Map::values).filter_map(|collection| collection["links"].as_object());
         let links: Vec<&Json> = links.flat_map(Map::values).collect();
         let groups = links.iter().filter_map(|link| link["group"].as_str().map(str::to_owned)).collect();
         let same = links.iter().filter_map(|link| link["same"].as_object()).flatten();
         let named = links.iter().filter_map(|link| link["same"].as_array()).flatten().chain(links.iter().map(|link| &link["key"]));
         let linked = named.filter_map(Json::as_str).chain(same.flat_map(|(mine, theirs)| [Some(mine.as_str()), theirs.as_str()]).flatten());
         let linked = linked.map(str::to_owned).collect();
-        Made { definition, members, groups, linked }
+        GeneratedDefinition { definition, members, groups, linked }
     }
 
     // --- collections -----------------------------------------------------------------------------------------------------
 
     fn collection(&mut self, number: usize) -> Collection {
         let mut fields = Vec::new();
-        for place in 0..self.random.between(2, 7) as usize {
-            let ty = if place == 0 { json!(self.one(&["text", "text", "text", "text", "integer"])) } else { self.ty() };
-            fields.push(Field { name: format!("f{place}"), ty, own: Map::new(), told: true });
+        for index in 0..self.random.between(2, 7) as usize {
+            let ty = if index == 0 { json!(self.one(&["text", "text", "text", "text", "integer"])) } else { self.ty() };
+            fields.push(Field { name: format!("f{index}"), ty, keywords: Map::new(), is_contributed: true });
         }
         let template = self.chance(250) && fields[1].ty.is_string() && !["json", "ranges", "geometry"].iter().any(|ty| fields[1].is(ty));
         let expression = !template && fields[0].is("text") && self.chance(60);
@@ -198,21 +199,21 @@ impl Grammar<'_> {
         } else {
             (json!("f0"), 1)
         };
-        let mut own = Map::new();
+        let mut keywords = Map::new();
         for (word, choices, chance) in [
             ("raw", vec![json!("keep"), json!("drop")], 200),
             ("exists", vec![json!("any"), json!("latest")], 250),
             ("history", vec![json!(1), json!(20)], 120),
         ] {
             if self.chance(chance) {
-                own.insert(word.into(), self.one(&choices));
+                keywords.insert(word.into(), self.one(&choices));
             }
         }
-        Collection { name: self.name("c", number), fields, format: "json", key, keys, own, fed: false }
+        Collection { name: self.name("c", number), fields, format: "json", key, keys, keywords, is_fed: false }
     }
 
     fn ty(&mut self) -> Json {
-        let element = |own: &mut Self| json!(own.one(&SCALARS));
+        let element = |grammar: &mut Self| json!(grammar.one(&SCALARS));
         match self.random.below(100) {
             0..35 => json!("text"),
             35..50 => json!("integer"),
@@ -246,11 +247,11 @@ impl Grammar<'_> {
 
     /// Returns some sources in any order, including `api`.
     fn some_sources(&mut self, names: &[String]) -> Json {
-        let mut left: Vec<&str> = names.iter().map(String::as_str).chain(["api", "api"]).collect();
+        let mut remaining: Vec<&str> = names.iter().map(String::as_str).chain(["api", "api"]).collect();
         let mut some: Vec<&str> = Vec::new();
-        for _ in 0..self.random.between(1, 3).min(left.len() as u64) {
-            let place = self.random.below(left.len() as u64) as usize;
-            let name = left.remove(place);
+        for _ in 0..self.random.between(1, 3).min(remaining.len() as u64) {
+            let index = self.random.below(remaining.len() as u64) as usize;
+            let name = remaining.remove(index);
             if !some.contains(&name) {
                 some.push(name);
             }
@@ -260,74 +261,74 @@ impl Grammar<'_> {
 
     fn attributes(&mut self, collection: &mut Collection, names: &[String]) {
         if self.chance(150) {
-            collection.own.insert("survivorship".into(), self.survivorship(names, true));
+            collection.keywords.insert("survivorship".into(), self.survivorship(names, true));
         }
         let (keys, format) = (collection.keys, collection.format);
-        for (place, field) in collection.fields.iter_mut().enumerate() {
-            let is_key = place < keys;
+        for (index, field) in collection.fields.iter_mut().enumerate() {
+            let is_key = index < keys;
             let structs = !field.members().is_empty();
             let by = structs && self.chance(400);
             if by {
-                field.own.insert("by".into(), json!("a"));
+                field.keywords.insert("by".into(), json!("a"));
             }
             if !is_key && !by && self.chance(400) {
-                field.own.insert("survivorship".into(), self.survivorship(names, field.is_list()));
+                field.keywords.insert("survivorship".into(), self.survivorship(names, field.is_list()));
             }
             if !is_key && self.chance(150) {
-                field.own.insert("from".into(), self.some_sources(names));
+                field.keywords.insert("from".into(), self.some_sources(names));
             }
             if self.chance(120) {
-                field.own.insert("compare".into(), json!(true));
+                field.keywords.insert("compare".into(), json!(true));
             }
             if structs {
                 if self.chance(400) {
-                    field.own.insert("index".into(), json!({ "a": "equal" }));
+                    field.keywords.insert("index".into(), json!({ "a": "equal" }));
                 }
             } else if field.is("geometry") {
                 if self.chance(500) {
-                    field.own.insert("index".into(), json!("intersects"));
+                    field.keywords.insert("index".into(), json!("intersects"));
                 }
             } else if !field.is("json") && !field.is("ranges") && field.ty != json!(["json"]) && self.chance(250) {
                 let mut kinds = vec![json!("equal")];
                 if field.is("text") {
                     kinds.extend([json!("prefix"), json!("contains"), json!(["equal", "contains"])]);
                 }
-                field.own.insert("index".into(), self.one(&kinds));
+                field.keywords.insert("index".into(), self.one(&kinds));
             }
             let text = field.is("text") || field.ty == json!(["text"]);
             if text && self.chance(80) {
-                field.own.insert("fold".into(), json!(true));
+                field.keywords.insert("fold".into(), json!(true));
                 if field.is_list() {
-                    field.own.insert("index".into(), json!("equal"));
+                    field.keywords.insert("index".into(), json!("equal"));
                 }
             }
             if text && !is_key && self.chance(80) {
-                field.own.insert("one_of".into(), json!(["a", "b", "k1", "true"]));
+                field.keywords.insert("one_of".into(), json!(["a", "b", "k1", "true"]));
             }
             if field.is("integer") && !is_key && self.chance(80) {
-                field.own.insert("one_of".into(), json!([0, 1, 7]));
+                field.keywords.insert("one_of".into(), json!([0, 1, 7]));
             }
             let named = matches!(format, "json" | "csv");
             if is_key && !named {
-                field.own.insert("path".into(), json!(path(format, &field.name, false)));
+                field.keywords.insert("path".into(), json!(path(format, &field.name, false)));
             }
             if (is_key && self.chance(100)) || (named && !structs && self.chance(40)) {
-                field.own.insert("required".into(), json!(true));
+                field.keywords.insert("required".into(), json!(true));
             }
             // its own rule, in the language of the format that feeds it without a map
             if !is_key && !structs && self.chance(350) || (structs && format == "xml") {
                 let rule = self.rule(field, format, &["who".to_owned()], true);
                 match rule {
-                    Json::Object(rule) => field.own.extend(rule),
+                    Json::Object(rule) => field.keywords.extend(rule),
                     path => {
-                        field.own.insert("path".into(), path);
+                        field.keywords.insert("path".into(), path);
                     }
                 }
             }
         }
         // a unique field
         if self.chance(30) && collection.fields.len() > 2 && collection.fields[2].is("text") {
-            collection.fields[2].own.insert("unique".into(), json!(true));
+            collection.fields[2].keywords.insert("unique".into(), json!(true));
         }
     }
 
@@ -336,14 +337,14 @@ impl Grammar<'_> {
     fn links(&mut self, collections: &mut [Collection]) {
         for from in 0..collections.len() {
             let number = self.one(&[0, 0, 1, 1, 2]);
-            for place in 0..number {
+            for index in 0..number {
                 let to = if self.chance(150) { from } else { self.random.below(collections.len() as u64) as usize };
-                let name = format!("l{place}");
+                let name = format!("l{index}");
                 if self.link(collections, from, to, &name).is_none() {
                     continue;
                 }
                 // if nothing else follows from a link, an error in creating records by it is noticed
-                if collections[from].own["links"][&name].get("create").is_some() && self.chance(400) {
+                if collections[from].keywords["links"][&name].get("create").is_some() && self.chance(400) {
                     continue;
                 }
                 self.through(collections, from, to, &name);
@@ -354,16 +355,16 @@ impl Grammar<'_> {
     }
 
     fn link(&mut self, collections: &mut [Collection], from: usize, to: usize, name: &str) -> Option<()> {
-        let mine = collections[from].fields.clone();
-        let own = &collections[from];
-        let plain: Vec<&Field> = mine.iter().filter(|field| field.told && says_itself(own, field)).collect();
+        let own_fields = collections[from].fields.clone();
+        let own_collection = &collections[from];
+        let plain: Vec<&Field> = own_fields.iter().filter(|field| field.is_contributed && golden_has_field_type(own_collection, field)).collect();
         if plain.is_empty() || !plain.iter().any(|field| field.is("text") || field.is("integer")) {
             return None;
         }
         let scalars: Vec<String> = plain.iter().filter(|field| field.is("text") || field.is("integer")).map(|field| field.name.clone()).collect();
         let lists: Vec<String> = plain.iter().filter(|field| field.ty == json!(["text"])).map(|field| field.name.clone()).collect();
         let times: Vec<String> = plain.iter().filter(|field| field.is("timestamp")).map(|field| field.name.clone()).collect();
-        let theirs = collections[to].fields.clone();
+        let target_fields = collections[to].fields.clone();
         let mut link = json!({ "to": collections[to].name });
         let by_field = collections[to].key == json!("f0");
         if self.chance(600) && (collections[to].keys == 1 || scalars.len() > 1) {
@@ -383,19 +384,21 @@ impl Grammar<'_> {
             }
         } else {
             let mut pairs = Vec::new();
-            for own in plain.iter().filter(|field| field.is("text") || field.is("integer") || field.ty == json!(["text"])) {
-                let element = if own.is_list() { own.ty[0].clone() } else { own.ty.clone() };
-                for other in theirs.iter().filter(|other| other.told && says_itself(&collections[to], other)) {
-                    if other.ty == element || other.ty == json!([element]) {
-                        pairs.push((own.name.clone(), other.name.clone()));
+            for own_field in plain.iter().filter(|field| field.is("text") || field.is("integer") || field.ty == json!(["text"])) {
+                let element = if own_field.is_list() { own_field.ty[0].clone() } else { own_field.ty.clone() };
+                for target_field in
+                    target_fields.iter().filter(|target_field| target_field.is_contributed && golden_has_field_type(&collections[to], target_field))
+                {
+                    if target_field.ty == element || target_field.ty == json!([element]) {
+                        pairs.push((own_field.name.clone(), target_field.name.clone()));
                     }
                 }
             }
-            let (own, other) = if pairs.is_empty() { return None } else { self.one(&pairs) };
-            link["same"] = if own == other && self.chance(300) { json!([own]) } else { json!({ own: other }) };
-            let their_times: Vec<String> = theirs
+            let (own_field, target_field) = if pairs.is_empty() { return None } else { self.one(&pairs) };
+            link["same"] = if own_field == target_field && self.chance(300) { json!([own_field]) } else { json!({ own_field: target_field }) };
+            let their_times: Vec<String> = target_fields
                 .iter()
-                .filter(|field| field.told && field.is("timestamp") && says_itself(&collections[to], field))
+                .filter(|field| field.is_contributed && field.is("timestamp") && golden_has_field_type(&collections[to], field))
                 .map(|field| field.name.clone())
                 .collect();
             if !times.is_empty() && !their_times.is_empty() && self.chance(500) {
@@ -416,7 +419,7 @@ impl Grammar<'_> {
             let (a, b) = (self.one(&times), self.one(&times));
             link["span"] = json!([a, b]);
         }
-        let links = collections[from].own.entry("links").or_insert_with(|| json!({}));
+        let links = collections[from].keywords.entry("links").or_insert_with(|| json!({}));
         links[name] = link;
         Some(())
     }
@@ -426,31 +429,34 @@ impl Grammar<'_> {
         if !self.chance(700) {
             return;
         }
-        let several = leads_to_several(&collections[from], link);
-        let told: Vec<Field> = collections[to].fields.iter().filter(|field| field.told && field.members().is_empty()).cloned().collect();
+        let reads_several = leads_to_several(&collections[from], link);
+        let contributed: Vec<Field> =
+            collections[to].fields.iter().filter(|field| field.is_contributed && field.members().is_empty()).cloned().collect();
         // the result for texts of several records is known
-        let texts: Vec<Field> = told.iter().filter(|field| several && field.is("text")).cloned().collect();
-        let their = if texts.is_empty() || self.chance(300) { told } else { texts };
-        let mut read = self.one(&their);
-        if !says_itself(&collections[to], &read) {
-            read.ty = json!("json");
+        let texts: Vec<Field> = contributed.iter().filter(|field| reads_several && field.is("text")).cloned().collect();
+        let candidates = if texts.is_empty() || self.chance(300) { contributed } else { texts };
+        let mut read_field = self.one(&candidates);
+        if !golden_has_field_type(&collections[to], &read_field) {
+            read_field.ty = json!("json");
         }
         // values of several records are a list
-        if several && !read.is_list() {
-            read.ty = if read.is("ranges") || read.is("geometry") { json!(["json"]) } else { json!([read.ty]) };
+        if reads_several && !read_field.is_list() {
+            read_field.ty = if read_field.is("ranges") || read_field.is("geometry") { json!(["json"]) } else { json!([read_field.ty]) };
         }
-        let same = |field: &&Field| field.told && field.ty == read.ty && field.name != "f0" && says_itself(&collections[from], field);
-        let own = collections[from].fields.iter().find(same).map(|field| field.name.clone());
-        let (derive, ty) = match own {
-            Some(own) if self.chance(400) => (format!("coalesce({own}, {link}.{})", read.name), read.ty.clone()),
-            _ if self.chance(150) => (format!("{link}.key"), if several { json!(["text"]) } else { json!("text") }),
-            _ if self.chance(150) => (format!("{link}.exists"), json!("boolean")),
-            _ => (format!("{link}.{}", read.name), read.ty.clone()),
+        let has_same_type = |field: &&Field| {
+            field.is_contributed && field.ty == read_field.ty && field.name != "f0" && golden_has_field_type(&collections[from], field)
         };
-        let mut field = Field { name: format!("t{link}"), ty, own: Map::new(), told: false };
-        field.own.insert("derive".into(), json!(derive));
+        let own_field = collections[from].fields.iter().find(has_same_type).map(|field| field.name.clone());
+        let (derive, ty) = match own_field {
+            Some(own_field) if self.chance(400) => (format!("coalesce({own_field}, {link}.{})", read_field.name), read_field.ty.clone()),
+            _ if self.chance(150) => (format!("{link}.key"), if reads_several { json!(["text"]) } else { json!("text") }),
+            _ if self.chance(150) => (format!("{link}.exists"), json!("boolean")),
+            _ => (format!("{link}.{}", read_field.name), read_field.ty.clone()),
+        };
+        let mut field = Field { name: format!("t{link}"), ty, keywords: Map::new(), is_contributed: false };
+        field.keywords.insert("derive".into(), json!(derive));
         if field.is("text") && self.chance(300) {
-            field.own.insert("index".into(), json!("equal"));
+            field.keywords.insert("index".into(), json!("equal"));
         }
         collections[from].fields.push(field);
     }
@@ -460,10 +466,10 @@ impl Grammar<'_> {
             return;
         }
         let over = format!("{}.{link}", collections[from].name);
-        let told: Vec<Field> =
-            collections[from].fields.iter().filter(|field| field.told && field.ty.is_string() && !field.is("ranges")).cloned().collect();
-        let plain = |field: &&Field| says_itself(&collections[from], field);
-        let numbers: Vec<Field> = told.iter().filter(|field| field.is("integer") || field.is("float")).filter(plain).cloned().collect();
+        let contributed: Vec<Field> =
+            collections[from].fields.iter().filter(|field| field.is_contributed && field.ty.is_string() && !field.is("ranges")).cloned().collect();
+        let plain = |field: &&Field| golden_has_field_type(&collections[from], field);
+        let numbers: Vec<Field> = contributed.iter().filter(|field| field.is("integer") || field.is("float")).filter(plain).cloned().collect();
         for number in 0..self.random.between(1, 2) {
             let mut rollup = json!({ "over": over });
             let ty = match self.random.below(5) {
@@ -473,13 +479,13 @@ impl Grammar<'_> {
                     field.ty
                 }
                 1 => {
-                    let field = self.one(&told);
+                    let field = self.one(&contributed);
                     let function = self.one(&["min", "max"]);
                     rollup[function] = json!(field.name);
-                    if says_itself(&collections[from], &field) { field.ty } else { json!("json") }
+                    if golden_has_field_type(&collections[from], &field) { field.ty } else { json!("json") }
                 }
                 2 => {
-                    rollup["distinct"] = json!(self.one(&told).name);
+                    rollup["distinct"] = json!(self.one(&contributed).name);
                     json!("integer")
                 }
                 _ => {
@@ -488,14 +494,14 @@ impl Grammar<'_> {
                 }
             };
             if self.chance(300) {
-                rollup["where"] = json!(format!("{} != null", self.one(&told).name));
+                rollup["where"] = json!(format!("{} != null", self.one(&contributed).name));
             }
             if self.chance(150) {
                 rollup["groups"] = json!(self.one(&["a", "k.", ""]));
             }
-            let mut own = Map::new();
-            own.insert("rollup".into(), rollup);
-            collections[to].fields.push(Field { name: format!("r{from}{link}{number}"), ty, own, told: false });
+            let mut keywords = Map::new();
+            keywords.insert("rollup".into(), rollup);
+            collections[to].fields.push(Field { name: format!("r{from}{link}{number}"), ty, keywords, is_contributed: false });
         }
     }
 
@@ -504,23 +510,26 @@ impl Grammar<'_> {
             return;
         }
         let over = format!("{}.{link}", collections[from].name);
-        let has_span = collections[from].own["links"][link].get("span").is_some();
-        let told: Vec<String> =
-            collections[from].fields.iter().filter(|field| field.told && field.is("text")).map(|field| field.name.clone()).collect();
+        let has_span = collections[from].keywords["links"][link].get("span").is_some();
+        let contributed: Vec<String> =
+            collections[from].fields.iter().filter(|field| field.is_contributed && field.is("text")).map(|field| field.name.clone()).collect();
         let times: Vec<String> = collections[to]
             .fields
             .iter()
-            .filter(|field| field.told && field.is("timestamp") && says_itself(&collections[to], field))
+            .filter(|field| field.is_contributed && field.is("timestamp") && golden_has_field_type(&collections[to], field))
             .map(|field| field.name.clone())
             .collect();
         let own_text: Vec<String> =
-            collections[to].fields.iter().filter(|field| field.told && field.is("text")).map(|field| field.name.clone()).collect();
-        let grouping = collections[from].own["links"][link].get("group").is_none() && self.chance(700);
-        let plain = collections[from].fields.iter().filter(|field| field.told && field.is("text") && says_itself(&collections[from], field));
-        let groups: Vec<String> = plain.map(|field| field.name.clone()).collect();
+            collections[to].fields.iter().filter(|field| field.is_contributed && field.is("text")).map(|field| field.name.clone()).collect();
+        let grouping = collections[from].keywords["links"][link].get("group").is_none() && self.chance(700);
+        let uncombined = collections[from]
+            .fields
+            .iter()
+            .filter(|field| field.is_contributed && field.is("text") && golden_has_field_type(&collections[from], field));
+        let groups: Vec<String> = uncombined.map(|field| field.name.clone()).collect();
         if grouping && !groups.is_empty() {
             let group = self.one(&groups);
-            if let Some(links) = collections[from].own.get_mut("links") {
+            if let Some(links) = collections[from].keywords.get_mut("links") {
                 links[link]["group"] = json!(group);
             }
         }
@@ -529,15 +538,15 @@ impl Grammar<'_> {
         if self.chance(200) {
             coverage["when"] = json!("f0 != null");
         }
-        if self.chance(300) && !told.is_empty() {
-            coverage["where"] = json!(format!("{} != null", self.one(&told)));
+        if self.chance(300) && !contributed.is_empty() {
+            coverage["where"] = json!(format!("{} != null", self.one(&contributed)));
         }
         if self.chance(400) {
             coverage["with"] = json!(["f0"]);
         }
         let mut total = false;
-        if has_span && !told.is_empty() && self.chance(250) {
-            coverage["runs"] = json!({ "value": self.one(&told) });
+        if has_span && !contributed.is_empty() && self.chance(250) {
+            coverage["runs"] = json!({ "value": self.one(&contributed) });
             if self.chance(500) {
                 coverage["runs"]["max_gap"] = json!("2h");
             }
@@ -545,8 +554,8 @@ impl Grammar<'_> {
             let union = has_span && self.chance(500);
             let expected = if union { json!("duration('2h')") } else { json!("3") };
             let mut measure = if union { json!("union") } else { json!("count") };
-            if !union && !told.is_empty() && self.chance(300) {
-                measure = json!({ "distinct": [self.one(&told)] });
+            if !union && !contributed.is_empty() && self.chance(300) {
+                measure = json!({ "distinct": [self.one(&contributed)] });
                 if has_span && self.chance(500) {
                     measure["near"] = json!("2ms");
                 }
@@ -572,8 +581,8 @@ impl Grammar<'_> {
                 let mut matched = case.clone();
                 matched["match"] = json!("a");
                 coverage["cases"] = json!([matched, case]);
-            } else if let (Some(own), Some(case)) = (coverage.as_object_mut(), case.as_object()) {
-                own.extend(case.clone());
+            } else if let (Some(keywords), Some(case)) = (coverage.as_object_mut(), case.as_object()) {
+                keywords.extend(case.clone());
             }
             if self.chance(300) {
                 let table = self.name("k", 1);
@@ -583,7 +592,7 @@ impl Grammar<'_> {
             }
             total = self.chance(400);
         }
-        let coverages = collections[to].own.entry("coverage").or_insert_with(|| json!({}));
+        let coverages = collections[to].keywords.entry("coverage").or_insert_with(|| json!({}));
         coverages[&name] = coverage;
         if total {
             let mut sum = json!({ "of": name });
@@ -601,15 +610,15 @@ impl Grammar<'_> {
     // --- what is computed ---------------------------------------------------------------------------------------------------
 
     fn derived(&mut self, collection: &mut Collection) {
-        let told: Vec<Field> = collection.fields.iter().filter(|field| field.told).cloned().collect();
+        let contributed: Vec<Field> = collection.fields.iter().filter(|field| field.is_contributed).cloned().collect();
         for number in 0..self.one(&[0, 0, 1, 1, 2]) {
-            let (ty, derive) = self.expression(&told);
-            let mut own = Map::new();
-            own.insert("derive".into(), json!(derive));
+            let (ty, derive) = self.expression(&contributed);
+            let mut keywords = Map::new();
+            keywords.insert("derive".into(), json!(derive));
             if (ty == "text" || ty == "integer") && self.chance(300) {
-                own.insert("index".into(), json!("equal"));
+                keywords.insert("index".into(), json!("equal"));
             }
-            collection.fields.push(Field { name: format!("d{number}"), ty: json_type(ty), own, told: false });
+            collection.fields.push(Field { name: format!("d{number}"), ty: json_type(ty), keywords, is_contributed: false });
         }
     }
 
@@ -686,7 +695,7 @@ impl Grammar<'_> {
         if !self.chance(220) {
             return;
         }
-        let text = collection.fields.iter().find(|field| field.told && field.is("text")).map(|field| field.name.clone());
+        let text = collection.fields.iter().find(|field| field.is_contributed && field.is("text")).map(|field| field.name.clone());
         let mut status = json!({ "type": "text", "seed": "'new'" });
         if self.chance(300) {
             status["index"] = json!("equal");
@@ -697,7 +706,7 @@ impl Grammar<'_> {
         if let Some(field) = text.filter(|_| self.chance(300)) {
             status = json!({ "type": "text", "seed": format!("coalesce({field}, 'new')") });
         }
-        collection.own.insert("state".into(), json!({ "status": status, "count": "integer" }));
+        collection.keywords.insert("state".into(), json!({ "status": status, "count": "integer" }));
         let mut go = json!({ "set": { "status": "'old'", "count": "args.n" } });
         go["args"] = json!({ "n": self.one(&[json!("integer"), json!({ "type": "integer", "default": "1" }), json!({ "type": "integer", "required": true, "min": 1, "max": 9, "one_of": [1, 7] })]) });
         if self.chance(600) {
@@ -706,7 +715,7 @@ impl Grammar<'_> {
                 go["refuse"][0]["code"] = json!(422);
             }
         }
-        collection.own.insert("transitions".into(), json!({ "go": go, "back": { "set": { "status": "'new'", "count": null } } }));
+        collection.keywords.insert("transitions".into(), json!({ "go": go, "back": { "set": { "status": "'new'", "count": null } } }));
     }
 
     // --- sources ------------------------------------------------------------------------------------------------------------
@@ -724,44 +733,44 @@ impl Grammar<'_> {
                 }
             }
         }
-        for (place, collection) in collections.iter_mut().enumerate() {
-            if sources.iter().all(|source| !source.feeds.contains(&place)) {
+        for (index, collection) in collections.iter_mut().enumerate() {
+            if sources.iter().all(|source| !source.feeds.contains(&index)) {
                 let source = self.random.below(sources.len() as u64) as usize;
-                sources[source].feeds.push(place);
+                sources[source].feeds.push(index);
             }
-            collection.fed = true;
+            collection.is_fed = true;
         }
     }
 
-    fn source(&mut self, place: usize, sources: &mut [Source], collections: &[Collection]) -> Json {
-        let (name, format, feeds) = (sources[place].name.clone(), sources[place].format, sources[place].feeds.clone());
-        let source = &mut sources[place];
-        source.own.insert("format".into(), json!(format));
+    fn source(&mut self, index: usize, sources: &mut [Source], collections: &[Collection]) -> Json {
+        let (name, format, feeds) = (sources[index].name.clone(), sources[index].format, sources[index].feeds.clone());
+        let source = &mut sources[index];
+        source.keywords.insert("format".into(), json!(format));
         self.lets(source);
         match format {
             "xml" if self.chance(500) => {
-                source.own.insert("records".into(), json!(self.one(&["record", "all/record", "all/*"])));
+                source.keywords.insert("records".into(), json!(self.one(&["record", "all/record", "all/*"])));
             }
             "json" if self.chance(120) => {
-                source.own.insert("records".into(), json!("$.value[*]"));
+                source.keywords.insert("records".into(), json!("$.value[*]"));
             }
             "marc" => {
                 if self.chance(200) {
-                    source.own.insert("tolerance".into(), json!(self.one(&["repair", "strict"])));
+                    source.keywords.insert("tolerance".into(), json!(self.one(&["repair", "strict"])));
                 }
                 if self.chance(200) {
                     // the documents are MARC-in-JSON, in which the encoding is always UTF-8
-                    source.own.insert("encoding".into(), json!(self.one(&["auto", "utf-8", "marc-8", "latin-1", "cp1252"])));
+                    source.keywords.insert("encoding".into(), json!(self.one(&["auto", "utf-8", "marc-8", "latin-1", "cp1252"])));
                 }
             }
             _ => {}
         }
         if self.chance(60) {
-            source.own.insert("empty".into(), json!("nothing here"));
+            source.keywords.insert("empty".into(), json!("nothing here"));
         }
         // every delivery names its source, so these keywords concern other files
         if self.chance(60) {
-            source.own.insert("files".into(), if self.chance(500) { json!(format!("{name}_*")) } else { json!([format!("[!a-f]{name}?")]) });
+            source.keywords.insert("files".into(), if self.chance(500) { json!(format!("{name}_*")) } else { json!([format!("[!a-f]{name}?")]) });
         }
         if self.chance(60) {
             let path = match format {
@@ -770,16 +779,16 @@ impl Grammar<'_> {
                 "marc" => "900$a",
                 _ => "own",
             };
-            source.own.insert("has".into(), json!(path));
+            source.keywords.insert("has".into(), json!(path));
         }
         if format == "csv" && self.chance(250) {
-            source.own.insert("short_rows".into(), json!(self.one(&["absent", "absent", "fail"])));
+            source.keywords.insert("short_rows".into(), json!(self.one(&["absent", "absent", "fail"])));
         }
         if format == "xml" && self.chance(150) {
-            source.own.insert("namespaces".into(), json!({ "n": "urn:n" }));
+            source.keywords.insert("namespaces".into(), json!({ "n": "urn:n" }));
         }
         if self.chance(350) {
-            source.own.insert("gone".into(), json!("said == 'gone'"));
+            source.keywords.insert("gone".into(), json!("said == 'gone'"));
         }
         if self.chance(120) {
             let mut accept = json!([{ "unless": "who != 'b'" }]);
@@ -789,7 +798,7 @@ impl Grammar<'_> {
             if self.chance(500) {
                 accept[0]["reason"] = json!("'refused ' + who");
             }
-            source.own.insert("accept".into(), accept);
+            source.keywords.insert("accept".into(), accept);
         }
         let replaces = self.chance(120);
         let as_of = match self.random.below(12) {
@@ -800,31 +809,31 @@ impl Grammar<'_> {
             8 | 9 => json!(["at", "meta.received"]),
             _ => json!("meta.received"),
         };
-        source.own.insert("as_of".into(), as_of);
+        source.keywords.insert("as_of".into(), as_of);
         if replaces {
-            let mut own = json!({ "scope": self.one(&["'all'", "coalesce(who, 'none')"]) });
+            let mut keywords = json!({ "scope": self.one(&["'all'", "coalesce(who, 'none')"]) });
             if self.chance(500) {
-                own["at"] = json!("coalesce(at, timestamp('2024-01-01T00:00:00Z'))");
+                keywords["at"] = json!("coalesce(at, timestamp('2024-01-01T00:00:00Z'))");
             }
             if self.chance(400) {
-                own["most"] = json!(self.one(&["100%", "50%", "0%"]));
+                keywords["most"] = json!(self.one(&["100%", "50%", "0%"]));
             }
-            source.own.insert("replaces".into(), own);
+            source.keywords.insert("replaces".into(), keywords);
         }
-        if format == "json" && !replaces && self.chance(40) && source.own.get("records") == Some(&json!("$.value[*]")) {
+        if format == "json" && !replaces && self.chance(40) && source.keywords.get("records") == Some(&json!("$.value[*]")) {
             let url = json!("http://127.0.0.1:9/Products");
             let collect = json!({ "odata": { "one": url }, "window": "at", "page": 10, "lag": "15m", "since": "2026-01-01T00:00:00Z", "filter": "x eq 1", "credentials": "NOBODY" });
-            source.own.insert("collect".into(), collect);
+            source.keywords.insert("collect".into(), collect);
         }
         let contributor = (!replaces && self.chance(250)).then(|| json!(self.one(&["{who}", "who", "{who}-x"])));
         let maps: Vec<(usize, Option<Json>)> = feeds.iter().map(|feed| (*feed, self.map(source, &collections[*feed]))).collect();
         // all members of the documents, with the types that read them
         for (feed, map) in &maps {
             let collection = &collections[*feed];
-            for field in collection.fields.iter().filter(|field| field.told) {
+            for field in collection.fields.iter().filter(|field| field.is_contributed) {
                 let rule = match map {
                     Some(map) => map.get(&field.name).cloned(),
-                    None => Some(Json::Object(field.own.clone())),
+                    None => Some(Json::Object(field.keywords.clone())),
                 };
                 let Some(rule) = rule else { continue };
                 for member in read_members(&rule, &field.name, format) {
@@ -836,43 +845,43 @@ impl Grammar<'_> {
         }
         if maps.len() == 1 && self.chance(600) {
             let (feed, map) = &maps[0];
-            source.own.insert("into".into(), json!(collections[*feed].name));
+            source.keywords.insert("into".into(), json!(collections[*feed].name));
             if let Some(contributor) = contributor {
-                source.own.insert("contributor".into(), contributor);
+                source.keywords.insert("contributor".into(), contributor);
             }
             if let Some(map) = map {
                 // a map belongs to a feed
-                source.own.remove("into");
-                let contributor = source.own.remove("contributor");
+                source.keywords.remove("into");
+                let contributor = source.keywords.remove("contributor");
                 let mut feed = json!({ "into": collections[*feed].name, "map": map });
                 if let Some(contributor) = contributor {
                     feed["contributor"] = contributor;
                 }
-                source.own.insert("feeds".into(), json!([feed]));
+                source.keywords.insert("feeds".into(), json!([feed]));
             }
         } else {
             let mut feeds = Vec::new();
             for (feed, map) in &maps {
-                let mut own = json!({ "into": collections[*feed].name });
+                let mut keywords = json!({ "into": collections[*feed].name });
                 if let Some(contributor) = &contributor {
-                    own["contributor"] = contributor.clone();
+                    keywords["contributor"] = contributor.clone();
                 }
                 if self.chance(200) {
-                    own["when"] = json!(self.one(&["who != 'x'", "who == null || who != 'a'"]));
+                    keywords["when"] = json!(self.one(&["who != 'x'", "who == null || who != 'a'"]));
                 }
                 if let Some(map) = map {
-                    own["map"] = map.clone();
+                    keywords["map"] = map.clone();
                 }
-                feeds.push(own);
+                feeds.push(keywords);
             }
-            source.own.insert("feeds".into(), feeds.into());
+            source.keywords.insert("feeds".into(), feeds.into());
         }
-        self.asks(source, &name, collections, replaces);
-        let mut own = Map::new();
-        own.insert("format".into(), json!(format));
-        own.insert("let".into(), Json::Object(source.lets.clone()));
-        own.extend(source.own.clone());
-        own.into()
+        self.service_calls(source, &name, collections, replaces);
+        let mut keywords = Map::new();
+        keywords.insert("format".into(), json!(format));
+        keywords.insert("let".into(), Json::Object(source.lets.clone()));
+        keywords.extend(source.keywords.clone());
+        keywords.into()
     }
 
     /// Returns one or several functions that clean texts.
@@ -908,9 +917,10 @@ impl Grammar<'_> {
     fn map(&mut self, source: &Source, collection: &Collection) -> Option<Json> {
         let own_rules = collection.format == source.format;
         let by_name = matches!(source.format, "json" | "csv") && matches!(collection.format, "json" | "csv");
-        let no_rules = collection.fields.iter().all(|field| !field.told || field.own.keys().all(|word| !RULES.contains(&word.as_str())));
+        let no_rules =
+            collection.fields.iter().all(|field| !field.is_contributed || field.keywords.keys().all(|word| !RULES.contains(&word.as_str())));
         let key_is_named =
-            collection.fields[..collection.keys].iter().all(|field| matches!(source.format, "json" | "csv") || field.own.contains_key("path"));
+            collection.fields[..collection.keys].iter().all(|field| matches!(source.format, "json" | "csv") || field.keywords.contains_key("path"));
         // only JSON and XML have lists of structs
         let flat = matches!(source.format, "csv" | "marc");
         let fits = !flat || collection.fields.iter().all(|field| field.members().is_empty());
@@ -919,9 +929,10 @@ impl Grammar<'_> {
         }
         let lets: Vec<String> = source.lets.keys().cloned().collect();
         let mut map = Map::new();
-        for (place, field) in collection.fields.iter().enumerate().filter(|(_, field)| field.told && (!flat || field.members().is_empty())) {
-            if place < collection.keys || field.own.contains_key("required") || self.chance(900) {
-                let rule = if place < collection.keys {
+        for (index, field) in collection.fields.iter().enumerate().filter(|(_, field)| field.is_contributed && (!flat || field.members().is_empty()))
+        {
+            if index < collection.keys || field.keywords.contains_key("required") || self.chance(900) {
+                let rule = if index < collection.keys {
                     json!(path(source.format, &field.name, false))
                 } else {
                     self.rule(field, source.format, &lets, false)
@@ -936,7 +947,7 @@ impl Grammar<'_> {
     fn rule(&mut self, field: &Field, format: &'static str, lets: &[String], bare: bool) -> Json {
         let list = field.is_list();
         let member = if self.chance(80) { "f9".to_owned() } else { field.name.clone() };
-        let own = json!(path(format, &member, list && self.chance(700)));
+        let own_path = json!(path(format, &member, list && self.chance(700)));
         let structs = field.members();
         if !structs.is_empty() && (format == "xml" || (format == "json" && self.chance(400))) {
             let mut map = Map::new();
@@ -947,20 +958,20 @@ impl Grammar<'_> {
             return json!({ "path": path(format, &member, format == "json"), "map": map });
         }
         if !structs.is_empty() {
-            return own;
+            return own_path;
         }
         let mut rule = match self.random.below(20) {
-            0..9 if !bare => return own,
-            0..10 => json!({ "path": own }),
-            10..12 => json!({ "first": [path(format, "f9", false), own] }),
+            0..9 if !bare => return own_path,
+            0..10 => json!({ "path": own_path }),
+            10..12 => json!({ "first": [path(format, "f9", false), own_path] }),
             12 if field.is("text") || field.is("integer") => {
-                json!({ "cases": [{ "if": path(format, "f9", false), "then": "7" }, { "if": own, "then": "1" }] })
+                json!({ "cases": [{ "if": path(format, "f9", false), "then": "7" }, { "if": own_path, "then": "1" }] })
             }
             13 if field.is("text") && lets.iter().any(|name| name == "who") => {
                 json!({ "expr": self.one(&["coalesce(who, 'nobody')", "who", "meta.name", "who + '.' + said"]) })
             }
             14 if field.is("json") && lets.iter().any(|name| name == "who") => json!({ "match": self.name("p", 0), "of": "who" }),
-            _ => json!({ "path": own }),
+            _ => json!({ "path": own_path }),
         };
         let from_paths = rule.get("path").is_some() || rule.get("first").is_some();
         if self.chance(120) {
@@ -995,11 +1006,11 @@ impl Grammar<'_> {
     fn embeds(&mut self, sources: &[Source], collections: &[Collection], finished: &mut Map<String, Json>) {
         for outer in 0..sources.len() {
             for inner in 0..sources.len() {
-                let fits = |own: &Json| own.get("replaces").is_none() && own.get("asks").is_none();
+                let fits = |source: &Json| source.get("replaces").is_none() && source.get("asks").is_none();
                 // sources of embedded documents have no complete deliveries and no service
                 let ok = inner != outer && matches!(sources[inner].format, "xml" | "json") && matches!(sources[outer].format, "xml" | "json");
                 let free = fits(&finished[&sources[inner].name]) && finished[&sources[inner].name].get("embeds").is_none();
-                let taken = finished.values().any(|own| own["embeds"].get(&sources[outer].name).is_some());
+                let taken = finished.values().any(|source| source["embeds"].get(&sources[outer].name).is_some());
                 if ok && free && !taken && collections.len() > 1 && self.chance(150) {
                     let embed = json!({ "path": path(sources[outer].format, "inner", false), "name": "{who}.doc" });
                     finished[&sources[outer].name]["embeds"] = json!({ &sources[inner].name: embed });
@@ -1016,13 +1027,13 @@ impl Grammar<'_> {
                 continue;
             }
             if !of_xml.is_empty() && self.chance(600) {
-                collection.own.insert("raw".into(), json!("keep"));
+                collection.keywords.insert("raw".into(), json!("keep"));
             }
             let mut tags = json!({});
             if self.chance(500) {
                 tags["attributes"] = json!({ "note": "text" });
             }
-            if let Some(root) = of_xml.first().filter(|_| collection.own.get("raw") == Some(&json!("keep"))) {
+            if let Some(root) = of_xml.first().filter(|_| collection.keywords.get("raw") == Some(&json!("keep"))) {
                 tags["document"] = json!({ "root": root });
                 if self.chance(500) {
                     tags["document"]["otherwise"] = json!("empty");
@@ -1034,18 +1045,19 @@ impl Grammar<'_> {
                     tags["steps"] = json!(2_000);
                 }
             }
-            collection.own.insert("tags".into(), tags);
+            collection.keywords.insert("tags".into(), tags);
         }
     }
 
-    fn asks(&mut self, source: &mut Source, name: &str, collections: &[Collection], replaces: bool) {
+    fn service_calls(&mut self, source: &mut Source, name: &str, collections: &[Collection], replaces: bool) {
         let collection = &collections[source.feeds[0]];
-        let alone = source.feeds.len() == 1 && source.own.get("contributor").is_none() && source.own.get("collect").is_none();
+        let alone = source.feeds.len() == 1 && source.keywords.get("contributor").is_none() && source.keywords.get("collect").is_none();
         if replaces || !alone || !matches!(source.format, "json" | "xml") || !self.chance(60) {
             return;
         }
-        let told: Vec<&Field> = collection.fields.iter().filter(|field| field.told && field.is("text") && says_itself(collection, field)).collect();
-        let Some(field) = told.first() else { return };
+        let contributed: Vec<&Field> =
+            collection.fields.iter().filter(|field| field.is_contributed && field.is("text") && golden_has_field_type(collection, field)).collect();
+        let Some(field) = contributed.first() else { return };
         let takes = self.one(&["value", "pattern", "list"]);
         let mut arg = json!({ "field": field.name, "takes": takes });
         if self.chance(300) {
@@ -1055,10 +1067,12 @@ impl Grammar<'_> {
             arg["required"] = json!(true);
         }
         let mut args = json!({ "q": arg });
-        if let Some(time) = collection.fields.iter().find(|field| field.told && field.is("timestamp") && says_itself(collection, field)) {
+        if let Some(time) =
+            collection.fields.iter().find(|field| field.is_contributed && field.is("timestamp") && golden_has_field_type(collection, field))
+        {
             args["since"] = json!({ "field": time.name, "takes": self.one(&["from", "to"]), "as": self.one(&["epoch", "text"]) });
         }
-        if let Some(other) = told.get(1) {
+        if let Some(other) = contributed.get(1) {
             args["z"] = json!({ "field": other.name, "default": "z" });
         }
         let page = match (source.format, self.random.below(3)) {
@@ -1067,9 +1081,9 @@ impl Grammar<'_> {
             _ => json!({ "offset": "offset", "limit": "limit", "size": 10 }),
         };
         let calls = json!({ "all": { "get": "/all", "args": args, "page": page, "cost": 2 } });
-        source.own.insert("asks".into(), json!({ "service": format!("{name}w"), "calls": calls }));
-        source.own.insert("as_of".into(), json!("meta.received"));
-        if let Some(feeds) = source.own.get_mut("feeds").and_then(Json::as_array_mut) {
+        source.keywords.insert("asks".into(), json!({ "service": format!("{name}w"), "calls": calls }));
+        source.keywords.insert("as_of".into(), json!("meta.received"));
+        if let Some(feeds) = source.keywords.get_mut("feeds").and_then(Json::as_array_mut) {
             for feed in feeds {
                 if let Some(feed) = feed.as_object_mut() {
                     feed.remove("contributor");
@@ -1087,7 +1101,7 @@ impl Grammar<'_> {
 
     // --- what stands around -------------------------------------------------------------------------------------------------
 
-    fn around(&mut self, definition: &mut Json, sources: &[Source], collections: &[Collection]) {
+    fn surroundings(&mut self, definition: &mut Json, sources: &[Source], collections: &[Collection]) {
         if self.chance(300) {
             let mut profile = json!({ "source": sources[0].name });
             if self.chance(700) {
@@ -1124,12 +1138,13 @@ impl Grammar<'_> {
             "missing": "There is none.", "fields": { "ref": "f0", "kind": "'B'" }
         });
         let indexed = |kinds: &[&str]| {
-            let mut all = first.fields.iter().filter(|field| field.told && field.is("text") && says_itself(first, field));
-            all.find(|field| field.own.get("index").and_then(Json::as_str).is_some_and(|kind| kinds.contains(&kind))).map(|field| field.name.clone())
+            let mut all = first.fields.iter().filter(|field| field.is_contributed && field.is("text") && golden_has_field_type(first, field));
+            all.find(|field| field.keywords.get("index").and_then(Json::as_str).is_some_and(|kind| kinds.contains(&kind)))
+                .map(|field| field.name.clone())
         };
         if let Some(text) = indexed(&["equal", "prefix"]) {
             let mut more = json!({ "list": first.name, "where": { &text: text } });
-            if says_itself(first, key) {
+            if golden_has_field_type(first, key) {
                 more["sort"] = json!([key.name.clone() + "-"]);
             }
             if self.chance(500) {
@@ -1160,11 +1175,11 @@ impl Grammar<'_> {
             "post": format!("/{prefix}/sorted"), "params": { "ref": { "type": "text", "in": "body" } }, "list": first.name, "where": { "key": "params.ref" },
             "fields": { "r": "f0" }
         });
-        if says_itself(first, key) {
+        if golden_has_field_type(first, key) {
             sorted["sort"] = json!([key.name]);
         }
         let mut routes = vec![one, list, sorted];
-        if first.own.contains_key("transitions") {
+        if first.keywords.contains_key("transitions") {
             let method = self.one(&["put", "patch", "delete"]);
             routes.push(json!({
                 method: format!("/{prefix}/back/{{ref}}"), "params": { "ref": "text" }, "transition": "back", "of": first.name, "key": "{ref}"
@@ -1195,17 +1210,17 @@ const RULES: [&str; 12] = ["path", "first", "cases", "expr", "match", "of", "eac
 
 /// Whether a link uses a list.
 fn leads_to_several(collection: &Collection, link: &str) -> bool {
-    let own = &collection.own["links"][link];
+    let link_definition = &collection.keywords["links"][link];
     let is_list = |name: &str| collection.fields.iter().any(|field| field.name == name && field.is_list());
-    let by_key = own["key"].as_str().is_some_and(is_list);
-    let same = own["same"].as_object().into_iter().flat_map(Map::keys).any(|name| is_list(name));
-    let named = own["same"].as_array().into_iter().flatten().filter_map(Json::as_str).any(is_list);
-    by_key || ((same || named) && own.get("overlap").is_none())
+    let by_key = link_definition["key"].as_str().is_some_and(is_list);
+    let same = link_definition["same"].as_object().into_iter().flat_map(Map::keys).any(|name| is_list(name));
+    let named = link_definition["same"].as_array().into_iter().flatten().filter_map(Json::as_str).any(is_list);
+    by_key || ((same || named) && link_definition.get("overlap").is_none())
 }
 
 /// Whether a golden value has the field's own type.
-fn says_itself(collection: &Collection, field: &Field) -> bool {
-    field.own.get("survivorship").or(collection.own.get("survivorship")) != Some(&json!("by_contributor"))
+fn golden_has_field_type(collection: &Collection, field: &Field) -> bool {
+    field.keywords.get("survivorship").or(collection.keywords.get("survivorship")) != Some(&json!("by_contributor"))
 }
 
 fn element_of_struct(grammar: &mut Grammar<'_>) -> Json {

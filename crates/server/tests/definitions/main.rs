@@ -19,7 +19,7 @@ mod words;
 mod yaml;
 
 use case::Case;
-use run::{Fault, Timings, is_sound, run};
+use run::{Fault, Timings, run, validate};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ use std::time::Instant;
 use stook_sample::random::Random;
 
 /// Number of cases that share a store.
-const TOGETHER: u64 = 16;
+const CASES_PER_STORE: u64 = 16;
 
 fn variable(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
@@ -36,62 +36,62 @@ fn variable(name: &str, otherwise: u64) -> u64 {
 /// Makes the case of a seed. Its names begin with the prefix.
 fn case_of(seed: u64, prefix: &str) -> Case {
     let mut random = Random::of_item(seed, 1);
-    let made = grammar::make(&mut random, prefix);
-    let deliveries = documents::deliveries(&mut random, &made);
-    let edits = documents::edits(&mut random, &made);
-    Case { definition: made.definition, deliveries, edits }
+    let generated = grammar::make(&mut random, prefix);
+    let deliveries = documents::deliveries(&mut random, &generated);
+    let edits = documents::edits(&mut random, &generated);
+    Case { definition: generated.definition, deliveries, edits }
 }
 
 /// Runs the cases of seeds together. On failure, returns the first case that also fails alone, otherwise the case of the fault.
 fn run_seeds(seeds: &[u64]) -> Result<(Timings, u64), Box<(Case, Fault)>> {
-    let named = seeds.iter().enumerate().map(|(place, seed)| case_of(*seed, &format!("{}_", (b'a' + place as u8) as char)));
-    let mut sound: Vec<Case> = Vec::new();
-    for case in named {
-        match is_sound(&case.definition) {
-            Ok(()) => sound.push(case),
-            Err(reason) if reason.starts_with("PANIC") => return Err(Box::new((case, Fault { case: None, what: reason }))),
+    let prefixed = seeds.iter().enumerate().map(|(index, seed)| case_of(*seed, &format!("{}_", (b'a' + index as u8) as char)));
+    let mut valid: Vec<Case> = Vec::new();
+    for case in prefixed {
+        match validate(&case.definition) {
+            Ok(()) => valid.push(case),
+            Err(reason) if reason.starts_with("PANIC") => return Err(Box::new((case, Fault { case: None, message: reason }))),
             Err(_) => {}
         }
     }
-    let number = sound.len() as u64;
-    match run(&sound, seeds[0]) {
+    let number = valid.len() as u64;
+    match run(&valid, seeds[0]) {
         Ok(timings) => Ok((timings, number)),
         Err(fault) => {
-            for case in &sound {
+            for case in &valid {
                 if let Err(fault) = run(std::slice::from_ref(case), seeds[0]) {
                     return Err(Box::new((case.clone(), fault)));
                 }
             }
-            let culprit = fault.case.and_then(|place| sound.get(place)).or(sound.first()).cloned();
-            let what = format!("{} (only beside others: seeds {seeds:?})", fault.what);
-            Err(Box::new((culprit.expect("some case"), Fault { what, ..fault })))
+            let culprit = fault.case.and_then(|index| valid.get(index)).or(valid.first()).cloned();
+            let message = format!("{} (only beside others: seeds {seeds:?})", fault.message);
+            Err(Box::new((culprit.expect("some case"), Fault { message, ..fault })))
         }
     }
 }
 
 /// Returns the kind of a fault, without names: where it panics, or the words of its message.
-fn kind(what: &str) -> String {
-    match what.split_once("panicked at ") {
-        Some((_, place)) => place.split_whitespace().next().unwrap_or_default().to_owned(),
-        None => what.split_whitespace().filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase())).take(6).collect::<Vec<_>>().join(" "),
+fn kind(message: &str) -> String {
+    match message.split_once("panicked at ") {
+        Some((_, location)) => location.split_whitespace().next().unwrap_or_default().to_owned(),
+        None => message.split_whitespace().filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase())).take(6).collect::<Vec<_>>().join(" "),
     }
 }
 
 /// Returns the fault of a case when it runs alone.
-fn wrong(case: &Case, seed: u64) -> Option<String> {
-    match is_sound(&case.definition) {
-        Ok(()) if case.is_whole() => run(std::slice::from_ref(case), seed).err().map(|fault| fault.what),
+fn fault_of(case: &Case, seed: u64) -> Option<String> {
+    match validate(&case.definition) {
+        Ok(()) if case.is_whole() => run(std::slice::from_ref(case), seed).err().map(|fault| fault.message),
         Err(reason) if reason.starts_with("PANIC") => Some(reason),
         _ => None,
     }
 }
 
 fn report(case: &Case, fault: &Fault, seed: u64) -> String {
-    let first = kind(&fault.what);
-    let fails = |case: &Case| wrong(case, seed).is_some_and(|what| kind(&what) == first);
-    let small = if fails(case) { shrink::shrink(case, &fails) } else { case.clone() };
-    let what = wrong(&small, seed).unwrap_or(fault.what.clone());
-    format!("{what}\n\n{}\nas a case: {}\n", small.printed(), serde_json::to_string(&small).expect("JSON"))
+    let first = kind(&fault.message);
+    let fails = |case: &Case| fault_of(case, seed).is_some_and(|message| kind(&message) == first);
+    let shrunk = if fails(case) { shrink::shrink(case, &fails) } else { case.clone() };
+    let message = fault_of(&shrunk, seed).unwrap_or(fault.message.clone());
+    format!("{message}\n\n{}\nas a case: {}\n", shrunk.printed(), serde_json::to_string(&shrunk).expect("JSON"))
 }
 
 /// Runs cases from `next` on until enough have run or failed; `ran` counts those that have run.
@@ -105,14 +105,14 @@ struct Running {
 }
 
 impl Running {
-    fn goes_on(&self) -> bool {
+    fn has_more_to_run(&self) -> bool {
         self.ran.load(Ordering::SeqCst) < self.count && self.faults.lock().expect("not poisoned").len() < self.most_faults
     }
 
-    fn go_on(&self) {
-        while self.goes_on() {
-            let from = self.next.fetch_add(TOGETHER, Ordering::SeqCst);
-            let seeds: Vec<u64> = (from..from + TOGETHER).collect();
+    fn run_cases_until_done(&self) {
+        while self.has_more_to_run() {
+            let from = self.next.fetch_add(CASES_PER_STORE, Ordering::SeqCst);
+            let seeds: Vec<u64> = (from..from + CASES_PER_STORE).collect();
             match run_seeds(&seeds) {
                 Ok((timings, number)) => {
                     self.timings.lock().expect("not poisoned").add(&timings);
@@ -130,7 +130,7 @@ impl Running {
 }
 
 #[test]
-fn whatever_is_sound_works_the_same_everywhere() {
+fn valid_definitions_give_the_same_results_on_both_stores_and_in_any_order() {
     let began = Instant::now();
     let running = Running {
         count: variable("STOOK_TEST_DEFINITIONS", 2_000),
@@ -141,7 +141,7 @@ fn whatever_is_sound_works_the_same_everywhere() {
         faults: Mutex::default(),
     };
     std::thread::scope(|scope| {
-        (0..2).for_each(|_| drop(scope.spawn(|| running.go_on())));
+        (0..2).for_each(|_| drop(scope.spawn(|| running.run_cases_until_done())));
     });
     let Running { next, ran, timings, faults, .. } = running;
     let (ran, next) = (ran.into_inner(), next.into_inner());
@@ -151,15 +151,15 @@ fn whatever_is_sound_works_the_same_everywhere() {
 }
 
 #[test]
-fn what_failed_once_does_not_fail_again() {
+fn stored_cases_do_not_fail_again() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/definitions/cases");
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let text = std::fs::read_to_string(entry.path()).expect("it reads");
         let case: Case = serde_json::from_str(&text).expect("a case");
-        is_sound(&case.definition).unwrap_or_else(|reason| panic!("{}: {reason}", entry.path().display()));
+        validate(&case.definition).unwrap_or_else(|reason| panic!("{}: {reason}", entry.path().display()));
         for seed in 0..3 {
             if let Err(fault) = run(std::slice::from_ref(&case), seed) {
-                panic!("{}: {}\n{}", entry.path().display(), fault.what, case.printed());
+                panic!("{}: {}\n{}", entry.path().display(), fault.message, case.printed());
             }
         }
     }
@@ -173,21 +173,21 @@ const NOT_GENERATED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn every_word_of_the_language_is_generated() {
+fn every_keyword_of_the_language_is_generated() {
     let schema = stook_catalogue::schema::schema();
     let mut used = BTreeSet::new();
-    let mut unsound: Vec<String> = Vec::new();
+    let mut invalid: Vec<String> = Vec::new();
     for seed in 1..=3_000 {
         let case = case_of(seed, "a_");
-        match is_sound(&case.definition) {
+        match validate(&case.definition) {
             Ok(()) => words::used(&schema, &case.definition, &mut used),
-            Err(reason) => unsound.push(format!("{seed}: {reason}")),
+            Err(reason) => invalid.push(format!("{seed}: {reason}")),
         }
     }
     println!(
         "{} of 3000 are not sound, such as {:#?}",
-        unsound.len(),
-        unsound.iter().take(variable("STOOK_TEST_SHOWN", 5) as usize).collect::<Vec<_>>()
+        invalid.len(),
+        invalid.iter().take(variable("STOOK_TEST_SHOWN", 5) as usize).collect::<Vec<_>>()
     );
     let listed: BTreeSet<&str> = NOT_GENERATED.iter().map(|(word, _)| *word).collect();
     let missing: Vec<String> = words::all(&schema).into_iter().filter(|word| !used.contains(word) && !listed.contains(word.as_str())).collect();

@@ -10,7 +10,7 @@ pub const MAX_KEY_BYTES: usize = 512;
 
 /// A contributed value.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
+pub enum ModelValue {
     Nothing,
     Value(Json),
     /// Unreadable: it is left out with a warning.
@@ -23,7 +23,7 @@ pub enum Said {
 
 /// What a document contributes to one collection.
 #[derive(Debug, Clone)]
-pub struct Statement {
+pub struct Contribution {
     pub collection: String,
     pub source: String,
     pub contributor: String,
@@ -32,8 +32,8 @@ pub struct Statement {
     pub as_of: Option<i64>,
     /// If documents with the same time are ordered by reception: the position of the file in the order of acceptance, and of the document in it.
     pub received: Option<(usize, usize)>,
-    pub gone: bool,
-    pub values: BTreeMap<String, Said>,
+    pub is_deletion: bool,
+    pub values: BTreeMap<String, ModelValue>,
     /// The number of its file.
     pub file: usize,
     /// If files replace others: the scope, and the time in it.
@@ -42,19 +42,19 @@ pub struct Statement {
     document: Json,
 }
 
-impl Statement {
+impl Contribution {
     /// The order in which contributions of one contributor replace each other.
-    pub fn moment(&self) -> Moment {
+    pub fn order(&self) -> ContributionOrder {
         (self.as_of, self.received)
     }
 
-    pub fn says_the_same(&self, other: &Self) -> bool {
+    pub fn has_same_content(&self, other: &Self) -> bool {
         self.document == other.document && self.source == other.source && self.scope == other.scope
     }
 }
 
 /// The position of a skipped document within what its file replaces.
-pub struct SkippedPlace {
+pub struct SkippedDocument {
     /// The scope, and the time in it.
     pub scope: (String, i64),
     /// Collections and keys that it would contribute to, as far as they can be read.
@@ -62,24 +62,24 @@ pub struct SkippedPlace {
 }
 
 /// The order of contributions: those without a reception come first.
-pub type Moment = (Option<i64>, Option<(usize, usize)>);
+pub type ContributionOrder = (Option<i64>, Option<(usize, usize)>);
 
 /// The result of reading a document.
 pub enum Outcome {
-    Said(Vec<Statement>),
-    Skipped(Option<SkippedPlace>),
+    Contributed(Vec<Contribution>),
+    Skipped(Option<SkippedDocument>),
     Failed,
     Unknown,
 }
 
 /// Values by name, for expressions.
-type Named<'n> = &'n dyn Fn(&str) -> Said;
+type Named<'n> = &'n dyn Fn(&str) -> ModelValue;
 
 /// Returns the contribution of `api` to a record after these edits; `None` if that is not modelled.
-pub fn said_by_the_api(definition: &Json, name: &str, key: &str, edits: &[&Edit]) -> Option<Statement> {
+pub fn api_contribution(definition: &Json, name: &str, key: &str, edits: &[&Edit]) -> Option<Contribution> {
     let collection = &definition["collections"][name];
     let reader = Reader { definition, format: "json", document: &Json::Null };
-    let mut own = Statement {
+    let mut contribution = Contribution {
         collection: name.to_owned(),
         source: "api".into(),
         contributor: "api".into(),
@@ -87,7 +87,7 @@ pub fn said_by_the_api(definition: &Json, name: &str, key: &str, edits: &[&Edit]
         // edits have the current time, documents are from January 2024
         as_of: Some(super::documents::time(100)),
         received: None,
-        gone: false,
+        is_deletion: false,
         values: BTreeMap::new(),
         file: usize::MAX,
         scope: None,
@@ -97,50 +97,51 @@ pub fn said_by_the_api(definition: &Json, name: &str, key: &str, edits: &[&Edit]
     for edit in edits {
         match edit.method.as_str() {
             "DELETE" => {
-                own.values.clear();
-                own.gone = true;
+                contribution.values.clear();
+                contribution.is_deletion = true;
                 continue;
             }
-            "PUT" => own.values.clear(),
-            _ if own.gone => return None,
+            "PUT" => contribution.values.clear(),
+            _ if contribution.is_deletion => return None,
             _ => {}
         }
-        own.gone = false;
+        contribution.is_deletion = false;
         for (field, value) in edit.body.as_object().into_iter().flatten() {
             let definition = &collection["fields"][field];
             let ty = definition.get("type").unwrap_or(definition);
             // members of JSON are merged
-            let value = if ty == "json" && value.is_object() { Said::Unknown } else { reader.convert(std::slice::from_ref(value), &json!({}), ty) };
-            let value = if value == Said::Unreadable { Said::Unknown } else { value };
-            own.values.insert(field.clone(), value);
+            let value =
+                if ty == "json" && value.is_object() { ModelValue::Unknown } else { reader.convert(std::slice::from_ref(value), &json!({}), ty) };
+            let value = if value == ModelValue::Unreadable { ModelValue::Unknown } else { value };
+            contribution.values.insert(field.clone(), value);
         }
         if let Some(field) = &edit.clear {
-            own.values.insert(field.clone(), Said::Cleared);
+            contribution.values.insert(field.clone(), ModelValue::Cleared);
         }
     }
     let rule = collection["key"].as_str().unwrap_or_default();
     for field in collection["fields"].as_object().into_iter().flat_map(Map::keys).filter(|field| super::documents::is_key(rule, field)) {
-        own.values.insert(field.clone(), Said::Unknown);
+        contribution.values.insert(field.clone(), ModelValue::Unknown);
     }
-    Some(own)
+    Some(contribution)
 }
 
-pub fn statements(definition: &Json, delivery: &Delivery, place: (usize, usize), document: &Json) -> Outcome {
+pub fn contributions_of(definition: &Json, delivery: &Delivery, position: (usize, usize), document: &Json) -> Outcome {
     let source = &definition["sources"][&delivery.source];
     let format = source["format"].as_str().unwrap_or_default();
     let reader = Reader { definition, format, document };
-    let mut lets: BTreeMap<String, Said> = BTreeMap::new();
+    let mut lets: BTreeMap<String, ModelValue> = BTreeMap::new();
     for (name, rule) in source["let"].as_object().into_iter().flatten() {
         let value = match (rule.get("match"), rule["expr"].as_str()) {
-            (Some(_), _) => Said::Unknown,
-            (_, Some("meta.name")) => Said::Value(json!("file")),
-            (_, Some(expression)) => evaluate(expression, &|name| lets.get(name).cloned().unwrap_or(Said::Unknown)),
+            (Some(_), _) => ModelValue::Unknown,
+            (_, Some("meta.name")) => ModelValue::Value(json!("file")),
+            (_, Some(expression)) => evaluate(expression, &|name| lets.get(name).cloned().unwrap_or(ModelValue::Unknown)),
             _ => {
                 let ty = rule.get("type").cloned().unwrap_or(json!("text"));
-                reader.value(rule, &ty, None, &|_| Said::Unknown)
+                reader.value(rule, &ty, None, &|_| ModelValue::Unknown)
             }
         };
-        let value = if value == Said::Unreadable { Said::Nothing } else { value };
+        let value = if value == ModelValue::Unreadable { ModelValue::Nothing } else { value };
         lets.insert(name.clone(), value);
     }
     let received = delivery.as_of;
@@ -151,26 +152,26 @@ pub fn statements(definition: &Json, delivery: &Delivery, place: (usize, usize),
     let alone = feeds.len() == 1;
     let mut found = Vec::new();
     if !alone {
-        match accepted(source, &|name| lets.get(name).cloned().unwrap_or(Said::Unknown)) {
-            Outcome::Said(_) => {}
-            Outcome::Skipped(_) => return skipped_before_feeds(&reader, source, &feeds, (&lets, received), (delivery, place)),
+        match accepted(source, &|name| lets.get(name).cloned().unwrap_or(ModelValue::Unknown)) {
+            Outcome::Contributed(_) => {}
+            Outcome::Skipped(_) => return skipped_before_feeds(&reader, source, &feeds, (&lets, received), (delivery, position)),
             other => return other,
         }
     }
     for feed in &feeds {
         if let Some(when) = feed["when"].as_str() {
-            match evaluate(when, &|name| lets.get(name).cloned().unwrap_or(Said::Unknown)) {
-                Said::Value(Json::Bool(true)) => {}
-                Said::Value(Json::Bool(false)) => continue,
+            match evaluate(when, &|name| lets.get(name).cloned().unwrap_or(ModelValue::Unknown)) {
+                ModelValue::Value(Json::Bool(true)) => {}
+                ModelValue::Value(Json::Bool(false)) => continue,
                 _ => return Outcome::Unknown,
             }
         }
-        match reader.feed(source, feed, (&lets, received, alone), delivery, place) {
-            Ok(statement) => found.push(statement),
+        match reader.feed(source, feed, (&lets, received, alone), delivery, position) {
+            Ok(contribution) => found.push(contribution),
             Err(outcome) => return outcome,
         }
     }
-    if found.is_empty() { skipped(source, &lets, Vec::new()) } else { Outcome::Said(found) }
+    if found.is_empty() { skipped(source, &lets, Vec::new()) } else { Outcome::Contributed(found) }
 }
 
 /// Handles a document that is skipped by conditions before the feeds: its keys are those of the feeds that would take it.
@@ -178,18 +179,18 @@ fn skipped_before_feeds(
     reader: &Reader<'_>,
     source: &Json,
     feeds: &[Json],
-    (lets, received): (&BTreeMap<String, Said>, i64),
-    (delivery, place): (&Delivery, (usize, usize)),
+    (lets, received): (&BTreeMap<String, ModelValue>, i64),
+    (delivery, position): (&Delivery, (usize, usize)),
 ) -> Outcome {
     let mut keys = Vec::new();
     for feed in feeds.iter().filter(|_| source.get("replaces").is_some()) {
-        match feed["when"].as_str().map(|when| evaluate(when, &|name| lets.get(name).cloned().unwrap_or(Said::Unknown))) {
-            None | Some(Said::Value(Json::Bool(true))) => {}
-            Some(Said::Value(Json::Bool(false)) | Said::Nothing) => continue,
+        match feed["when"].as_str().map(|when| evaluate(when, &|name| lets.get(name).cloned().unwrap_or(ModelValue::Unknown))) {
+            None | Some(ModelValue::Value(Json::Bool(true))) => {}
+            Some(ModelValue::Value(Json::Bool(false)) | ModelValue::Nothing) => continue,
             Some(_) => return Outcome::Unknown,
         }
-        match reader.feed(source, feed, (lets, received, false), delivery, place) {
-            Ok(own) => keys.push((own.collection, own.key)),
+        match reader.feed(source, feed, (lets, received, false), delivery, position) {
+            Ok(contribution) => keys.push((contribution.collection, contribution.key)),
             Err(Outcome::Unknown) => return Outcome::Unknown,
             Err(_) => {}
         }
@@ -198,25 +199,25 @@ fn skipped_before_feeds(
 }
 
 /// A document whose scope or time cannot be read does not count for what its file replaces.
-fn skipped(source: &Json, lets: &BTreeMap<String, Said>, keys: Vec<(String, String)>) -> Outcome {
+fn skipped(source: &Json, lets: &BTreeMap<String, ModelValue>, keys: Vec<(String, String)>) -> Outcome {
     match scope_of(source, lets) {
-        Ok(scope) => Outcome::Skipped(scope.map(|scope| SkippedPlace { scope, keys })),
+        Ok(scope) => Outcome::Skipped(scope.map(|scope| SkippedDocument { scope, keys })),
         Err(Outcome::Unknown) => Outcome::Unknown,
         Err(_) => Outcome::Skipped(None),
     }
 }
 
-fn scope_of(source: &Json, lets: &BTreeMap<String, Said>) -> Result<Option<(String, i64)>, Outcome> {
+fn scope_of(source: &Json, lets: &BTreeMap<String, ModelValue>) -> Result<Option<(String, i64)>, Outcome> {
     let Some(replaces) = source.get("replaces") else { return Ok(None) };
-    let scope = match evaluate(replaces["scope"].as_str().unwrap_or_default(), &|name| lets.get(name).cloned().unwrap_or(Said::Unknown)) {
-        Said::Value(Json::String(scope)) => scope,
-        Said::Nothing => return Err(Outcome::Failed),
+    let scope = match evaluate(replaces["scope"].as_str().unwrap_or_default(), &|name| lets.get(name).cloned().unwrap_or(ModelValue::Unknown)) {
+        ModelValue::Value(Json::String(scope)) => scope,
+        ModelValue::Nothing => return Err(Outcome::Failed),
         _ => return Err(Outcome::Unknown),
     };
     let at = match (replaces["at"].as_str(), lets.get("at")) {
         (None, _) => 0,
-        (Some(_), Some(Said::Value(time))) => seconds(time).unwrap_or_default(),
-        (Some(_), Some(Said::Nothing)) => super::documents::time(0),
+        (Some(_), Some(ModelValue::Value(time))) => seconds(time).unwrap_or_default(),
+        (Some(_), Some(ModelValue::Nothing)) => super::documents::time(0),
         _ => return Err(Outcome::Unknown),
     };
     Ok(Some((scope, at)))
@@ -225,13 +226,13 @@ fn scope_of(source: &Json, lets: &BTreeMap<String, Said>) -> Result<Option<(Stri
 fn accepted(source: &Json, named: Named<'_>) -> Outcome {
     for accept in source["accept"].as_array().into_iter().flatten() {
         match evaluate(accept["unless"].as_str().unwrap_or_default(), named) {
-            Said::Value(Json::Bool(true)) => {}
-            Said::Value(Json::Bool(false)) if accept["do"] == "skip" => return Outcome::Skipped(None),
-            Said::Value(Json::Bool(false)) => return Outcome::Failed,
+            ModelValue::Value(Json::Bool(true)) => {}
+            ModelValue::Value(Json::Bool(false)) if accept["do"] == "skip" => return Outcome::Skipped(None),
+            ModelValue::Value(Json::Bool(false)) => return Outcome::Failed,
             _ => return Outcome::Unknown,
         }
     }
-    Outcome::Said(Vec::new())
+    Outcome::Contributed(Vec::new())
 }
 
 struct Reader<'d> {
@@ -245,58 +246,61 @@ impl Reader<'_> {
         &self,
         source: &Json,
         feed: &Json,
-        (lets, received, alone): (&BTreeMap<String, Said>, i64, bool),
+        (lets, received, alone): (&BTreeMap<String, ModelValue>, i64, bool),
         delivery: &Delivery,
         (file, ordinal): (usize, usize),
-    ) -> Result<Statement, Outcome> {
+    ) -> Result<Contribution, Outcome> {
         let name = feed["into"].as_str().unwrap_or_default();
         let collection = &self.definition["collections"][name];
-        let mut values: BTreeMap<String, Said> = BTreeMap::new();
+        let mut values: BTreeMap<String, ModelValue> = BTreeMap::new();
         let fields = collection["fields"].as_object();
-        let told = fields.into_iter().flatten().filter(|(_, own)| own.get("derive").is_none() && own.get("rollup").is_none());
-        let told: Vec<(&String, &Json)> = told.collect();
+        let contributed_fields = fields
+            .into_iter()
+            .flatten()
+            .filter(|(_, field_definition)| field_definition.get("derive").is_none() && field_definition.get("rollup").is_none());
+        let contributed_fields: Vec<(&String, &Json)> = contributed_fields.collect();
         // computed values follow those that are read
         for computed in [false, true] {
-            for (field, own) in &told {
+            for (field, field_definition) in &contributed_fields {
                 let rule = match feed.get("map") {
                     Some(map) => match map.get(*field) {
                         Some(rule) => rule.clone(),
                         None => continue,
                     },
-                    None if own.is_object() => (*own).clone(),
+                    None if field_definition.is_object() => (*field_definition).clone(),
                     None => json!({}),
                 };
                 if computed != (rule.get("expr").is_some() || rule.get("match").is_some()) {
                     continue;
                 }
-                let ty = own.get("type").unwrap_or(own);
+                let ty = field_definition.get("type").unwrap_or(field_definition);
                 let default = matches!(self.format, "json" | "csv").then(|| super::grammar::path(self.format, field, false));
-                let known = values.clone();
-                let named = |name: &str| known.get(name).or(lets.get(name)).cloned().unwrap_or(Said::Unknown);
+                let read_values = values.clone();
+                let named = |name: &str| read_values.get(name).or(lets.get(name)).cloned().unwrap_or(ModelValue::Unknown);
                 let mut value = self.value(&rule, ty, default, &named);
-                if let (Said::Value(value_of), Some(allowed)) = (&value, own["one_of"].as_array()) {
-                    let all = value_of.as_array().cloned().unwrap_or_else(|| vec![value_of.clone()]);
-                    if !all.iter().all(|one| allowed.contains(one)) {
-                        value = Said::Unreadable;
+                if let (ModelValue::Value(json), Some(allowed)) = (&value, field_definition["one_of"].as_array()) {
+                    let all = json.as_array().cloned().unwrap_or_else(|| vec![json.clone()]);
+                    if !all.iter().all(|element| allowed.contains(element)) {
+                        value = ModelValue::Unreadable;
                     }
                 }
                 let fails = rule["on_error"] == "fail" || source.get("replaces").is_some();
-                if value == Said::Unreadable && fails {
+                if value == ModelValue::Unreadable && fails {
                     return Err(Outcome::Failed);
                 }
-                if value == Said::Unknown && fails {
+                if value == ModelValue::Unknown && fails {
                     return Err(Outcome::Unknown);
                 }
                 values.insert((*field).clone(), value);
             }
         }
-        let named = |name: &str| -> Said {
-            let own = values.get(name).filter(|_| alone).or(lets.get(name)).cloned().unwrap_or(Said::Unknown);
-            if own == Said::Unreadable { Said::Nothing } else { own }
+        let named = |name: &str| -> ModelValue {
+            let value = values.get(name).filter(|_| alone).or(lets.get(name)).cloned().unwrap_or(ModelValue::Unknown);
+            if value == ModelValue::Unreadable { ModelValue::Nothing } else { value }
         };
         if alone {
             match accepted(source, &named) {
-                Outcome::Said(_) => {}
+                Outcome::Contributed(_) => {}
                 Outcome::Skipped(_) => {
                     let keys = match self.key(collection, &values) {
                         Ok(key) => vec![(name.to_owned(), key)],
@@ -308,18 +312,18 @@ impl Reader<'_> {
                 other => return Err(other),
             }
         }
-        let gone = match source["gone"].as_str() {
+        let is_deletion = match source["gone"].as_str() {
             None => false,
-            Some(gone) => match evaluate(gone, &named) {
-                Said::Value(Json::Bool(gone)) => gone,
+            Some(condition) => match evaluate(condition, &named) {
+                ModelValue::Value(Json::Bool(is_deletion)) => is_deletion,
                 _ => return Err(Outcome::Unknown),
             },
         };
-        for (field, own) in &told {
+        for (field, field_definition) in &contributed_fields {
             match values.get(*field) {
-                _ if own["required"] != true || gone => {}
-                Some(Said::Value(_)) => {}
-                Some(Said::Unknown) => return Err(Outcome::Unknown),
+                _ if field_definition["required"] != true || is_deletion => {}
+                Some(ModelValue::Value(_)) => {}
+                Some(ModelValue::Unknown) => return Err(Outcome::Unknown),
                 _ => return Err(Outcome::Failed),
             }
         }
@@ -330,8 +334,8 @@ impl Reader<'_> {
             "meta.received" => Some(received),
             // a document without a time has that of its delivery
             _ => match lets.get("at") {
-                Some(Said::Value(time)) => seconds(time),
-                Some(Said::Nothing) => Some(received),
+                Some(ModelValue::Value(time)) => seconds(time),
+                Some(ModelValue::Nothing) => Some(received),
                 _ => return Err(Outcome::Unknown),
             },
         };
@@ -339,22 +343,22 @@ impl Reader<'_> {
             None => delivery.source.clone(),
             Some(template) => {
                 let braced = if template.contains('{') { template.to_owned() } else { format!("{{{template}}}") };
-                match filled(&braced, &|name| lets.get(name).cloned().unwrap_or(Said::Unknown)) {
-                    Said::Value(Json::String(part)) => format!("{}:{part}", delivery.source),
-                    Said::Nothing => return Err(Outcome::Failed),
+                match filled(&braced, &|name| lets.get(name).cloned().unwrap_or(ModelValue::Unknown)) {
+                    ModelValue::Value(Json::String(part)) => format!("{}:{part}", delivery.source),
+                    ModelValue::Nothing => return Err(Outcome::Failed),
                     _ => return Err(Outcome::Unknown),
                 }
             }
         };
         let scope = scope_of(source, lets)?;
-        Ok(Statement {
+        Ok(Contribution {
             collection: name.to_owned(),
             source: delivery.source.clone(),
             contributor,
             key,
             as_of,
             received: source["as_of"].is_array().then_some((file, ordinal)),
-            gone,
+            is_deletion,
             values,
             file,
             scope,
@@ -364,49 +368,49 @@ impl Reader<'_> {
     }
 
     /// Returns the key of a contribution.
-    fn key(&self, collection: &Json, values: &BTreeMap<String, Said>) -> Result<String, Outcome> {
-        let of_field = |name: &str| values.get(name).cloned().unwrap_or(Said::Nothing);
+    fn key(&self, collection: &Json, values: &BTreeMap<String, ModelValue>) -> Result<String, Outcome> {
+        let field_value = |name: &str| values.get(name).cloned().unwrap_or(ModelValue::Nothing);
         let rule = collection["key"].as_str().unwrap_or_default();
         let key = if rule.contains('{') {
-            filled(rule, &of_field)
+            filled(rule, &field_value)
         } else if rule.contains(' ') {
-            evaluate(rule, &of_field)
+            evaluate(rule, &field_value)
         } else {
-            filled(&format!("{{{rule}}}"), &of_field).unescaped()
+            filled(&format!("{{{rule}}}"), &field_value).unescaped()
         };
         match key {
-            Said::Value(Json::String(key)) if key.len() > MAX_KEY_BYTES => Err(Outcome::Failed),
-            Said::Value(Json::String(key)) if !key.is_empty() => Ok(key),
-            Said::Nothing | Said::Unreadable => Err(Outcome::Failed),
+            ModelValue::Value(Json::String(key)) if key.len() > MAX_KEY_BYTES => Err(Outcome::Failed),
+            ModelValue::Value(Json::String(key)) if !key.is_empty() => Ok(key),
+            ModelValue::Nothing | ModelValue::Unreadable => Err(Outcome::Failed),
             _ => Err(Outcome::Unknown),
         }
     }
 
     /// Returns the value of a rule.
-    fn value(&self, rule: &Json, ty: &Json, default: Option<String>, named: Named<'_>) -> Said {
+    fn value(&self, rule: &Json, ty: &Json, default: Option<String>, named: Named<'_>) -> ModelValue {
         if rule.get("map").is_some() || rule.get("match").is_some() || ty.get(0).is_some_and(Json::is_object) {
-            return Said::Unknown;
+            return ModelValue::Unknown;
         }
         if let Some(expression) = rule["expr"].as_str() {
-            let value = if expression == "meta.name" { Said::Value(json!("file")) } else { evaluate(expression, named) };
+            let value = if expression == "meta.name" { ModelValue::Value(json!("file")) } else { evaluate(expression, named) };
             return match value {
-                Said::Value(Json::String(text)) if ty == "text" => self.text(&text, rule, ty),
-                Said::Nothing => Said::Nothing,
-                _ => Said::Unknown,
+                ModelValue::Value(Json::String(text)) if ty == "text" => self.text(&text, rule, ty),
+                ModelValue::Nothing => ModelValue::Nothing,
+                _ => ModelValue::Unknown,
             };
         }
         if let Some(cases) = rule["cases"].as_array() {
             for case in cases {
                 let found = self.select(case["if"].as_str().unwrap_or_default());
                 match found {
-                    None => return Said::Unknown,
+                    None => return ModelValue::Unknown,
                     // whether blank texts and null are found is not documented
-                    Some(found) if found.iter().any(|one| one.is_null() || *one == "") => return Said::Unknown,
+                    Some(found) if found.iter().any(|json| json.is_null() || *json == "") => return ModelValue::Unknown,
                     Some(found) if found.is_empty() => {}
                     Some(_) => return from_text(case["then"].as_str().unwrap_or_default(), ty),
                 }
             }
-            return Said::Nothing;
+            return ModelValue::Nothing;
         }
         let mut paths: Vec<String> = rule["first"].as_array().into_iter().flatten().filter_map(|path| path.as_str().map(str::to_owned)).collect();
         let several = paths.len() > 1;
@@ -414,15 +418,15 @@ impl Reader<'_> {
             paths.extend(rule.as_str().or(rule["path"].as_str()).map(str::to_owned).or(default));
         }
         for path in paths {
-            let Some(found) = self.select(&path) else { return Said::Unknown };
-            if several && found.iter().any(|one| one.is_null() || *one == "") {
-                return Said::Unknown;
+            let Some(found) = self.select(&path) else { return ModelValue::Unknown };
+            if several && found.iter().any(|json| json.is_null() || *json == "") {
+                return ModelValue::Unknown;
             }
             if !found.is_empty() {
                 return self.convert(&found, rule, ty);
             }
         }
-        Said::Nothing
+        ModelValue::Nothing
     }
 
     /// Returns what a path finds; `None` if that is not modelled.
@@ -464,94 +468,96 @@ impl Reader<'_> {
         }
     }
 
-    fn convert(&self, found: &[Json], rule: &Json, ty: &Json) -> Said {
+    fn convert(&self, found: &[Json], rule: &Json, ty: &Json) -> ModelValue {
         if let Some(separator) = rule["join"].as_str() {
             let all: Option<Vec<&str>> = found.iter().map(Json::as_str).collect();
-            let Some(all) = all else { return Said::Unknown };
+            let Some(all) = all else { return ModelValue::Unknown };
             if ty.is_array() || rule.get("each").is_some() {
-                return Said::Unknown;
+                return ModelValue::Unknown;
             }
             let all: Vec<&str> = all.into_iter().filter(|text| !text.is_empty()).collect();
             return self.text(&all.join(separator), rule, ty);
         }
-        let Some(element) = ty.get(0) else { return self.one(&found[0], rule, ty) };
+        let Some(element) = ty.get(0) else { return self.convert_one(&found[0], rule, ty) };
         let mut values = Vec::new();
-        for one in found {
-            match one {
+        for value in found {
+            match value {
                 Json::Array(items) => {
                     if items.is_empty() || rule.get("clean").is_some() || rule.get("lookup").is_some() || items.iter().any(|item| *item == "") {
-                        return Said::Unknown;
+                        return ModelValue::Unknown;
                     }
                     for item in items {
-                        match self.one(item, &json!({}), element) {
-                            Said::Value(value) => values.push(value),
-                            Said::Nothing => {}
+                        match self.convert_one(item, &json!({}), element) {
+                            ModelValue::Value(value) => values.push(value),
+                            ModelValue::Nothing => {}
                             other => return other,
                         }
                     }
                     if values.is_empty() {
-                        return Said::Unknown;
+                        return ModelValue::Unknown;
                     }
                 }
-                one => match self.one(one, rule, element) {
-                    Said::Value(value) => values.push(value),
-                    Said::Nothing => {}
+                value => match self.convert_one(value, rule, element) {
+                    ModelValue::Value(value) => values.push(value),
+                    ModelValue::Nothing => {}
                     other => return other,
                 },
             }
         }
-        if values.is_empty() { Said::Nothing } else { Said::Value(values.into()) }
+        if values.is_empty() { ModelValue::Nothing } else { ModelValue::Value(values.into()) }
     }
 
-    fn one(&self, value: &Json, rule: &Json, ty: &Json) -> Said {
+    fn convert_one(&self, value: &Json, rule: &Json, ty: &Json) -> ModelValue {
         match value {
-            Json::Null => Said::Nothing,
+            Json::Null => ModelValue::Nothing,
             Json::String(text) if ty != "json" || self.format != "json" => self.text(text, rule, ty),
-            _ if rule.get("format").is_some() && rule["format"] != "epoch" && rule["format"] != "epoch_ms" => Said::Unknown,
+            _ if rule.get("format").is_some() && rule["format"] != "epoch" && rule["format"] != "epoch_ms" => ModelValue::Unknown,
             value => from_json(value, ty, rule["format"].as_str()),
         }
     }
 
-    fn text(&self, text: &str, rule: &Json, ty: &Json) -> Said {
+    fn text(&self, text: &str, rule: &Json, ty: &Json) -> ModelValue {
         let names = match &rule["clean"] {
             Json::Array(names) => names.iter().filter_map(Json::as_str).collect(),
             name => name.as_str().into_iter().collect::<Vec<_>>(),
         };
         let mut cleaned = text.to_owned();
         for name in names {
-            match cleaned_by(name, &cleaned) {
-                None => return Said::Unknown,
-                Some(left) => cleaned = left,
+            match clean(name, &cleaned) {
+                None => return ModelValue::Unknown,
+                Some(result) => cleaned = result,
             }
         }
         if cleaned.is_empty() {
-            return Said::Nothing;
+            return ModelValue::Nothing;
         }
         let looked_up = match rule["lookup"].as_str() {
             None => cleaned,
             Some(table) => {
                 let table: &Map<String, Json> = match self.definition["lookups"][table].as_object() {
                     Some(table) => table,
-                    None => return Said::Unknown,
+                    None => return ModelValue::Unknown,
                 };
                 match table.get(&cleaned).or(table.get("else")).and_then(Json::as_str) {
                     Some(found) if cleaned != "else" => found.to_owned(),
-                    _ => return Said::Unknown,
+                    _ => return ModelValue::Unknown,
                 }
             }
         };
         match rule["format"].as_str() {
             None => from_text(&looked_up, ty),
             Some("%Y-%m-%dT%H:%M:%SZ") => from_text(&looked_up, ty),
-            Some("epoch") => looked_up.parse().map_or(Said::Unreadable, |seconds| Said::Value(json!(super::documents::shown(seconds)))),
-            Some("epoch_ms") => looked_up.parse::<i64>().map_or(Said::Unreadable, |ms| Said::Value(json!(super::documents::shown(ms / 1_000)))),
-            Some(_) => Said::Unknown,
+            Some("epoch") => looked_up.parse().map_or(ModelValue::Unreadable, |seconds| ModelValue::Value(json!(super::documents::shown(seconds)))),
+            Some("epoch_ms") => {
+                looked_up.parse::<i64>().map_or(ModelValue::Unreadable, |ms| ModelValue::Value(json!(super::documents::shown(ms / 1_000))))
+            }
+            Some(_) => ModelValue::Unknown,
         }
     }
 }
 
 /// Returns a cleaned text; `None` if that is not modelled.
-fn cleaned_by(name: &str, text: &str) -> Option<String> {
+fn clean(name: &str, text: &str) -> Option<String> {
     let squashed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     Some(match name {
         "trim" => text.trim().to_owned(),
@@ -570,10 +576,10 @@ fn cleaned_by(name: &str, text: &str) -> Option<String> {
 fn without_isbd(text: &str) -> String {
     let text = text.trim_end();
     let last = text.split_whitespace().last().unwrap_or_default();
-    let rest = &text[..text.len() - last.len()];
+    let before_last = &text[..text.len() - last.len()];
     match last {
         "" => String::new(),
-        "/" | ":" | ";" | "=" | "." | "," => without_isbd(rest),
+        "/" | ":" | ";" | "=" | "." | "," => without_isbd(before_last),
         _ if last.ends_with(',') => without_isbd(&text[..text.len() - 1]),
         _ if last.ends_with('.') && !last.ends_with("..") => {
             let word: Vec<char> = last[..last.len() - 1].chars().rev().take_while(|character| character.is_alphabetic()).collect();
@@ -585,11 +591,11 @@ fn without_isbd(text: &str) -> String {
     }
 }
 
-impl Said {
+impl ModelValue {
     /// A field that is the key is not escaped.
-    fn unescaped(self) -> Said {
+    fn unescaped(self) -> ModelValue {
         match self {
-            Said::Value(Json::String(text)) => Said::Value(json!(text.replace("%25", "%"))),
+            ModelValue::Value(Json::String(text)) => ModelValue::Value(json!(text.replace("%25", "%"))),
             other => other,
         }
     }
@@ -612,25 +618,25 @@ fn texts(value: &Json) -> Option<Vec<Json>> {
     })
 }
 
-fn from_text(text: &str, ty: &Json) -> Said {
+fn from_text(text: &str, ty: &Json) -> ModelValue {
     let trimmed = text.trim();
     let has_digits = text.bytes().any(|byte| byte.is_ascii_digit());
-    let known = |value: Json| Said::Value(value);
+    let known = |value: Json| ModelValue::Value(value);
     let whole = trimmed.strip_prefix('-').unwrap_or(trimmed);
     let is_whole = (1..=17).contains(&whole.len()) && whole.bytes().all(|byte| byte.is_ascii_digit());
     match ty.as_str().unwrap_or_default() {
         "text" => known(json!(text)),
-        "integer" if is_whole => trimmed.parse::<i64>().map_or(Said::Unknown, |number| known(json!(number))),
+        "integer" if is_whole => trimmed.parse::<i64>().map_or(ModelValue::Unknown, |number| known(json!(number))),
         "boolean" => match trimmed {
             "true" | "yes" | "1" => known(json!(true)),
             "false" | "no" | "0" => known(json!(false)),
-            _ if !has_digits => Said::Unreadable,
-            _ => Said::Unknown,
+            _ if !has_digits => ModelValue::Unreadable,
+            _ => ModelValue::Unknown,
         },
         "timestamp" if text.len() == 20 && text.ends_with('Z') && text.as_bytes()[10] == b'T' => known(json!(text)),
-        "date" if text == "2024-13-01" => Said::Unreadable,
+        "date" if text == "2024-13-01" => ModelValue::Unreadable,
         "date" if ["2024-01-05", "1999-12-31", "2024-02-29"].contains(&text) => known(json!(text)),
-        "size" if is_whole => trimmed.parse::<i64>().map_or(Said::Unknown, |number| known(json!(number))),
+        "size" if is_whole => trimmed.parse::<i64>().map_or(ModelValue::Unknown, |number| known(json!(number))),
         "size" if text == "10 kB" => known(json!(10_000)),
         "size" if text == "1.5 GiB" => known(json!(1_610_612_736_i64)),
         "duration" if text == "1h30m" => known(json!("PT1H30M")),
@@ -638,45 +644,45 @@ fn from_text(text: &str, ty: &Json) -> Said {
         "uuid" if trimmed.to_lowercase().replace('-', "") == "6ba7b8109dad11d180b400c04fd430c8" => {
             known(json!("6ba7b810-9dad-11d1-80b4-00c04fd430c8"))
         }
-        "uuid" if text.len() < 20 => Said::Unreadable,
+        "uuid" if text.len() < 20 => ModelValue::Unreadable,
         "geometry" => match super::documents::geometries().into_iter().find(|(written, _)| *written == trimmed) {
             Some((_, geometry)) => known(geometry),
-            None if !trimmed.contains(['(', '{']) => Said::Unreadable,
-            None => Said::Unknown,
+            None if !trimmed.contains(['(', '{']) => ModelValue::Unreadable,
+            None => ModelValue::Unknown,
         },
-        "integer" | "timestamp" | "date" | "size" | "duration" | "float" if !has_digits => Said::Unreadable,
-        _ => Said::Unknown,
+        "integer" | "timestamp" | "date" | "size" | "duration" | "float" if !has_digits => ModelValue::Unreadable,
+        _ => ModelValue::Unknown,
     }
 }
 
-fn from_json(value: &Json, ty: &Json, format: Option<&str>) -> Said {
+fn from_json(value: &Json, ty: &Json, format: Option<&str>) -> ModelValue {
     match (ty.as_str().unwrap_or_default(), value) {
-        (_, Json::Null) => Said::Nothing,
-        ("json", any) => Said::Value(any.clone()),
+        (_, Json::Null) => ModelValue::Nothing,
+        ("json", any) => ModelValue::Value(any.clone()),
         (_, Json::String(text)) => from_text(text, ty),
         ("timestamp", Json::Number(number)) => match (format, number.as_i64()) {
-            (Some("epoch"), Some(seconds)) => Said::Value(json!(super::documents::shown(seconds))),
-            (Some("epoch_ms"), Some(ms)) => Said::Value(json!(super::documents::shown(ms / 1_000))),
-            _ => Said::Unknown,
+            (Some("epoch"), Some(seconds)) => ModelValue::Value(json!(super::documents::shown(seconds))),
+            (Some("epoch_ms"), Some(ms)) => ModelValue::Value(json!(super::documents::shown(ms / 1_000))),
+            _ => ModelValue::Unknown,
         },
-        ("text", Json::Number(number)) if number.is_i64() => Said::Value(json!(number.to_string())),
-        ("text", Json::Bool(value)) => Said::Value(json!(value.to_string())),
-        ("integer" | "size", Json::Number(number)) if number.is_i64() => Said::Value(value.clone()),
+        ("text", Json::Number(number)) if number.is_i64() => ModelValue::Value(json!(number.to_string())),
+        ("text", Json::Bool(value)) => ModelValue::Value(json!(value.to_string())),
+        ("integer" | "size", Json::Number(number)) if number.is_i64() => ModelValue::Value(value.clone()),
         // a number without a fraction is an integer, however it is written
         ("integer" | "size", Json::Number(number)) => {
             let whole = number.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 9.0e15);
-            whole.map_or(Said::Unreadable, |number| Said::Value(json!(number as i64)))
+            whole.map_or(ModelValue::Unreadable, |number| ModelValue::Value(json!(number as i64)))
         }
-        ("float", Json::Number(number)) => number.as_f64().map_or(Said::Unknown, |number| Said::Value(json!(number))),
-        ("boolean", Json::Bool(_)) => Said::Value(value.clone()),
-        ("ranges", _) => Said::Unknown,
+        ("float", Json::Number(number)) => number.as_f64().map_or(ModelValue::Unknown, |number| ModelValue::Value(json!(number))),
+        ("boolean", Json::Bool(_)) => ModelValue::Value(value.clone()),
+        ("ranges", _) => ModelValue::Unknown,
         ("geometry", Json::Object(_)) => match super::documents::geometries().into_iter().find(|(_, geometry)| geometry == value) {
-            Some((_, geometry)) => Said::Value(geometry),
-            None if value.get("type").is_none() => Said::Unreadable,
-            None => Said::Unknown,
+            Some((_, geometry)) => ModelValue::Value(geometry),
+            None if value.get("type").is_none() => ModelValue::Unreadable,
+            None => ModelValue::Unknown,
         },
-        (_, Json::Number(_)) => Said::Unknown,
-        _ => Said::Unreadable,
+        (_, Json::Number(_)) => ModelValue::Unknown,
+        _ => ModelValue::Unreadable,
     }
 }
 
@@ -688,20 +694,20 @@ fn seconds(time: &Json) -> Option<i64> {
 }
 
 /// Fills a template: if it has several names, `%` and the first character of what follows are written as `%XX` inside values.
-pub fn filled(template: &str, named: Named<'_>) -> Said {
+pub fn filled(template: &str, named: Named<'_>) -> ModelValue {
     let escapes = template.matches('{').count() > 1;
     let mut out = String::new();
     let mut rest = template;
-    while let Some((before, behind)) = rest.split_once('{') {
+    while let Some((before, after)) = rest.split_once('{') {
         out.push_str(before);
-        let Some((name, behind)) = behind.split_once('}') else { return Said::Unknown };
+        let Some((name, after)) = after.split_once('}') else { return ModelValue::Unknown };
         let value = match named(name) {
-            Said::Value(Json::String(text)) => text,
-            Said::Value(number) if number.is_i64() => number.to_string(),
-            Said::Nothing | Said::Unreadable => return Said::Nothing,
-            _ => return Said::Unknown,
+            ModelValue::Value(Json::String(text)) => text,
+            ModelValue::Value(number) if number.is_i64() => number.to_string(),
+            ModelValue::Nothing | ModelValue::Unreadable => return ModelValue::Nothing,
+            _ => return ModelValue::Unknown,
         };
-        let separator = behind.chars().next().filter(|next| *next != '{');
+        let separator = after.chars().next().filter(|next| *next != '{');
         for character in value.chars() {
             if escapes && (character == '%' || Some(character) == separator) {
                 out.push_str(&format!("%{:02X}", character as u32));
@@ -709,55 +715,55 @@ pub fn filled(template: &str, named: Named<'_>) -> Said {
                 out.push(character);
             }
         }
-        rest = behind;
+        rest = after;
     }
     out.push_str(rest);
-    Said::Value(json!(out))
+    ModelValue::Value(json!(out))
 }
 
 // --- expressions ------------------------------------------------------------------------------------------------------------
 
 /// Evaluates an expression of the few kinds that are modelled.
-pub fn evaluate(text: &str, named: Named<'_>) -> Said {
+pub fn evaluate(text: &str, named: Named<'_>) -> ModelValue {
     let mut rest = text;
-    let value = any_of(&mut rest, named);
-    if rest.trim().is_empty() { value.unwrap_or(Said::Unknown) } else { Said::Unknown }
+    let value = parse_or(&mut rest, named);
+    if rest.trim().is_empty() { value.unwrap_or(ModelValue::Unknown) } else { ModelValue::Unknown }
 }
 
 fn takes(rest: &mut &str, token: &str) -> bool {
     let found = rest.trim_start().strip_prefix(token);
-    if let Some(behind) = found {
-        *rest = behind;
+    if let Some(after) = found {
+        *rest = after;
     }
     found.is_some()
 }
 
-fn any_of(rest: &mut &str, named: Named<'_>) -> Option<Said> {
-    let mut value = all_of(rest, named)?;
+fn parse_or(rest: &mut &str, named: Named<'_>) -> Option<ModelValue> {
+    let mut value = parse_and(rest, named)?;
     while takes(rest, "||") {
-        let other = all_of(rest, named)?;
+        let other = parse_and(rest, named)?;
         value = match (value, other) {
-            (Said::Value(Json::Bool(a)), Said::Value(Json::Bool(b))) => Said::Value(json!(a || b)),
-            _ => Said::Unknown,
+            (ModelValue::Value(Json::Bool(a)), ModelValue::Value(Json::Bool(b))) => ModelValue::Value(json!(a || b)),
+            _ => ModelValue::Unknown,
         };
     }
     Some(value)
 }
 
-fn all_of(rest: &mut &str, named: Named<'_>) -> Option<Said> {
-    let mut value = compared(rest, named)?;
+fn parse_and(rest: &mut &str, named: Named<'_>) -> Option<ModelValue> {
+    let mut value = parse_comparison(rest, named)?;
     while takes(rest, "&&") {
-        let other = compared(rest, named)?;
+        let other = parse_comparison(rest, named)?;
         value = match (value, other) {
-            (Said::Value(Json::Bool(a)), Said::Value(Json::Bool(b))) => Said::Value(json!(a && b)),
-            _ => Said::Unknown,
+            (ModelValue::Value(Json::Bool(a)), ModelValue::Value(Json::Bool(b))) => ModelValue::Value(json!(a && b)),
+            _ => ModelValue::Unknown,
         };
     }
     Some(value)
 }
 
-fn compared(rest: &mut &str, named: Named<'_>) -> Option<Said> {
-    let value = added(rest, named)?;
+fn parse_comparison(rest: &mut &str, named: Named<'_>) -> Option<ModelValue> {
+    let value = parse_sum(rest, named)?;
     let equal = if takes(rest, "==") {
         true
     } else if takes(rest, "!=") {
@@ -765,56 +771,56 @@ fn compared(rest: &mut &str, named: Named<'_>) -> Option<Said> {
     } else {
         return Some(value);
     };
-    let other = added(rest, named)?;
-    let known = |said: &Said| !matches!(said, Said::Unknown);
+    let other = parse_sum(rest, named)?;
+    let known = |value: &ModelValue| !matches!(value, ModelValue::Unknown);
     Some(match (&value, &other) {
-        _ if !known(&value) || !known(&other) => Said::Unknown,
-        (Said::Value(Json::String(a)), Said::Value(Json::String(b))) => Said::Value(json!((a == b) == equal)),
-        (Said::Nothing | Said::Unreadable, Said::Nothing | Said::Unreadable) => Said::Value(json!(equal)),
-        (Said::Nothing | Said::Unreadable, _) | (_, Said::Nothing | Said::Unreadable) => Said::Value(json!(!equal)),
-        _ => Said::Unknown,
+        _ if !known(&value) || !known(&other) => ModelValue::Unknown,
+        (ModelValue::Value(Json::String(a)), ModelValue::Value(Json::String(b))) => ModelValue::Value(json!((a == b) == equal)),
+        (ModelValue::Nothing | ModelValue::Unreadable, ModelValue::Nothing | ModelValue::Unreadable) => ModelValue::Value(json!(equal)),
+        (ModelValue::Nothing | ModelValue::Unreadable, _) | (_, ModelValue::Nothing | ModelValue::Unreadable) => ModelValue::Value(json!(!equal)),
+        _ => ModelValue::Unknown,
     })
 }
 
-fn added(rest: &mut &str, named: Named<'_>) -> Option<Said> {
-    let mut value = primary(rest, named)?;
+fn parse_sum(rest: &mut &str, named: Named<'_>) -> Option<ModelValue> {
+    let mut value = parse_primary(rest, named)?;
     while takes(rest, "+") {
-        let other = primary(rest, named)?;
+        let other = parse_primary(rest, named)?;
         value = match (value, other) {
-            (Said::Value(Json::String(a)), Said::Value(Json::String(b))) => Said::Value(json!(a + &b)),
-            (Said::Value(a), Said::Value(b)) if a.is_i64() && b.is_i64() => {
-                a.as_i64()?.checked_add(b.as_i64()?).map_or(Said::Unknown, |sum| Said::Value(json!(sum)))
+            (ModelValue::Value(Json::String(a)), ModelValue::Value(Json::String(b))) => ModelValue::Value(json!(a + &b)),
+            (ModelValue::Value(a), ModelValue::Value(b)) if a.is_i64() && b.is_i64() => {
+                a.as_i64()?.checked_add(b.as_i64()?).map_or(ModelValue::Unknown, |sum| ModelValue::Value(json!(sum)))
             }
-            _ => Said::Unknown,
+            _ => ModelValue::Unknown,
         };
     }
     Some(value)
 }
 
-fn primary(rest: &mut &str, named: Named<'_>) -> Option<Said> {
+fn parse_primary(rest: &mut &str, named: Named<'_>) -> Option<ModelValue> {
     let text = rest.trim_start();
     if let Some(quoted) = text.strip_prefix('\'') {
-        let (inside, behind) = quoted.split_once('\'')?;
-        *rest = behind;
-        return Some(Said::Value(json!(inside)));
+        let (quoted_text, remaining) = quoted.split_once('\'')?;
+        *rest = remaining;
+        return Some(ModelValue::Value(json!(quoted_text)));
     }
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
-    let (word, behind) = text.split_at(end);
-    *rest = behind;
+    let (word, remaining) = text.split_at(end);
+    *rest = remaining;
     if let Ok(number) = word.parse::<i64>() {
-        return Some(Said::Value(json!(number)));
+        return Some(ModelValue::Value(json!(number)));
     }
-    if behind.starts_with('.') {
+    if remaining.starts_with('.') {
         return None;
     }
     if takes(rest, "(") {
         if word != "coalesce" {
             return None;
         }
-        let mut value = Said::Nothing;
+        let mut value = ModelValue::Nothing;
         loop {
-            let next = any_of(rest, named)?;
-            if value == Said::Nothing {
+            let next = parse_or(rest, named)?;
+            if value == ModelValue::Nothing {
                 value = next;
             }
             if takes(rest, ")") {
@@ -827,9 +833,9 @@ fn primary(rest: &mut &str, named: Named<'_>) -> Option<Said> {
     }
     match word {
         "" => None,
-        "null" => Some(Said::Nothing),
+        "null" => Some(ModelValue::Nothing),
         name => Some(match named(name) {
-            Said::Unreadable => Said::Nothing,
+            ModelValue::Unreadable => ModelValue::Nothing,
             other => other,
         }),
     }

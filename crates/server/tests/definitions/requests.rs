@@ -2,7 +2,7 @@
 
 use super::case::Case;
 use super::run::RUNTIME;
-use super::stores::Place;
+use super::stores::TestSetup;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use serde_json::{Map, Value as Json, json};
@@ -16,32 +16,32 @@ pub fn segment(text: &str) -> String {
     text.bytes().map(|byte| if byte.is_ascii_alphanumeric() { (byte as char).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
-fn ask(place: &Place, request: Request<Body>) -> Answer {
+fn send(setup: &TestSetup, request: Request<Body>) -> Answer {
     let shown = format!("{} {}", request.method(), request.uri());
     let answer = RUNTIME.block_on(async {
-        let response = place.router.clone().call(request).await.map_err(|_| "no answer".to_owned())?;
+        let response = setup.router.clone().call(request).await.map_err(|_| "no answer".to_owned())?;
         let status = response.status().as_u16();
         let bytes = to_bytes(response.into_body(), 64 << 20).await.map_err(|error| error.to_string())?;
         Ok::<_, String>((status, bytes))
     });
-    let (status, bytes) = answer.map_err(|error| format!("{}: {shown}: {error}", place.kind))?;
+    let (status, bytes) = answer.map_err(|error| format!("{}: {shown}: {error}", setup.kind))?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     if status >= 500 {
-        return Err(format!("{}: {shown} is answered {status}: {text}", place.kind));
+        return Err(format!("{}: {shown} is answered {status}: {text}", setup.kind));
     }
     Ok((status, serde_json::from_str(&text).unwrap_or(Json::String(text))))
 }
 
-fn request(place: &Place, method: &str, path: &str, body: Option<&Json>) -> Answer {
-    request_as(place, &place.token, method, path, body)
+fn request(setup: &TestSetup, method: &str, path: &str, body: Option<&Json>) -> Answer {
+    request_as(setup, &setup.token, method, path, body)
 }
 
 /// Returns the response of a declared route; if it is a ticket, the result that is available later.
-fn answered(place: &Place, token: &str, (method, path): (&str, &str), body: Option<&Json>, has_tickets: bool) -> Answer {
+fn answered(setup: &TestSetup, token: &str, (method, path): (&str, &str), body: Option<&Json>, has_tickets: bool) -> Answer {
     let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
     let mut sent = path.to_owned();
     loop {
-        let (status, answer) = request_as(place, token, &method.to_uppercase(), &sent, body)?;
+        let (status, answer) = request_as(setup, token, &method.to_uppercase(), &sent, body)?;
         let is_ticket = |text: &&str| has_tickets && text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         match answer.as_str().filter(is_ticket) {
             Some(ticket) if std::time::Instant::now() < until => sent = format!("{path}{}pid={ticket}", if path.contains('?') { '&' } else { '?' }),
@@ -51,35 +51,42 @@ fn answered(place: &Place, token: &str, (method, path): (&str, &str), body: Opti
     }
 }
 
-fn request_as(place: &Place, token: &str, method: &str, path: &str, body: Option<&Json>) -> Answer {
+fn request_as(setup: &TestSetup, token: &str, method: &str, path: &str, body: Option<&Json>) -> Answer {
     let builder = Request::builder().method(method).uri(path).header("host", "localhost").header("authorization", format!("Bearer {token}"));
     let request = match body {
         Some(body) => builder.header("content-type", "application/json").body(Body::from(body.to_string())),
         None => builder.body(Body::empty()),
     };
-    ask(place, request.map_err(|error| error.to_string())?)
+    send(setup, request.map_err(|error| error.to_string())?)
 }
 
 /// Changes a record, by its path after the tenant.
-pub fn change(place: &Place, tenant: &Tenant, method: &str, path: &str, body: &Json) -> Answer {
-    request(place, method, &format!("/v1/{tenant}/{path}"), (method != "DELETE").then_some(body))
+pub fn change(setup: &TestSetup, tenant: &Tenant, method: &str, path: &str, body: &Json) -> Answer {
+    request(setup, method, &format!("/v1/{tenant}/{path}"), (method != "DELETE").then_some(body))
 }
 
-fn get(place: &Place, tenant: &Tenant, path: &str) -> Result<Json, String> {
-    let (status, body) = request(place, "GET", &format!("/v1/{tenant}/{path}"), None)?;
-    Ok(json!([status, plain(body)]))
+fn get(setup: &TestSetup, tenant: &Tenant, path: &str) -> Result<Json, String> {
+    let (status, body) = request(setup, "GET", &format!("/v1/{tenant}/{path}"), None)?;
+    Ok(json!([status, without_store_specifics(body)]))
 }
 
 /// Removes from a response what each store has of its own: its clock and its counters.
-fn plain(answer: Json) -> Json {
+fn without_store_specifics(answer: Json) -> Json {
     match answer {
         Json::Object(entries) => {
-            let own = ["revision", "job", "seconds", "touch", "id", "created_by_job", "cached"];
+            let store_specific = ["revision", "job", "seconds", "touch", "id", "created_by_job", "cached"];
             // of documents with equal content, the first one processed is kept as the origin
-            let is_own = |name: &str, value: &Json| own.contains(&name) || (matches!(name, "at" | "document") && value.is_number());
-            Json::Object(entries.into_iter().filter(|(name, value)| !is_own(name, value)).map(|(name, value)| (name, plain(value))).collect())
+            let is_store_specific =
+                |name: &str, value: &Json| store_specific.contains(&name) || (matches!(name, "at" | "document") && value.is_number());
+            Json::Object(
+                entries
+                    .into_iter()
+                    .filter(|(name, value)| !is_store_specific(name, value))
+                    .map(|(name, value)| (name, without_store_specifics(value)))
+                    .collect(),
+            )
         }
-        Json::Array(items) => items.into_iter().map(plain).collect(),
+        Json::Array(items) => items.into_iter().map(without_store_specifics).collect(),
         Json::String(text)
             if text.len() >= 20 && text.as_bytes()[4] == b'-' && text.as_bytes()[10] == b'T' && &text[..4] >= "2026" && text.ends_with('Z') =>
         {
@@ -99,43 +106,43 @@ fn log(mut answer: Json) -> Json {
 }
 
 /// Queries a case's records: all of them, or only those that may have changed.
-pub fn questions(place: &Place, tenant: &Tenant, case: &Case, (seen, all): (&Json, bool)) -> Result<Vec<(String, Json)>, String> {
-    let mut told = Vec::new();
-    let mut ask = |path: String| -> Result<(), String> {
-        let answer = get(place, tenant, &path)?;
+pub fn query_records(setup: &TestSetup, tenant: &Tenant, case: &Case, (records, all): (&Json, bool)) -> Result<Vec<(String, Json)>, String> {
+    let mut responses = Vec::new();
+    let mut note = |path: String| -> Result<(), String> {
+        let answer = get(setup, tenant, &path)?;
         let answer = if path.ends_with("/log") { log(answer) } else { answer };
-        told.push((path, answer));
+        responses.push((path, answer));
         Ok(())
     };
     for (name, collection) in case.definition["collections"].as_object().into_iter().flatten() {
-        let keys: Vec<&String> = seen[name].as_object().into_iter().flat_map(Map::keys).take(2).collect();
+        let keys: Vec<&String> = records[name].as_object().into_iter().flat_map(Map::keys).take(2).collect();
         for key in &keys {
             let key = segment(key);
-            ask(format!("{name}/{key}"))?;
-            ask(format!("{name}/{key}/explain"))?;
+            note(format!("{name}/{key}"))?;
+            note(format!("{name}/{key}/explain"))?;
         }
         if let Some(key) = keys.first() {
-            ask(format!("{name}?key={}", segment(key)))?;
-            ask(format!("{name}/{}/document", segment(key)))?;
-            ask(format!("{name}/{}/log", segment(key)))?;
+            note(format!("{name}?key={}", segment(key)))?;
+            note(format!("{name}/{}/document", segment(key)))?;
+            note(format!("{name}/{}/log", segment(key)))?;
         }
         if !all {
             continue;
         }
-        ask(format!("export/{name}?format=ndjson"))?;
-        ask(format!("export/{name}?format=csv"))?;
-        for query in queries(name, collection, &seen[name]) {
-            ask(format!("query?ask=never&total=true&q={}", segment(&query)))?;
+        note(format!("export/{name}?format=ndjson"))?;
+        note(format!("export/{name}?format=csv"))?;
+        for query in queries(name, collection, &records[name]) {
+            note(format!("query?ask=never&total=true&q={}", segment(&query)))?;
         }
-        ask(format!("query/facets?q={}", segment(name)))?;
+        note(format!("query/facets?q={}", segment(name)))?;
         for (coverage, _) in collection["coverage"].as_object().into_iter().flatten() {
-            ask(format!("query?ask=never&q={}", segment(&format!("{name}.{coverage}"))))?;
+            note(format!("query?ask=never&q={}", segment(&format!("{name}.{coverage}"))))?;
             if let Some(key) = keys.first() {
-                ask(format!("coverage/children?collection={name}.{coverage}&parent={}", segment(key)))?;
+                note(format!("coverage/children?collection={name}.{coverage}&parent={}", segment(key)))?;
             }
         }
     }
-    Ok(told)
+    Ok(responses)
 }
 
 /// Makes queries of a collection: of all records, and of existing values.
@@ -143,8 +150,8 @@ fn queries(name: &str, collection: &Json, records: &Json) -> Vec<String> {
     let mut queries = vec![name.to_owned()];
     let fields: Vec<(&String, &Json)> = collection["fields"].as_object().into_iter().flatten().collect();
     let first = records.as_object().and_then(|records| records.values().next()).cloned().unwrap_or_default();
-    for (field, own) in fields.iter().take(8) {
-        let ty = own.get("type").unwrap_or(own);
+    for (field, keywords) in fields.iter().take(8) {
+        let ty = keywords.get("type").unwrap_or(keywords);
         match ty.as_str() {
             Some("text") => {
                 let value = first.get(*field).and_then(Json::as_str).unwrap_or("a").replace(['\'', '\\'], "");
@@ -163,7 +170,7 @@ fn queries(name: &str, collection: &Json, records: &Json) -> Vec<String> {
             None if ty[0].is_object() => queries.push(format!("{name} | each {field} | grep {field}.a, {field}.b")),
             _ => {}
         }
-        if own["compare"] == true {
+        if keywords["compare"] == true {
             queries.push(format!("{name} conflict={field}"));
         }
     }
@@ -175,28 +182,28 @@ fn queries(name: &str, collection: &Json, records: &Json) -> Vec<String> {
 }
 
 /// Calls declared routes, lookups and aliases.
-pub fn served(place: &Place, tenant: &Tenant, case: &Case, seen: &Json) -> Result<Vec<(String, Json)>, String> {
-    let mut told = Vec::new();
+pub fn call_routes(setup: &TestSetup, tenant: &Tenant, case: &Case, records: &Json) -> Result<Vec<(String, Json)>, String> {
+    let mut responses = Vec::new();
     for (name, _) in case.definition["collections"].as_object().into_iter().flatten() {
-        let keys: Vec<&String> = seen[name].as_object().into_iter().flat_map(Map::keys).take(3).collect();
+        let keys: Vec<&String> = records[name].as_object().into_iter().flat_map(Map::keys).take(3).collect();
         let body = json!({ "collection": name, "keys": keys.iter().map(|key| json!(key)).chain([json!("nobody")]).collect::<Vec<_>>() });
-        let (status, answer) = request(place, "POST", &format!("/v1/{tenant}/lookup"), Some(&body))?;
-        told.push((format!("a look-up of {name}"), json!([status, plain(answer)])));
+        let (status, answer) = request(setup, "POST", &format!("/v1/{tenant}/lookup"), Some(&body))?;
+        responses.push((format!("a look-up of {name}"), json!([status, without_store_specifics(answer)])));
         for word in case.definition["words"].as_object().into_iter().flat_map(Map::keys) {
             for query in [format!("{word}=k1"), format!("{name} {word}=k1"), format!("records {word}=k1")] {
-                let answer = get(place, tenant, &format!("query?ask=never&total=true&q={}", segment(&query)))?;
-                told.push((query, answer));
+                let answer = get(setup, tenant, &format!("query?ask=never&total=true&q={}", segment(&query)))?;
+                responses.push((query, answer));
             }
         }
     }
     let routes: Vec<&Json> = case.definition["routes"].as_array().into_iter().flatten().collect();
     if routes.is_empty() {
-        return Ok(told);
+        return Ok(responses);
     }
     // declared routes are called with a token of the tenant
-    let (_, made) = request(place, "POST", &format!("/v1/{tenant}/tokens"), Some(&json!({ "role": "write", "name": "test" })))?;
-    let token = made["token"].as_str().ok_or_else(|| format!("{}: no token is made: {made}", place.kind))?.to_owned();
-    let first = |collection: &Json| seen[collection.as_str().unwrap_or_default()].as_object().and_then(|records| records.keys().next()).cloned();
+    let (_, created) = request(setup, "POST", &format!("/v1/{tenant}/tokens"), Some(&json!({ "role": "write", "name": "test" })))?;
+    let token = created["token"].as_str().ok_or_else(|| format!("{}: no token is made: {created}", setup.kind))?.to_owned();
+    let first = |collection: &Json| records[collection.as_str().unwrap_or_default()].as_object().and_then(|records| records.keys().next()).cloned();
     for route in routes {
         let named = ["get", "post", "put", "patch", "delete"].into_iter().find_map(|method| Some((method, route[method].as_str()?)));
         let Some((method, path)) = named else { continue };
@@ -220,15 +227,15 @@ pub fn served(place: &Place, tenant: &Tenant, case: &Case, seen: &Json) -> Resul
             }
         }
         let (path, body) = (sent, (!body.is_empty()).then(|| Json::from(body)));
-        let (status, answer) = answered(place, &token, (method, &path), body.as_ref(), route.get("ask").is_some())?;
-        told.push((format!("{method} {path}"), json!([status, plain(answer)])));
+        let (status, answer) = answered(setup, &token, (method, &path), body.as_ref(), route.get("ask").is_some())?;
+        responses.push((format!("{method} {path}"), json!([status, without_store_specifics(answer)])));
     }
-    Ok(told)
+    Ok(responses)
 }
 
 /// Makes the tags of a collection: a manual one, a query, and, if documents are kept, an XPath.
-pub fn make_tags(place: &Place, tenant: &Tenant, case: &Case) -> Result<Vec<(String, Json)>, String> {
-    let mut told = Vec::new();
+pub fn make_tags(setup: &TestSetup, tenant: &Tenant, case: &Case) -> Result<Vec<(String, Json)>, String> {
+    let mut responses = Vec::new();
     for (name, collection) in case.tagged_collections() {
         let path = format!("/v1/{tenant}/tags/{name}");
         let mut tags = vec![json!({ "name": "blue", "comment": "by hand" }), json!({ "name": "red", "query": "f0=1" })];
@@ -237,53 +244,53 @@ pub fn make_tags(place: &Place, tenant: &Tenant, case: &Case) -> Result<Vec<(Str
             tags.push(json!({ "name": "joined", "xpath": "count(//f0) > 1" }));
         }
         for tag in tags {
-            let (status, answer) = request(place, "POST", &path, Some(&tag))?;
-            told.push((format!("the tag {tag} of {name}"), json!([status, plain(answer)])));
+            let (status, answer) = request(setup, "POST", &path, Some(&tag))?;
+            responses.push((format!("the tag {tag} of {name}"), json!([status, without_store_specifics(answer)])));
         }
     }
-    Ok(told)
+    Ok(responses)
 }
 
 /// Adds the manual tag to the first record of each collection.
-pub fn give_tags(place: &Place, tenant: &Tenant, case: &Case, seen: &Json) -> Result<Vec<(String, Json)>, String> {
-    let mut told = Vec::new();
+pub fn give_tags(setup: &TestSetup, tenant: &Tenant, case: &Case, seen: &Json) -> Result<Vec<(String, Json)>, String> {
+    let mut responses = Vec::new();
     for (name, _) in case.tagged_collections() {
         let Some(key) = seen[name].as_object().and_then(|records| records.keys().next()) else { continue };
         let body = json!({ "add": [key, "nobody"] });
-        let (status, answer) = request(place, "POST", &format!("/v1/{tenant}/tags/{name}/blue/records"), Some(&body))?;
-        told.push((format!("blue for {key} of {name}"), json!([status, plain(answer)])));
+        let (status, answer) = request(setup, "POST", &format!("/v1/{tenant}/tags/{name}/blue/records"), Some(&body))?;
+        responses.push((format!("blue for {key} of {name}"), json!([status, without_store_specifics(answer)])));
     }
-    Ok(told)
+    Ok(responses)
 }
 
 /// Returns which records carry which tags.
-pub fn tagged(place: &Place, tenant: &Tenant, case: &Case, tags: &[&str]) -> Result<Vec<(String, Json)>, String> {
-    let mut told = Vec::new();
+pub fn tagged(setup: &TestSetup, tenant: &Tenant, case: &Case, tags: &[&str]) -> Result<Vec<(String, Json)>, String> {
+    let mut responses = Vec::new();
     for (name, _) in case.tagged_collections() {
         for tag in tags {
             let query = format!("{name} tag={tag} | grep key");
-            told.push((query.clone(), get(place, tenant, &format!("query?ask=never&q={}", segment(&query)))?));
+            responses.push((query.clone(), get(setup, tenant, &format!("query?ask=never&q={}", segment(&query)))?));
         }
     }
-    Ok(told)
+    Ok(responses)
 }
 
 /// Applies transitions to the first record, twice: the second time they may be refused.
-pub fn transitions(place: &Place, tenant: &Tenant, case: &Case, seen: &Json) -> Result<Vec<(String, Json)>, String> {
-    let mut told = Vec::new();
+pub fn transitions(setup: &TestSetup, tenant: &Tenant, case: &Case, seen: &Json) -> Result<Vec<(String, Json)>, String> {
+    let mut responses = Vec::new();
     for (name, collection) in case.definition["collections"].as_object().into_iter().flatten() {
         let Some(key) = seen[name].as_object().and_then(|records| records.keys().next()) else { continue };
         let names: Vec<&String> = collection["transitions"].as_object().into_iter().flat_map(Map::keys).collect();
         for transition in names.iter().chain(&names) {
             let body = if *transition == "go" { json!({ "n": 7 }) } else { json!({}) };
-            let (status, answer) = change(place, tenant, "POST", &format!("{name}/{}/{transition}", segment(key)), &body)?;
-            told.push((format!("{transition} of {name} {key}"), json!([status, plain(answer)])));
+            let (status, answer) = change(setup, tenant, "POST", &format!("{name}/{}/{transition}", segment(key)), &body)?;
+            responses.push((format!("{transition} of {name} {key}"), json!([status, without_store_specifics(answer)])));
         }
         if !names.is_empty() {
             let body = json!({ "query": name, "transition": names[0], "args": { "n": 1 } });
-            let (status, answer) = request(place, "POST", &format!("/v1/{tenant}/pick"), Some(&body))?;
-            told.push((format!("pick of {name}"), json!([status, plain(answer)])));
+            let (status, answer) = request(setup, "POST", &format!("/v1/{tenant}/pick"), Some(&body))?;
+            responses.push((format!("pick of {name}"), json!([status, without_store_specifics(answer)])));
         }
     }
-    Ok(told)
+    Ok(responses)
 }

@@ -6,7 +6,7 @@ use super::case::{Case, Delivery, Edit};
 use super::documents;
 use super::oracle;
 use super::requests;
-use super::stores::Place;
+use super::stores::TestSetup;
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::Cursor;
@@ -29,13 +29,13 @@ use stook_store::{SettlePass, Tenant};
 use tokio::runtime::Runtime;
 
 /// Number of orders of a case with more than four files.
-const DRAWN: usize = 24;
+const RANDOM_ORDERS: usize = 24;
 /// Number of orders of a case on a server, where a commit costs more.
-const ON_A_SERVER: usize = 2;
+const SERVER_VARIANTS: usize = 2;
 /// Max time of imports.
-const PATIENCE: Duration = Duration::from_secs(60);
+const IMPORT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Max time of settling after imports of many cases.
-const PATIENCE_OF_SETTLING: Duration = Duration::from_secs(240);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(240);
 
 pub static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime"));
@@ -44,20 +44,20 @@ pub static RUNTIME: LazyLock<Runtime> =
 #[derive(Debug, Clone)]
 pub struct Fault {
     pub case: Option<usize>,
-    pub what: String,
+    pub message: String,
 }
 
 type Found<T> = Result<T, Fault>;
 
-fn fault<T>(case: usize, what: impl Into<String>) -> Found<T> {
-    Err(Fault { case: Some(case), what: what.into() })
+fn fault<T>(case: usize, message: impl Into<String>) -> Found<T> {
+    Err(Fault { case: Some(case), message: message.into() })
 }
 
 /// How the files of a case are imported.
 #[derive(Debug, Clone)]
-struct Way {
+struct ImportVariant {
     order: Vec<usize>,
-    how: How,
+    mode: ImportMode,
     /// Documents per chunk.
     chunk: u32,
     workers: usize,
@@ -66,7 +66,7 @@ struct Way {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
+enum ImportMode {
     /// Delivered while the caller waits.
     AtOnce,
     /// A job each, in sequence.
@@ -78,7 +78,7 @@ enum How {
 /// The last panic of any thread, with its location.
 static PANIC: Mutex<Option<String>> = Mutex::new(None);
 
-fn listen() {
+fn install_panic_hook() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let before = std::panic::take_hook();
@@ -99,8 +99,8 @@ fn last_panic() -> Option<String> {
 }
 
 /// Whether a definition is valid.
-pub fn is_sound(definition: &Json) -> Result<(), String> {
-    listen();
+pub fn validate(definition: &Json) -> Result<(), String> {
+    install_panic_hook();
     let text = super::yaml::text(definition);
     match catch_unwind(|| parse(&text)) {
         Ok(Ok(_)) => Ok(()),
@@ -111,12 +111,12 @@ pub fn is_sound(definition: &Json) -> Result<(), String> {
 
 /// Runs cases that share a store. `seed` draws orders.
 pub fn run(cases: &[Case], seed: u64) -> Result<Timings, Fault> {
-    listen();
+    install_panic_hook();
     let _ = last_panic();
     let result = catch_unwind(AssertUnwindSafe(|| run_all(cases, seed)));
-    let result = result.unwrap_or_else(|_| Err(Fault { case: None, what: "it panics".into() }));
+    let result = result.unwrap_or_else(|_| Err(Fault { case: None, message: "it panics".into() }));
     result.map_err(|fault| match last_panic() {
-        Some(panic) => Fault { what: format!("{} ({panic})", fault.what), ..fault },
+        Some(panic) => Fault { message: format!("{} ({panic})", fault.message), ..fault },
         None => fault,
     })
 }
@@ -126,8 +126,8 @@ pub fn run(cases: &[Case], seed: u64) -> Result<Timings, Fault> {
 pub struct Timings {
     pub open: [Duration; 2],
     pub import: [Duration; 2],
-    pub see: [Duration; 2],
-    pub ask: [Duration; 2],
+    pub read: [Duration; 2],
+    pub query: [Duration; 2],
     pub tag: [Duration; 2],
     pub change: [Duration; 2],
     pub check: [Duration; 2],
@@ -138,14 +138,14 @@ pub struct Timings {
 
 impl Timings {
     pub fn add(&mut self, other: &Self) {
-        for place in 0..2 {
-            self.open[place] += other.open[place];
-            self.import[place] += other.import[place];
-            self.see[place] += other.see[place];
-            self.ask[place] += other.ask[place];
-            self.tag[place] += other.tag[place];
-            self.change[place] += other.change[place];
-            self.check[place] += other.check[place];
+        for store_index in 0..2 {
+            self.open[store_index] += other.open[store_index];
+            self.import[store_index] += other.import[store_index];
+            self.read[store_index] += other.read[store_index];
+            self.query[store_index] += other.query[store_index];
+            self.tag[store_index] += other.tag[store_index];
+            self.change[store_index] += other.change[store_index];
+            self.check[store_index] += other.check[store_index];
         }
         self.known += other.known;
         self.unknown += other.unknown;
@@ -153,46 +153,47 @@ impl Timings {
 }
 
 fn run_all(cases: &[Case], seed: u64) -> Result<Timings, Fault> {
-    let whole = |error: String| Fault { case: None, what: error };
+    let without_case = |error: String| Fault { case: None, message: error };
     let text = super::yaml::text(&Case::merged(cases));
-    let catalogue = parse(&text).map_err(|problems| whole(format!("together they are not sound: {problems:?}")))?;
+    let catalogue = parse(&text).map_err(|problems| without_case(format!("together they are not sound: {problems:?}")))?;
     let catalogue = Arc::new(catalogue);
     let mut timings = Timings::default();
     let began = Instant::now();
-    let mut places = vec![Place::on_a_file(&catalogue).map_err(whole)?];
+    let mut setups = vec![TestSetup::on_a_file(&catalogue).map_err(without_case)?];
     timings.open[0] = began.elapsed();
     let began = Instant::now();
-    if let Some(server) = Place::on_a_server(&catalogue) {
-        places.push(server.map_err(whole)?);
+    if let Some(server) = TestSetup::on_a_server(&catalogue) {
+        setups.push(server.map_err(without_case)?);
         timings.open[1] = began.elapsed();
     }
-    let mut seen: Vec<Vec<Told>> = Vec::new();
-    for (at, place) in places.iter().enumerate() {
-        let told = place.all(cases, seed, (at, &mut timings))?;
+    let mut responses_by_store: Vec<Vec<Responses>> = Vec::new();
+    for (store_index, setup) in setups.iter().enumerate() {
+        let responses = setup.run_cases(cases, seed, (store_index, &mut timings))?;
         let began = Instant::now();
         let stop = AtomicBool::new(false);
-        let checked =
-            settle::check(&*place.store, &place.rules, &stop, &|_| ()).map_err(|error| whole(format!("{}: check --deep: {error}", place.kind)))?;
+        let checked = settle::check(&*setup.store, &setup.rules, &stop, &|_| ())
+            .map_err(|error| without_case(format!("{}: check --deep: {error}", setup.kind)))?;
         let checked = checked.unwrap_or_default();
         if let Some(CheckedRecord { tenant, collection, key }) = checked.incorrect.first() {
             let case = tenant.as_str().split('-').next().and_then(|name| name.strip_prefix('t')?.parse().ok());
-            return Err(Fault { case, what: format!("{}: check --deep: {collection} {key} of {tenant} is not what it must be", place.kind) });
+            return Err(Fault { case, message: format!("{}: check --deep: {collection} {key} of {tenant} is not what it must be", setup.kind) });
         }
-        let found = damage::find(&*place.store, &place.catalogue).map_err(|error| whole(format!("{}: reading everything: {error}", place.kind)))?;
+        let found =
+            damage::find(&*setup.store, &setup.catalogue).map_err(|error| without_case(format!("{}: reading everything: {error}", setup.kind)))?;
         if let Some((tenant, damage)) = found.named.first() {
-            return Err(whole(format!("{}: a record of {tenant} cannot be read: {damage}", place.kind)));
+            return Err(without_case(format!("{}: a record of {tenant} cannot be read: {damage}", setup.kind)));
         }
         if checked.inconclusive > 0 {
-            return Err(whole(format!("{}: check --deep leaves {} records undecided", place.kind, checked.inconclusive)));
+            return Err(without_case(format!("{}: check --deep leaves {} records undecided", setup.kind, checked.inconclusive)));
         }
-        timings.check[at] = began.elapsed();
-        seen.push(told);
+        timings.check[store_index] = began.elapsed();
+        responses_by_store.push(responses);
     }
-    if let [file, server] = seen.as_slice() {
+    if let [file, server] = responses_by_store.as_slice() {
         for (number, (file, server)) in file.iter().zip(server).enumerate() {
-            for ((what, one), (_, other)) in file.iter().zip(server) {
-                if one != other && !(sums_floats(what) && is_near(one, other)) {
-                    return fault(number, format!("a file and a server differ in {what}\n file:   {one}\n server: {other}"));
+            for ((request, response), (_, other)) in file.iter().zip(server) {
+                if response != other && !(sums_floats(request) && is_near(response, other)) {
+                    return fault(number, format!("a file and a server differ in {request}\n file:   {response}\n server: {other}"));
                 }
             }
         }
@@ -201,93 +202,100 @@ fn run_all(cases: &[Case], seed: u64) -> Result<Timings, Fault> {
 }
 
 /// Responses, each with its request.
-type Told = Vec<(String, Json)>;
+type Responses = Vec<(String, Json)>;
 
-impl Place {
-    fn tenant(&self, case: usize, way: usize) -> Tenant {
-        Tenant::new(&format!("t{case}-{way}")).expect("a tenant")
+impl TestSetup {
+    fn tenant(&self, case_index: usize, variant_index: usize) -> Tenant {
+        Tenant::new(&format!("t{case_index}-{variant_index}")).expect("a tenant")
     }
 
     /// Imports all cases in every way, then makes requests and changes. Each step is done for all cases before the next step, because a commit of
     /// many costs little more than one.
-    fn all(&self, cases: &[Case], seed: u64, (at, timings): (usize, &mut Timings)) -> Found<Vec<Told>> {
+    fn run_cases(&self, cases: &[Case], seed: u64, (store_index, timings): (usize, &mut Timings)) -> Found<Vec<Responses>> {
         let began = Instant::now();
-        let ways: Vec<Vec<Way>> = cases.iter().map(|case| ways(case, seed, if at == 0 { usize::MAX } else { ON_A_SERVER })).collect();
-        self.tag_before(cases, &ways)?;
-        self.import(cases, &ways)?;
-        timings.import[at] += began.elapsed();
+        let variants: Vec<Vec<ImportVariant>> =
+            cases.iter().map(|case| variants(case, seed, if store_index == 0 { usize::MAX } else { SERVER_VARIANTS })).collect();
+        self.tag_before(cases, &variants)?;
+        self.import(cases, &variants)?;
+        timings.import[store_index] += began.elapsed();
         let began = Instant::now();
         let mut first: Vec<Json> = Vec::new();
-        for (number, case) in cases.iter().enumerate() {
-            let seen = self.every_way(number, case, &ways[number])?;
-            let (known, unknown) = oracle::compare(case, &[], &seen).or_else(|wrong| fault(number, format!("{}: {wrong}", self.kind)))?;
+        for (case_index, case) in cases.iter().enumerate() {
+            let seen = self.variants_agree(case_index, case, &variants[case_index])?;
+            let (known, unknown) = oracle::compare(case, &[], &seen).or_else(|wrong| fault(case_index, format!("{}: {wrong}", self.kind)))?;
             timings.known += known;
             timings.unknown += unknown;
             first.push(seen);
         }
-        timings.see[at] += began.elapsed();
+        timings.read[store_index] += began.elapsed();
         let began = Instant::now();
-        let mut told: Vec<Told> = Vec::new();
-        for (number, case) in cases.iter().enumerate() {
-            let mut own = vec![("records".to_owned(), first[number].clone())];
-            own.extend(requests::questions(self, &self.tenant(number, 0), case, (&first[number], true)).or_else(|wrong| fault(number, wrong))?);
-            own.extend(requests::served(self, &self.tenant(number, 0), case, &first[number]).or_else(|wrong| fault(number, wrong))?);
-            told.push(own);
+        let mut responses: Vec<Responses> = Vec::new();
+        for (case_index, case) in cases.iter().enumerate() {
+            let mut case_responses = vec![("records".to_owned(), first[case_index].clone())];
+            case_responses.extend(
+                requests::query_records(self, &self.tenant(case_index, 0), case, (&first[case_index], true))
+                    .or_else(|wrong| fault(case_index, wrong))?,
+            );
+            case_responses.extend(
+                requests::call_routes(self, &self.tenant(case_index, 0), case, &first[case_index]).or_else(|wrong| fault(case_index, wrong))?,
+            );
+            responses.push(case_responses);
         }
-        timings.ask[at] += began.elapsed();
+        timings.query[store_index] += began.elapsed();
         let began = Instant::now();
-        self.tag(cases, &ways, &first, &mut told)?;
-        timings.tag[at] += began.elapsed();
+        self.tag(cases, &variants, &first, &mut responses)?;
+        timings.tag[store_index] += began.elapsed();
         let began = Instant::now();
-        self.edit(cases, &first, &mut told)?;
-        self.forget(cases, &ways)?;
-        self.withdraw(cases, &mut told)?;
-        timings.change[at] += began.elapsed();
-        Ok(told)
+        self.edit(cases, &first, &mut responses)?;
+        self.withdraw_from_second_variant(cases, &variants)?;
+        self.withdraw(cases, &mut responses)?;
+        timings.change[store_index] += began.elapsed();
+        Ok(responses)
     }
 
     /// Makes tags before the second way of each case begins.
-    fn tag_before(&self, cases: &[Case], ways: &[Vec<Way>]) -> Found<()> {
-        for (number, case) in cases.iter().enumerate().filter(|(number, _)| ways[*number].len() > 1) {
-            requests::make_tags(self, &self.tenant(number, 1), case).or_else(|wrong| fault(number, wrong))?;
+    fn tag_before(&self, cases: &[Case], variants: &[Vec<ImportVariant>]) -> Found<()> {
+        for (case_index, case) in cases.iter().enumerate().filter(|(case_index, _)| variants[*case_index].len() > 1) {
+            requests::make_tags(self, &self.tenant(case_index, 1), case).or_else(|wrong| fault(case_index, wrong))?;
         }
         self.work(1)
     }
 
     /// Makes the same tags after the first way has ended: records must carry the same tags.
-    fn tag(&self, cases: &[Case], ways: &[Vec<Way>], first: &[Json], told: &mut [Told]) -> Found<()> {
-        let mut made = Vec::new();
-        for (number, case) in cases.iter().enumerate() {
-            made.push(requests::make_tags(self, &self.tenant(number, 0), case).or_else(|wrong| fault(number, wrong))?);
+    fn tag(&self, cases: &[Case], variants: &[Vec<ImportVariant>], first: &[Json], responses: &mut [Responses]) -> Found<()> {
+        let mut created = Vec::new();
+        for (case_index, case) in cases.iter().enumerate() {
+            created.push(requests::make_tags(self, &self.tenant(case_index, 0), case).or_else(|wrong| fault(case_index, wrong))?);
         }
         self.work(1)?;
-        for ((number, case), made) in cases.iter().enumerate().zip(made) {
-            let tagged =
-                |way: usize, tags: &[&str]| requests::tagged(self, &self.tenant(number, way), case, tags).or_else(|wrong| fault(number, wrong));
-            let own = tagged(0, &["red", "deep", "joined"])?;
-            if ways[number].len() > 1 {
+        for ((case_index, case), created) in cases.iter().enumerate().zip(created) {
+            let tagged = |variant_index: usize, tags: &[&str]| {
+                requests::tagged(self, &self.tenant(case_index, variant_index), case, tags).or_else(|wrong| fault(case_index, wrong))
+            };
+            let tagged_now = tagged(0, &["red", "deep", "joined"])?;
+            if variants[case_index].len() > 1 {
                 let before = tagged(1, &["red", "deep", "joined"])?;
-                if own != before {
-                    let what = format!("{}: tags that were made before documents came: {before:?}\n made later: {own:?}", self.kind);
-                    return fault(number, what);
+                if tagged_now != before {
+                    let message = format!("{}: tags that were made before documents came: {before:?}\n made later: {tagged_now:?}", self.kind);
+                    return fault(case_index, message);
                 }
             }
-            told[number].extend(made.into_iter().chain(own));
-            let given = requests::give_tags(self, &self.tenant(number, 0), case, &first[number]).or_else(|wrong| fault(number, wrong))?;
-            told[number].extend(given.into_iter().chain(tagged(0, &["blue"])?));
+            responses[case_index].extend(created.into_iter().chain(tagged_now));
+            let given = requests::give_tags(self, &self.tenant(case_index, 0), case, &first[case_index]).or_else(|wrong| fault(case_index, wrong))?;
+            responses[case_index].extend(given.into_iter().chain(tagged(0, &["blue"])?));
         }
         Ok(())
     }
 
     /// Checks that every way gives the same result, and returns it.
-    fn every_way(&self, number: usize, case: &Case, ways: &[Way]) -> Found<Json> {
-        let first = self.see(number, &self.tenant(number, 0), case)?;
-        for (way, drawn) in ways.iter().enumerate().skip(1) {
-            let seen = self.see(number, &self.tenant(number, way), case)?;
+    fn variants_agree(&self, case_index: usize, case: &Case, variants: &[ImportVariant]) -> Found<Json> {
+        let first = self.read_records(case_index, &self.tenant(case_index, 0), case)?;
+        for (variant_index, variant) in variants.iter().enumerate().skip(1) {
+            let seen = self.read_records(case_index, &self.tenant(case_index, variant_index), case)?;
             if first != seen {
                 let (one, other) = difference(&first, &seen);
-                let what = format!("{}: {drawn:?} ends in something else than {:?}\n first: {one}\n other: {other}", self.kind, ways[0]);
-                return fault(number, what);
+                let message = format!("{}: {variant:?} ends in something else than {:?}\n first: {one}\n other: {other}", self.kind, variants[0]);
+                return fault(case_index, message);
             }
         }
         Ok(first)
@@ -297,88 +305,88 @@ impl Place {
         let (pass, store): (Arc<dyn SettlePass>, _) = (self.rules.clone(), self.store.clone());
         let (done, ended) = mpsc::channel();
         std::thread::spawn(move || done.send(settle::drain(&*store, &pass, &AtomicBool::new(false)).map(drop)));
-        let wrong = match ended.recv_timeout(PATIENCE_OF_SETTLING) {
+        let wrong = match ended.recv_timeout(SETTLE_TIMEOUT) {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => error.to_string(),
             Err(mpsc::RecvTimeoutError::Timeout) => "it does not end".to_owned(),
             Err(mpsc::RecvTimeoutError::Disconnected) => "it panics".to_owned(),
         };
-        Err(Fault { case: None, what: format!("{}: settling: {wrong}", self.kind) })
+        Err(Fault { case: None, message: format!("{}: settling: {wrong}", self.kind) })
     }
 
     /// Imports all files of all cases in every way.
-    fn import(&self, cases: &[Case], ways: &[Vec<Way>]) -> Found<()> {
+    fn import(&self, cases: &[Case], variants: &[Vec<ImportVariant>]) -> Found<()> {
         let steps = cases.iter().map(|case| case.deliveries.len()).max().unwrap_or_default();
         let mut jobs: Vec<(usize, JobId)> = Vec::new();
         let mut worked = 0;
-        let mut accepted = self.accept_all(cases, ways)?;
+        let mut accepted = self.accept_all(cases, variants)?;
         for step in 0..steps {
             // files delivered while the caller waits; those of one tenant are delivered in sequence
             let mut waiting: Vec<(usize, usize, &Json, Vec<Delivery>)> = Vec::new();
-            for (number, case) in cases.iter().enumerate().filter(|(_, case)| step < case.deliveries.len()) {
-                for (way, drawn) in ways[number].iter().enumerate() {
-                    let now: Vec<usize> = match drawn.how {
-                        How::Together if step == 0 => drawn.order.clone(),
-                        How::Together => Vec::new(),
-                        _ => vec![drawn.order[step]],
+            for (case_index, case) in cases.iter().enumerate().filter(|(_, case)| step < case.deliveries.len()) {
+                for (variant_index, variant) in variants[case_index].iter().enumerate() {
+                    let now: Vec<usize> = match variant.mode {
+                        ImportMode::Together if step == 0 => variant.order.clone(),
+                        ImportMode::Together => Vec::new(),
+                        _ => vec![variant.order[step]],
                     };
-                    for place in now {
-                        let delivery = &case.deliveries[place];
+                    for delivery_index in now {
+                        let delivery = &case.deliveries[delivery_index];
                         let source = &case.definition["sources"][&delivery.source];
                         let whole = source.get("replaces").is_some();
-                        let parts = parts(source, delivery, drawn.apart && !whole);
-                        if drawn.how == How::AtOnce && !whole {
-                            waiting.push((number, way, source, parts));
+                        let parts = parts(source, delivery, variant.apart && !whole);
+                        if variant.mode == ImportMode::AtOnce && !whole {
+                            waiting.push((case_index, variant_index, source, parts));
                             continue;
                         }
                         for part in parts {
                             // in the order of acceptance, if they were accepted before
-                            let known = accepted.get_mut(&(number, way, place)).and_then(VecDeque::pop_front);
-                            let job = known.map_or_else(|| self.accept(number, &self.tenant(number, way), source, &part), Ok)?;
-                            self.cut(number, job, source, (&part, drawn.chunk))?;
-                            jobs.push((number, job));
+                            let known = accepted.get_mut(&(case_index, variant_index, delivery_index)).and_then(VecDeque::pop_front);
+                            let job = known.map_or_else(|| self.accept(case_index, &self.tenant(case_index, variant_index), source, &part), Ok)?;
+                            self.cut(case_index, job, source, (&part, variant.chunk))?;
+                            jobs.push((case_index, job));
                         }
                     }
                 }
             }
             for turn in 0..waiting.iter().map(|(.., parts)| parts.len()).max().unwrap_or_default() {
                 let mut underway = Vec::new();
-                for (number, way, source, parts) in waiting.iter().filter(|(.., parts)| turn < parts.len()) {
-                    underway.push((*number, self.deliver(*number, &self.tenant(*number, *way), (source, None), &parts[turn])?));
+                for (case_index, variant_index, source, parts) in waiting.iter().filter(|(.., parts)| turn < parts.len()) {
+                    underway.push((*case_index, self.deliver(*case_index, &self.tenant(*case_index, *variant_index), (source, None), &parts[turn])?));
                 }
-                for (number, underway) in underway {
+                for (case_index, underway) in underway {
                     let ended = RUNTIME.block_on(underway.end());
-                    ended.or_else(|error| fault(number, format!("{}: documents at once: {error}", self.kind)))?;
+                    ended.or_else(|error| fault(case_index, format!("{}: documents at once: {error}", self.kind)))?;
                 }
             }
             if jobs.len() > worked {
                 worked = jobs.len();
-                let workers = ways.iter().flatten().map(|way| way.workers).max().unwrap_or(1);
+                let workers = variants.iter().flatten().map(|variant| variant.workers).max().unwrap_or(1);
                 self.work(workers)?;
             }
         }
         self.settle()?;
-        for (number, id) in jobs {
-            let job = self.store.job(id).or_else(|error| fault(number, format!("{}: {error}", self.kind)))?;
+        for (case_index, id) in jobs {
+            let job = self.store.job(id).or_else(|error| fault(case_index, format!("{}: {error}", self.kind)))?;
             if !matches!(job.state, JobState::Completed | JobState::CompletedWithErrors) {
                 let chunks = self.store.chunks(Some(id)).map(|chunks| format!("{chunks:?}")).unwrap_or_default();
-                return fault(number, format!("{}: an import does not end well: {:?} {chunks}", self.kind, job.state));
+                return fault(case_index, format!("{}: an import does not end well: {:?} {chunks}", self.kind, job.state));
             }
         }
         Ok(())
     }
 
     /// Creates the jobs of all files whose order of acceptance matters before any of them is processed, in the order of the case.
-    fn accept_all(&self, cases: &[Case], ways: &[Vec<Way>]) -> Found<HashMap<(usize, usize, usize), VecDeque<JobId>>> {
+    fn accept_all(&self, cases: &[Case], variants: &[Vec<ImportVariant>]) -> Found<HashMap<(usize, usize, usize), VecDeque<JobId>>> {
         let mut accepted: HashMap<(usize, usize, usize), VecDeque<JobId>> = HashMap::new();
-        for (number, case) in cases.iter().enumerate().filter(|(_, case)| case.orders_by_reception()) {
-            for (way, drawn) in ways[number].iter().enumerate().filter(|(_, drawn)| drawn.how != How::AtOnce) {
-                for (place, delivery) in case.deliveries.iter().enumerate() {
+        for (case_index, case) in cases.iter().enumerate().filter(|(_, case)| case.orders_by_reception()) {
+            for (variant_index, variant) in variants[case_index].iter().enumerate().filter(|(_, variant)| variant.mode != ImportMode::AtOnce) {
+                for (delivery_index, delivery) in case.deliveries.iter().enumerate() {
                     let source = &case.definition["sources"][&delivery.source];
                     let whole = source.get("replaces").is_some();
-                    for part in parts(source, delivery, drawn.apart && !whole) {
-                        let job = self.accept(number, &self.tenant(number, way), source, &part)?;
-                        accepted.entry((number, way, place)).or_default().push_back(job);
+                    for part in parts(source, delivery, variant.apart && !whole) {
+                        let job = self.accept(case_index, &self.tenant(case_index, variant_index), source, &part)?;
+                        accepted.entry((case_index, variant_index, delivery_index)).or_default().push_back(job);
                     }
                 }
             }
@@ -395,15 +403,15 @@ impl Place {
         // a chunk that fails is retried with growing delays
         let failed = || PANIC.lock().is_ok_and(|panic| panic.is_some());
         let watch = |_| {
-            if began.elapsed() > PATIENCE || failed() {
+            if began.elapsed() > IMPORT_TIMEOUT || failed() {
                 stop.store(true, Ordering::SeqCst);
             }
         };
         let ran = work::run(&self.catalogue, &*self.store, &options, &stop, &watch);
-        ran.map_err(|error| Fault { case: None, what: format!("{}: workers: {error}", self.kind) })
+        ran.map_err(|error| Fault { case: None, message: format!("{}: workers: {error}", self.kind) })
     }
 
-    fn deliver(&self, number: usize, tenant: &Tenant, (source, profile): (&Json, Option<&str>), delivery: &Delivery) -> Found<PendingDelivery> {
+    fn deliver(&self, case_index: usize, tenant: &Tenant, (source, profile): (&Json, Option<&str>), delivery: &Delivery) -> Found<PendingDelivery> {
         let text = documents::file(source, &delivery.documents);
         let upload = UploadRequest {
             name: "file".into(),
@@ -414,16 +422,16 @@ impl Place {
             as_of: Some(delivery.as_of * 1_000_000),
             retires_all: false,
         };
-        let wrong = |error: String| Fault { case: Some(number), what: format!("{}: documents at once: {error}", self.kind) };
+        let wrong = |error: String| Fault { case: Some(case_index), message: format!("{}: documents at once: {error}", self.kind) };
         let mapped = deliver::map(&self.rules, &*self.store, &upload, "test", text.into()).map_err(|error| wrong(error.to_string()))?;
         mapped.submit(&*self.store).map_err(|error| wrong(error.to_string()))
     }
 
     /// Opens the file of a delivery.
-    fn open(&self, number: usize, source: &Json, delivery: &Delivery) -> Found<(JobFile, OpenedInput)> {
+    fn open(&self, case_index: usize, source: &Json, delivery: &Delivery) -> Found<(JobFile, OpenedInput)> {
         let text = documents::file(source, &delivery.documents);
         let opened = stook_formats::read::open_bytes(Box::new(Cursor::new(text.clone())));
-        let opened = opened.or_else(|error| fault(number, format!("{}: an import: {error}", self.kind)))?;
+        let opened = opened.or_else(|error| fault(case_index, format!("{}: an import: {error}", self.kind)))?;
         let file = JobFile {
             path: "file".into(),
             size: text.len() as u64,
@@ -437,8 +445,8 @@ impl Place {
     }
 
     /// Creates the job of a delivery.
-    fn accept(&self, number: usize, tenant: &Tenant, source: &Json, delivery: &Delivery) -> Found<JobId> {
-        let (file, _) = self.open(number, source, delivery)?;
+    fn accept(&self, case_index: usize, tenant: &Tenant, source: &Json, delivery: &Delivery) -> Found<JobId> {
+        let (file, _) = self.open(case_index, source, delivery)?;
         let new = NewJob {
             tenant: tenant.clone(),
             profile: None,
@@ -446,15 +454,15 @@ impl Place {
             as_of: Some(delivery.as_of * 1_000_000),
             files: vec![file],
         };
-        self.store.create_job(new).or_else(|error| fault(number, format!("{}: an import: {error}", self.kind)))
+        self.store.create_job(new).or_else(|error| fault(case_index, format!("{}: an import: {error}", self.kind)))
     }
 
     /// Splits the file of a delivery into the chunks of its job.
-    fn cut(&self, number: usize, job: JobId, source: &Json, (delivery, chunk): (&Delivery, u32)) -> Found<()> {
-        let (file, opened) = self.open(number, source, delivery)?;
-        let wrong = |error: String| Fault { case: Some(number), what: format!("{}: an import: {error}", self.kind) };
-        let (_, own) = self.catalogue.source(&delivery.source).ok_or_else(|| wrong("no source".into()))?;
-        let cut = split::split_stream(opened, &file, own, chunk, |chunks, progress| {
+    fn cut(&self, case_index: usize, job: JobId, source: &Json, (delivery, chunk): (&Delivery, u32)) -> Found<()> {
+        let (file, opened) = self.open(case_index, source, delivery)?;
+        let wrong = |error: String| Fault { case: Some(case_index), message: format!("{}: an import: {error}", self.kind) };
+        let (_, source_definition) = self.catalogue.source(&delivery.source).ok_or_else(|| wrong("no source".into()))?;
+        let cut = split::split_stream(opened, &file, source_definition, chunk, |chunks, progress| {
             self.store.add_chunks(job, chunks, progress)?;
             Ok(true)
         });
@@ -462,15 +470,15 @@ impl Place {
     }
 
     /// Returns all records of a case's collections, including coverages.
-    pub fn see(&self, number: usize, tenant: &Tenant, case: &Case) -> Found<Json> {
+    pub fn read_records(&self, case_index: usize, tenant: &Tenant, case: &Case) -> Found<Json> {
         let mut seen = json!({});
-        let own = |name: &str| case.definition["collections"].get(name.split('.').next().unwrap_or_default()).is_some();
-        for (index, collection) in self.catalogue.collections.enumerate().filter(|(_, collection)| own(&collection.name)) {
+        let is_of_case = |name: &str| case.definition["collections"].get(name.split('.').next().unwrap_or_default()).is_some();
+        for (index, collection) in self.catalogue.collections.enumerate().filter(|(_, collection)| is_of_case(&collection.name)) {
             let mut plan = QueryPlan::all(tenant.clone(), index);
             let fields: Vec<FieldId> = collection.shown_fields().map(|(index, _)| index).collect();
             plan.columns = [PlanColumn::Key, PlanColumn::Conflict].into_iter().chain(fields.iter().map(|field| PlanColumn::Field(*field))).collect();
             plan.columns.extend((0..collection.states.len()).map(PlanColumn::State));
-            let found = self.store.find(&plan).or_else(|error| fault(number, format!("{}: {}: {error}", self.kind, collection.name)))?;
+            let found = self.store.find(&plan).or_else(|error| fault(case_index, format!("{}: {}: {error}", self.kind, collection.name)))?;
             let mut records = json!({});
             for row in found.rows {
                 let mut shown: Map<String, Json> = Map::new();
@@ -491,104 +499,106 @@ impl Place {
     }
 
     /// Makes edits and checks their results.
-    fn edit(&self, cases: &[Case], first: &[Json], told: &mut [Told]) -> Found<()> {
+    fn edit(&self, cases: &[Case], first: &[Json], responses: &mut [Responses]) -> Found<()> {
         let mut done: Vec<Vec<(&Edit, &str)>> = vec![Vec::new(); cases.len()];
         for turn in 0..cases.iter().map(|case| case.edits.len()).max().unwrap_or_default() {
-            for (number, case) in cases.iter().enumerate() {
+            for (case_index, case) in cases.iter().enumerate() {
                 let Some(edit) = case.edits.get(turn) else { continue };
-                let Edit { collection, place, method, body, clear } = edit;
-                let keys: Vec<&String> = first[number][collection].as_object().into_iter().flat_map(|records| records.keys()).collect();
+                let Edit { collection, position, method, body, clear } = edit;
+                let keys: Vec<&String> = first[case_index][collection].as_object().into_iter().flat_map(|records| records.keys()).collect();
                 if keys.is_empty() {
                     continue;
                 }
-                let key = keys[*place as usize % keys.len()];
+                let key = keys[*position as usize % keys.len()];
                 let clear = clear.as_ref().filter(|_| method != "DELETE").map(|field| format!("?clear={field}")).unwrap_or_default();
                 let path = format!("{collection}/{}{clear}", requests::segment(key));
-                let answer = requests::change(self, &self.tenant(number, 0), method, &path, body);
-                let (status, _) = answer.or_else(|wrong| fault(number, wrong))?;
-                told[number].push((format!("the status of {method} {path} {body}"), json!(status)));
+                let answer = requests::change(self, &self.tenant(case_index, 0), method, &path, body);
+                let (status, _) = answer.or_else(|wrong| fault(case_index, wrong))?;
+                responses[case_index].push((format!("the status of {method} {path} {body}"), json!(status)));
                 if (200..300).contains(&status) {
-                    done[number].push((edit, key));
+                    done[case_index].push((edit, key));
                 }
             }
             self.settle()?;
         }
-        for (number, case) in cases.iter().enumerate() {
-            let tenant = self.tenant(number, 0);
-            let seen = self.see(number, &tenant, case)?;
-            oracle::compare(case, &done[number], &seen).or_else(|wrong| fault(number, format!("{}: after edits: {wrong}", self.kind)))?;
-            let again = requests::questions(self, &tenant, case, (&first[number], false)).or_else(|wrong| fault(number, wrong))?;
-            told[number].extend(again.into_iter().map(|(what, answer)| (format!("{what}, after edits"), answer)));
-            told[number].extend(requests::transitions(self, &tenant, case, &first[number]).or_else(|wrong| fault(number, wrong))?);
+        for (case_index, case) in cases.iter().enumerate() {
+            let tenant = self.tenant(case_index, 0);
+            let seen = self.read_records(case_index, &tenant, case)?;
+            oracle::compare(case, &done[case_index], &seen).or_else(|wrong| fault(case_index, format!("{}: after edits: {wrong}", self.kind)))?;
+            let again = requests::query_records(self, &tenant, case, (&first[case_index], false)).or_else(|wrong| fault(case_index, wrong))?;
+            responses[case_index].extend(again.into_iter().map(|(request, answer)| (format!("{request}, after edits"), answer)));
+            responses[case_index].extend(requests::transitions(self, &tenant, case, &first[case_index]).or_else(|wrong| fault(case_index, wrong))?);
         }
-        for (number, case) in cases.iter().enumerate() {
+        for (case_index, case) in cases.iter().enumerate() {
             for (name, profile) in case.definition["profiles"].as_object().into_iter().flatten() {
                 let source = &case.definition["sources"][profile["source"].as_str().unwrap_or_default()];
                 let delivery = case.deliveries.iter().find(|delivery| profile["source"] == delivery.source.as_str());
                 let Some(delivery) = delivery.filter(|_| source.get("replaces").is_none()) else { continue };
-                let underway = self.deliver(number, &self.tenant(number, 0), (source, Some(name)), delivery)?;
-                let ended = RUNTIME.block_on(underway.end()).or_else(|error| fault(number, format!("{}: by profile {name}: {error}", self.kind)))?;
-                told[number].push((format!("counts of profile {name}"), json!(format!("{:?}", ended.counts))));
+                let underway = self.deliver(case_index, &self.tenant(case_index, 0), (source, Some(name)), delivery)?;
+                let ended =
+                    RUNTIME.block_on(underway.end()).or_else(|error| fault(case_index, format!("{}: by profile {name}: {error}", self.kind)))?;
+                responses[case_index].push((format!("counts of profile {name}"), json!(format!("{:?}", ended.counts))));
             }
         }
         self.settle()?;
-        for (number, case) in cases.iter().enumerate() {
-            told[number].push(("records after edits".to_owned(), self.see(number, &self.tenant(number, 0), case)?));
+        for (case_index, case) in cases.iter().enumerate() {
+            responses[case_index].push(("records after edits".to_owned(), self.read_records(case_index, &self.tenant(case_index, 0), case)?));
         }
         Ok(())
     }
 
     /// Withdraws the first source of each case from its second way: the result must be the same as if it had never contributed.
-    fn forget(&self, cases: &[Case], ways: &[Vec<Way>]) -> Found<()> {
+    fn withdraw_from_second_variant(&self, cases: &[Case], variants: &[Vec<ImportVariant>]) -> Found<()> {
         let mut without: Vec<(usize, Case)> = Vec::new();
         // documents that failed because of a unique value of other documents are not processed later
-        let is_law = |(number, case): &(usize, &Case)| ways[*number].len() > 1 && !case.has_unique();
-        for (number, case) in cases.iter().enumerate().filter(is_law) {
+        let is_comparable = |(case_index, case): &(usize, &Case)| variants[*case_index].len() > 1 && !case.has_unique();
+        for (case_index, case) in cases.iter().enumerate().filter(is_comparable) {
             // documents embedded in its documents belong to other sources
             let first = case.definition["sources"].as_object().and_then(|sources| sources.iter().next());
             let Some((source, _)) = first.filter(|(_, source)| source.get("embeds").is_none()) else { continue };
             let done = withdraw::withdraw(
                 &self.catalogue,
                 &*self.store,
-                &WithdrawalRequest { tenant: &self.tenant(number, 1), contributor: source, collection: None, key: None },
+                &WithdrawalRequest { tenant: &self.tenant(case_index, 1), contributor: source, collection: None, key: None },
                 &|_| (),
             );
-            done.or_else(|error| fault(number, format!("{}: withdrawing {source}: {error}", self.kind)))?;
-            let mut left = case.clone();
-            left.deliveries.retain(|delivery| delivery.source != *source);
-            without.push((number, left));
+            done.or_else(|error| fault(case_index, format!("{}: withdrawing {source}: {error}", self.kind)))?;
+            let mut remaining_case = case.clone();
+            remaining_case.deliveries.retain(|delivery| delivery.source != *source);
+            without.push((case_index, remaining_case));
         }
         self.settle()?;
-        for (number, left) in without {
-            let seen = self.see(number, &self.tenant(number, 1), &left)?;
-            oracle::compare(&left, &[], &seen).or_else(|wrong| fault(number, format!("{}: without its first source: {wrong}", self.kind)))?;
+        for (case_index, remaining_case) in without {
+            let seen = self.read_records(case_index, &self.tenant(case_index, 1), &remaining_case)?;
+            oracle::compare(&remaining_case, &[], &seen)
+                .or_else(|wrong| fault(case_index, format!("{}: without its first source: {wrong}", self.kind)))?;
         }
         Ok(())
     }
 
     /// Withdraws the first source of each case, then the edits.
-    fn withdraw(&self, cases: &[Case], told: &mut [Told]) -> Found<()> {
+    fn withdraw(&self, cases: &[Case], responses: &mut [Responses]) -> Found<()> {
         for is_api in [false, true] {
-            for (number, case) in cases.iter().enumerate() {
+            for (case_index, case) in cases.iter().enumerate() {
                 let first = case.definition["sources"].as_object().and_then(|sources| sources.keys().next());
                 let source = if is_api { Some("api") } else { first.map(String::as_str) };
                 let Some(source) = source else { continue };
-                let tenant = self.tenant(number, 0);
+                let tenant = self.tenant(case_index, 0);
                 let done = withdraw::withdraw(
                     &self.catalogue,
                     &*self.store,
                     &WithdrawalRequest { tenant: &tenant, contributor: source, collection: None, key: None },
                     &|_| (),
                 );
-                done.or_else(|error| fault(number, format!("{}: withdrawing {source}: {error}", self.kind)))?;
+                done.or_else(|error| fault(case_index, format!("{}: withdrawing {source}: {error}", self.kind)))?;
             }
             self.settle()?;
-            for (number, case) in cases.iter().enumerate() {
-                let what = if is_api { "records without api" } else { "records without their first source" };
-                told[number].push((what.to_owned(), self.see(number, &self.tenant(number, 0), case)?));
-                let tagged = requests::tagged(self, &self.tenant(number, 0), case, &["red", "deep", "joined", "blue"])
-                    .or_else(|wrong| fault(number, wrong))?;
-                told[number].extend(tagged.into_iter().map(|(query, answer)| (format!("{query} of {what}"), answer)));
+            for (case_index, case) in cases.iter().enumerate() {
+                let state = if is_api { "records without api" } else { "records without their first source" };
+                responses[case_index].push((state.to_owned(), self.read_records(case_index, &self.tenant(case_index, 0), case)?));
+                let tagged = requests::tagged(self, &self.tenant(case_index, 0), case, &["red", "deep", "joined", "blue"])
+                    .or_else(|wrong| fault(case_index, wrong))?;
+                responses[case_index].extend(tagged.into_iter().map(|(query, answer)| (format!("{query} of {state}"), answer)));
             }
         }
         Ok(())
@@ -620,13 +630,13 @@ fn parts(source: &Json, delivery: &Delivery, apart: bool) -> Vec<Delivery> {
 }
 
 /// Returns all orders of up to four files, and some of more; each is imported in one of the ways.
-fn ways(case: &Case, seed: u64, most: usize) -> Vec<Way> {
+fn variants(case: &Case, seed: u64, max_variants: usize) -> Vec<ImportVariant> {
     let number = case.deliveries.len();
     let mut random = Random::of_item(seed, 7);
     let straight: Vec<usize> = (0..number).collect();
     let mut orders: Vec<Vec<usize>> = if number <= 4 { permutations(number) } else { vec![straight.clone()] };
     if number > 4 {
-        orders.extend((0..DRAWN).map(|_| shuffled(&mut random, &straight)));
+        orders.extend((0..RANDOM_ORDERS).map(|_| shuffled(&mut random, &straight)));
     }
     // the first document gets a unique value
     let has_unique = case.has_unique();
@@ -634,34 +644,42 @@ fn ways(case: &Case, seed: u64, most: usize) -> Vec<Way> {
         orders.truncate(1);
     }
     // only some of them on a server, including the last one
-    if orders.len() > most {
+    if orders.len() > max_variants {
         let last = orders.len() - 1;
-        orders = [random.below(last as u64) as usize, last].into_iter().map(|place| orders[place].clone()).collect();
+        orders = [random.below(last as u64) as usize, last].into_iter().map(|index| orders[index].clone()).collect();
     }
     // jobs cost more if a commit is a round trip, so the first way is concurrent there
-    let first = if most == usize::MAX || has_unique { How::Jobs } else { How::Together };
-    let mut ways: Vec<Way> = vec![Way { order: straight.clone(), how: first, chunk: 1_000, workers: 1, apart: false }];
+    let first = if max_variants == usize::MAX || has_unique { ImportMode::Jobs } else { ImportMode::Together };
+    let mut variants: Vec<ImportVariant> = vec![ImportVariant { order: straight.clone(), mode: first, chunk: 1_000, workers: 1, apart: false }];
     for order in orders {
-        let how = *random.one(&[How::AtOnce, How::AtOnce, How::AtOnce, How::AtOnce, How::AtOnce, How::Jobs, How::Together]);
+        let mode = *random.one(&[
+            ImportMode::AtOnce,
+            ImportMode::AtOnce,
+            ImportMode::AtOnce,
+            ImportMode::AtOnce,
+            ImportMode::AtOnce,
+            ImportMode::Jobs,
+            ImportMode::Together,
+        ]);
         // work of several workers has no order
-        let how = match how {
-            How::Together if has_unique => How::Jobs,
-            How::Jobs if most != usize::MAX => How::AtOnce,
-            how => how,
+        let mode = match mode {
+            ImportMode::Together if has_unique => ImportMode::Jobs,
+            ImportMode::Jobs if max_variants != usize::MAX => ImportMode::AtOnce,
+            mode => mode,
         };
         // a delivery without a job is accepted when it is written
-        let how = if how == How::AtOnce && case.orders_by_reception() && order != straight { How::Jobs } else { how };
+        let mode = if mode == ImportMode::AtOnce && case.orders_by_reception() && order != straight { ImportMode::Jobs } else { mode };
         // which of a file's documents gets a unique value depends on the chunks
         let (chunk, apart) = if has_unique { (1_000, false) } else { (*random.one(&[1, 2, 1_000]), random.per_mille(300)) };
-        ways.push(Way { order, how, chunk, workers: *random.one(&[1, 2, 3]), apart });
+        variants.push(ImportVariant { order, mode, chunk, workers: *random.one(&[1, 2, 3]), apart });
     }
-    ways
+    variants
 }
 
 fn shuffled(random: &mut Random, order: &[usize]) -> Vec<usize> {
     let mut order = order.to_vec();
-    for place in (1..order.len()).rev() {
-        order.swap(place, random.below(place as u64 + 1) as usize);
+    for index in (1..order.len()).rev() {
+        order.swap(index, random.below(index as u64 + 1) as usize);
     }
     order
 }
@@ -672,9 +690,9 @@ fn permutations(number: usize) -> Vec<Vec<usize>> {
     }
     let mut all = Vec::new();
     for shorter in permutations(number - 1) {
-        for place in (0..=shorter.len()).rev() {
+        for index in (0..=shorter.len()).rev() {
             let mut order = shorter.clone();
-            order.insert(place, number - 1);
+            order.insert(index, number - 1);
             all.push(order);
         }
     }
@@ -682,8 +700,8 @@ fn permutations(number: usize) -> Vec<Vec<usize>> {
 }
 
 /// Whether a response has sums, whose last digits depend on the order in which a store adds floats (documented in docs/definition.md).
-fn sums_floats(what: &str) -> bool {
-    what.contains("sum%28") || what.contains("avg%28")
+fn sums_floats(request: &str) -> bool {
+    request.contains("sum%28") || request.contains("avg%28")
 }
 
 /// Whether two responses differ only in the last digits of floats.

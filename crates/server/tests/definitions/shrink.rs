@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use std::time::{Duration, Instant};
 
 /// Max time of shrinking.
-const TIME: Duration = Duration::from_secs(90);
+const MAX_TIME: Duration = Duration::from_secs(90);
 
 /// Returns the smallest case found for which `fails` still holds.
 pub fn shrink(case: &Case, fails: &dyn Fn(&Case) -> bool) -> Case {
@@ -13,16 +13,16 @@ pub fn shrink(case: &Case, fails: &dyn Fn(&Case) -> bool) -> Case {
     let mut best = case.clone();
     loop {
         let before = best.clone();
-        let mut place = 0;
+        let mut part_number = 0;
         // shrinking continues at the same position: earlier parts could not be left out
-        while let Some(smaller) = smaller(&best, place) {
-            if began.elapsed() > TIME {
+        while let Some(smaller) = smaller(&best, part_number) {
+            if began.elapsed() > MAX_TIME {
                 return best;
             }
             if smaller != best && fails(&smaller) {
                 best = smaller;
             } else {
-                place += 1;
+                part_number += 1;
             }
         }
         if best == before {
@@ -32,42 +32,42 @@ pub fn shrink(case: &Case, fails: &dyn Fn(&Case) -> bool) -> Case {
 }
 
 /// Returns the case with part number `place` left out or simplified; `None` after the last part.
-fn smaller(case: &Case, place: usize) -> Option<Case> {
-    let mut left = place;
+fn smaller(case: &Case, part_number: usize) -> Option<Case> {
+    let mut remaining = part_number;
     for list in 0..2 {
         let length = if list == 0 { case.deliveries.len() } else { case.edits.len() };
-        if left < length {
+        if remaining < length {
             let mut smaller = case.clone();
             if list == 0 {
-                smaller.deliveries.remove(left);
+                smaller.deliveries.remove(remaining);
             } else {
-                smaller.edits.remove(left);
+                smaller.edits.remove(remaining);
             }
             return Some(smaller);
         }
-        left -= length;
+        remaining -= length;
     }
     for part in ["collections", "sources"] {
         let names: Vec<&String> = case.definition[part].as_object().into_iter().flat_map(|named| named.keys()).collect();
-        if left < names.len() {
-            return Some(without(case, part, names[left]));
+        if remaining < names.len() {
+            return Some(without(case, part, names[remaining]));
         }
-        left -= names.len();
+        remaining -= names.len();
     }
     let mut smaller = case.clone();
     for delivery in &mut smaller.deliveries {
         let mut documents = json!(delivery.documents);
-        if simpler(&mut documents, &mut left) {
+        if leave_out_or_simplify(&mut documents, &mut remaining) {
             delivery.documents = documents.as_array().cloned().unwrap_or_default();
             return Some(smaller);
         }
     }
     for edit in &mut smaller.edits {
-        if simpler(&mut edit.body, &mut left) {
+        if leave_out_or_simplify(&mut edit.body, &mut remaining) {
             return Some(smaller);
         }
     }
-    simpler(&mut smaller.definition, &mut left).then_some(smaller)
+    leave_out_or_simplify(&mut smaller.definition, &mut remaining).then_some(smaller)
 }
 
 /// Returns the case without a collection or source, and without what feeds, reads or changes it.
@@ -93,39 +93,39 @@ fn without(case: &Case, part: &str, name: &str) -> Case {
 }
 
 /// Leaves out one member or element, larger parts first.
-fn simpler(tree: &mut Json, left: &mut usize) -> bool {
+fn leave_out_or_simplify(tree: &mut Json, remaining: &mut usize) -> bool {
     match tree {
         Json::Object(entries) => {
             let names: Vec<String> = entries.keys().cloned().collect();
             for name in &names {
-                if *left == 0 {
+                if *remaining == 0 {
                     entries.shift_remove(name);
                     return true;
                 }
-                *left -= 1;
+                *remaining -= 1;
             }
             // `{ type: T }` means the same as T, and `{ path: P }` the same as P
             if let [(word, value)] = entries.iter().collect::<Vec<_>>().as_slice()
                 && (*word == "type" || *word == "path")
             {
-                if *left == 0 {
+                if *remaining == 0 {
                     *tree = (*value).clone();
                     return true;
                 }
-                *left -= 1;
+                *remaining -= 1;
             }
             let Json::Object(entries) = tree else { return false };
-            entries.iter_mut().any(|(_, value)| simpler(value, left))
+            entries.iter_mut().any(|(_, value)| leave_out_or_simplify(value, remaining))
         }
         Json::Array(items) => {
-            for place in 0..items.len() {
-                if *left == 0 {
-                    items.remove(place);
+            for index in 0..items.len() {
+                if *remaining == 0 {
+                    items.remove(index);
                     return true;
                 }
-                *left -= 1;
+                *remaining -= 1;
             }
-            items.iter_mut().any(|item| simpler(item, left))
+            items.iter_mut().any(|item| leave_out_or_simplify(item, remaining))
         }
         _ => false,
     }

@@ -15,7 +15,7 @@ use stook_store::sqlite::{self, SqliteStore};
 use stook_testkit::postgres::TestServer;
 
 /// An open store with everything that uses it.
-pub struct Place {
+pub struct TestSetup {
     pub kind: &'static str,
     pub catalogue: Arc<Catalogue>,
     pub store: Arc<dyn Store>,
@@ -32,7 +32,7 @@ fn next() -> u64 {
     NEXT.fetch_add(1, Ordering::SeqCst)
 }
 
-impl Place {
+impl TestSetup {
     fn new(kind: &'static str, catalogue: &Arc<Catalogue>, store: Arc<dyn Store>) -> Result<Self, String> {
         let (token, new) = new_token(None, Role::Admin, "test".into()).map_err(|error| error.to_string())?;
         store.create_token(new).map_err(|error| format!("{kind}: {error}"))?;
@@ -48,9 +48,9 @@ impl Place {
         std::fs::create_dir_all(&folder).expect("a folder");
         let opened = SqliteStore::open(&folder.join("store"), catalogue.clone(), sqlite::SqliteOptions::default());
         let store = opened.map_err(|error| format!("a file is not opened: {error}"))?;
-        let mut place = Self::new("file", catalogue, Arc::new(store))?;
-        place.folder = Some(folder);
-        Ok(place)
+        let mut setup = Self::new("file", catalogue, Arc::new(store))?;
+        setup.folder = Some(folder);
+        Ok(setup)
     }
 
     /// Creates a schema on the server; `None` if PostgreSQL is not installed. It is not removed, because the server ends with the process.
@@ -68,7 +68,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestSetup {
     fn drop(&mut self) {
         if let Some(folder) = &self.folder {
             let _ = std::fs::remove_dir_all(folder);

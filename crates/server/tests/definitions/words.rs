@@ -6,31 +6,31 @@ use std::collections::BTreeSet;
 /// Returns every keyword and constant of the schema, as `OBJECT.word` and `OBJECT.word=constant`.
 pub fn all(schema: &Json) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    every(schema, "catalogue", &mut found);
+    collect_words(schema, "catalogue", &mut found);
     for (name, part) in schema["$defs"].as_object().into_iter().flatten() {
-        every(part, name, &mut found);
+        collect_words(part, name, &mut found);
     }
     found
 }
 
-fn every(part: &Json, place: &str, found: &mut BTreeSet<String>) {
+fn collect_words(part: &Json, object_name: &str, found: &mut BTreeSet<String>) {
     for (word, value) in part["properties"].as_object().into_iter().flatten() {
-        let own = format!("{place}.{word}");
-        constants(value, &own, found);
-        found.insert(own);
+        let keyword = format!("{object_name}.{word}");
+        constants(value, &keyword, found);
+        found.insert(keyword);
     }
     if part["properties"].is_null() {
-        constants(part, place, found);
+        constants(part, object_name, found);
     }
 }
 
-fn constants(part: &Json, place: &str, found: &mut BTreeSet<String>) {
+fn constants(part: &Json, owner: &str, found: &mut BTreeSet<String>) {
     for constant in part["enum"].as_array().into_iter().flatten() {
-        found.insert(format!("{place}={}", constant.as_str().unwrap_or_default()));
+        found.insert(format!("{owner}={}", constant.as_str().unwrap_or_default()));
     }
     for inner in part["oneOf"].as_array().into_iter().flatten().chain([&part["additionalProperties"], &part["items"]]) {
         if inner.is_object() {
-            constants(inner, place, found);
+            constants(inner, owner, found);
         }
     }
 }
@@ -40,32 +40,32 @@ pub fn used(schema: &Json, definition: &Json, found: &mut BTreeSet<String>) {
     visit(schema, schema, "catalogue", definition, found);
 }
 
-fn visit(schema: &Json, part: &Json, place: &str, value: &Json, found: &mut BTreeSet<String>) {
+fn visit(schema: &Json, part: &Json, object_name: &str, value: &Json, found: &mut BTreeSet<String>) {
     if let Some(name) = part["$ref"].as_str().and_then(|reference| reference.strip_prefix("#/$defs/")) {
         return visit(schema, &schema["$defs"][name], name, value, found);
     }
     for constant in part["enum"].as_array().into_iter().flatten().filter(|constant| *constant == value) {
-        found.insert(format!("{place}={}", constant.as_str().unwrap_or_default()));
+        found.insert(format!("{object_name}={}", constant.as_str().unwrap_or_default()));
     }
     for choice in part["oneOf"].as_array().into_iter().flatten() {
         if fits(schema, choice, value) {
-            visit(schema, choice, place, value, found);
+            visit(schema, choice, object_name, value, found);
         }
     }
     match value {
         Json::Object(entries) => {
             for (name, value) in entries {
-                let own = &part["properties"][name];
-                if own.is_object() {
-                    let word = format!("{place}.{name}");
-                    visit(schema, own, &word, value, found);
+                let property = &part["properties"][name];
+                if property.is_object() {
+                    let word = format!("{object_name}.{name}");
+                    visit(schema, property, &word, value, found);
                     found.insert(word);
                 } else if part["additionalProperties"].is_object() {
-                    visit(schema, &part["additionalProperties"], place, value, found);
+                    visit(schema, &part["additionalProperties"], object_name, value, found);
                 }
             }
         }
-        Json::Array(items) if part["items"].is_object() => items.iter().for_each(|item| visit(schema, &part["items"], place, item, found)),
+        Json::Array(items) if part["items"].is_object() => items.iter().for_each(|item| visit(schema, &part["items"], object_name, item, found)),
         _ => {}
     }
 }

@@ -26,8 +26,8 @@ impl Role {
     }
 
     /// The role with this name, if there is one.
-    pub fn named(name: &str) -> Option<Self> {
-        ROLES.iter().find(|(_, known)| *known == name).map(|(role, _)| *role)
+    pub fn from_name(name: &str) -> Option<Self> {
+        ROLES.iter().find(|(_, role_name)| *role_name == name).map(|(role, _)| *role)
     }
 }
 
@@ -70,10 +70,10 @@ impl TryFrom<TokenRow> for Token {
 
     fn try_from(row: TokenRow) -> Result<Self> {
         let TokenRow { id, digest, tenant, role, name, created } = row;
-        let wrong = || StoreError::Other(format!("token {id} is damaged"));
-        let digest = digest.try_into().map_err(|_| wrong())?;
+        let damaged = || StoreError::Other(format!("token {id} is damaged"));
+        let digest = digest.try_into().map_err(|_| damaged())?;
         let tenant = tenant.map(|tenant| Tenant::new(&tenant)).transpose()?;
-        let role = Role::named(&role).ok_or_else(wrong)?;
+        let role = Role::from_name(&role).ok_or_else(damaged)?;
         Ok(Self { id: id as u64, created, token: NewToken { digest, tenant, role, name } })
     }
 }

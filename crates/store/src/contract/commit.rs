@@ -30,8 +30,8 @@ pub struct CommitReceipt {
 /// sent back, with the result or earlier, so that the writer does not have to free its memory.
 pub struct PendingCommit {
     written: Option<Receiver<Box<dyn Unit>>>,
-    answer: Receiver<CommitResult>,
-    awaited: Option<Arc<WaiterFlag>>,
+    result: Receiver<CommitResult>,
+    waiter: Option<Arc<WaiterFlag>>,
 }
 
 /// The result of a unit, and the unit itself if it was written and not returned earlier.
@@ -40,13 +40,13 @@ pub type CommitResult = (Result<CommitReceipt>, Option<Box<dyn Unit>>);
 /// The store's end of a [`PendingCommit`].
 pub struct CommitReply {
     written: Option<Sender<Box<dyn Unit>>>,
-    answer: Sender<CommitResult>,
-    awaited: Option<Arc<WaiterFlag>>,
+    result: Sender<CommitResult>,
+    waiter: Option<Arc<WaiterFlag>>,
 }
 
 /// Whether a caller waits for the result.
 struct WaiterFlag {
-    is_so: AtomicBool,
+    is_waiting: AtomicBool,
     /// Called when a caller begins to wait.
     wake: WakeFn,
 }
@@ -57,15 +57,15 @@ pub type WakeFn = Arc<dyn Fn() + Send + Sync>;
 impl CommitReply {
     /// The two ends for one unit; `wake`, if given, is called when a caller begins to wait for the result.
     pub fn new(wake: Option<WakeFn>) -> (Self, PendingCommit) {
-        let ((written, is_written), (answer, answered)) = (oneshot::channel(), oneshot::channel());
-        let awaited = wake.map(|wake| Arc::new(WaiterFlag { is_so: AtomicBool::new(false), wake }));
-        let pending = PendingCommit { written: Some(is_written), answer: answered, awaited: awaited.clone() };
-        (Self { written: Some(written), answer, awaited }, pending)
+        let ((written, written_receiver), (result, result_receiver)) = (oneshot::channel(), oneshot::channel());
+        let waiter = wake.map(|wake| Arc::new(WaiterFlag { is_waiting: AtomicBool::new(false), wake }));
+        let pending = PendingCommit { written: Some(written_receiver), result: result_receiver, waiter: waiter.clone() };
+        (Self { written: Some(written), result, waiter }, pending)
     }
 
     /// Whether a caller is known to wait for the result; always false without a `wake` function.
     pub fn is_awaited(&self) -> bool {
-        self.awaited.as_ref().is_some_and(|awaited| awaited.is_so.load(Ordering::SeqCst))
+        self.waiter.as_ref().is_some_and(|waiter| waiter.is_waiting.load(Ordering::SeqCst))
     }
 
     /// Returns a unit that is written but not yet committed.
@@ -77,7 +77,7 @@ impl CommitReply {
 
     /// Sends the result; it is dropped if the caller no longer waits.
     pub fn send(self, result: Result<CommitReceipt>, unit: Option<Box<dyn Unit>>) {
-        let _ = self.answer.send((result, unit));
+        let _ = self.result.send((result, unit));
     }
 }
 
@@ -87,8 +87,8 @@ impl PendingCommit {
     /// # Errors
     /// When it was not written.
     pub fn wait(self) -> Result<CommitReceipt> {
-        self.awaits();
-        self.answer.blocking_recv().map_err(|_| closed())?.0
+        self.note_waiting();
+        self.result.blocking_recv().map_err(|_| closed_error())?.0
     }
 
     /// Resolves when the unit is committed; returns its result and the unit.
@@ -96,31 +96,31 @@ impl PendingCommit {
     /// # Errors
     /// When it was not written.
     pub async fn committed(self) -> Result<(CommitReceipt, Box<dyn Unit>)> {
-        self.awaits();
-        let (result, unit) = self.answer.await.map_err(|_| closed())?;
-        Ok((result?, unit.ok_or_else(closed)?))
+        self.note_waiting();
+        let (result, unit) = self.result.await.map_err(|_| closed_error())?;
+        Ok((result?, unit.ok_or_else(closed_error)?))
     }
 
     /// Notes that a caller waits from now on, unless the result is already there.
-    fn awaits(&self) {
-        if let Some(awaited) = self.awaited.as_ref().filter(|_| !self.is_answered()) {
-            awaited.is_so.store(true, Ordering::SeqCst);
-            (awaited.wake)();
+    fn note_waiting(&self) {
+        if let Some(waiter) = self.waiter.as_ref().filter(|_| !self.is_answered()) {
+            waiter.is_waiting.store(true, Ordering::SeqCst);
+            (waiter.wake)();
         }
     }
 
     /// Whether [`PendingCommit::wait`] would not block.
     pub fn is_answered(&self) -> bool {
-        !self.answer.is_empty()
+        !self.result.is_empty()
     }
 
     /// Returns whether the unit is written; if so, frees its memory.
     pub fn is_written(&mut self) -> bool {
-        let waits = self.written.as_mut().is_some_and(|written| matches!(written.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
-        if !waits {
+        let is_unwritten = self.written.as_mut().is_some_and(|written| matches!(written.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
+        if !is_unwritten {
             self.written = None;
         }
-        !waits
+        !is_unwritten
     }
 
     /// Blocks until the unit is written, and frees its memory.
@@ -131,7 +131,7 @@ impl PendingCommit {
     }
 }
 
-fn closed() -> StoreError {
+fn closed_error() -> StoreError {
     StoreError::Other("the store was closed".into())
 }
 

@@ -39,7 +39,7 @@ pub enum EdgeChange {
 
 impl EdgeChange {
     /// Whether the edge is stored; children of links that are only read are found by their field instead.
-    pub(crate) fn is_kept(&self, catalogue: &Catalogue) -> bool {
+    pub(crate) fn is_stored(&self, catalogue: &Catalogue) -> bool {
         let (EdgeChange::Put(edge) | EdgeChange::Delete(edge)) = self;
         catalogue.link_by_field(edge.link).is_none()
     }

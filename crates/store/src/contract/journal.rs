@@ -6,7 +6,7 @@
 //! carry text.
 //!
 //! An outcome may be corrected later: of two documents of one job for one record the older becomes `superseded`, whichever was committed first. Such
-//! corrections are also rows, and rare. The reason for a correction is stored as an issue at the position [`OF_A_CORRECTION`], so that existing
+//! corrections are also rows, and rare. The reason for a correction is stored as an issue at the position [`CORRECTION_OFFSET`], so that existing
 //! stores need no new table or column.
 
 use serde::{Serialize, Serializer};
@@ -76,14 +76,14 @@ impl OutcomeCounts {
         self.outcomes[outcome as usize]
     }
 
-    /// Adds `by`, which may be negative, to the count of one outcome.
-    pub fn add(&mut self, outcome: Outcome, by: i64) {
-        self.outcomes[outcome as usize] += by;
+    /// Adds `count`, which may be negative, to the count of one outcome.
+    pub fn add(&mut self, outcome: Outcome, count: i64) {
+        self.outcomes[outcome as usize] += count;
     }
 
     /// Adds another chunk's counts.
     pub fn include(&mut self, other: &OutcomeCounts) {
-        self.outcomes.iter_mut().zip(other.outcomes).for_each(|(sum, more)| *sum += more);
+        self.outcomes.iter_mut().zip(other.outcomes).for_each(|(sum, count)| *sum += count);
         self.documents += other.documents;
         self.warnings += other.warnings;
     }
@@ -188,36 +188,36 @@ pub struct JournalEntry {
 }
 
 /// The position that marks an issue row as the reason of a correction; its key column has the collection's name.
-pub(crate) const OF_A_CORRECTION: u64 = u64::MAX;
+pub(crate) const CORRECTION_OFFSET: u64 = u64::MAX;
 
 /// Up to this many bytes, compressing is not worthwhile.
-const FEW: usize = 512;
+const MAX_UNCOMPRESSED: usize = 512;
 
 /// Stored instead of a collection's number for an outcome without one.
 const NO_COLLECTION: u64 = u32::MAX as u64;
 
 /// Packs the outcomes of a chunk.
-pub fn pack(lines: &[DocumentOutcome]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(1 + lines.len() * 24);
+pub fn pack(outcomes: &[DocumentOutcome]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(1 + outcomes.len() * 24);
     plain.push(0);
-    put_varint(&mut plain, lines.len() as u64);
+    put_varint(&mut plain, outcomes.len() as u64);
     let (mut document, mut offset) = (0, 0);
-    for line in lines {
-        put_varint(&mut plain, line.document.wrapping_sub(document));
-        put_varint(&mut plain, line.offset.wrapping_sub(offset));
-        plain.push(line.outcome as u8);
-        put_varint(&mut plain, line.collection.map_or(NO_COLLECTION, |collection| collection.index() as u64));
-        put_bytes(&mut plain, line.key.as_bytes());
-        (document, offset) = (line.document, line.offset);
+    for outcome in outcomes {
+        put_varint(&mut plain, outcome.document.wrapping_sub(document));
+        put_varint(&mut plain, outcome.offset.wrapping_sub(offset));
+        plain.push(outcome.outcome as u8);
+        put_varint(&mut plain, outcome.collection.map_or(NO_COLLECTION, |collection| collection.index() as u64));
+        put_bytes(&mut plain, outcome.key.as_bytes());
+        (document, offset) = (outcome.document, outcome.offset);
     }
     // reasons follow all outcomes, if there are any; journals of older versions end here
-    let mut before = 0;
-    for (place, reason) in lines.iter().enumerate().filter_map(|(place, line)| Some((place, line.reason.as_ref()?))) {
-        put_varint(&mut plain, (place - before) as u64);
+    let mut previous = 0;
+    for (position, reason) in outcomes.iter().enumerate().filter_map(|(position, outcome)| Some((position, outcome.reason.as_ref()?))) {
+        put_varint(&mut plain, (position - previous) as u64);
         put_bytes(&mut plain, reason.as_bytes());
-        before = place;
+        previous = position;
     }
-    if plain.len() <= FEW {
+    if plain.len() <= MAX_UNCOMPRESSED {
         return plain;
     }
     // compressing memory into memory does not fail
@@ -239,20 +239,20 @@ pub fn unpack(packed: &[u8]) -> Result<Vec<DocumentOutcome>, DecodeError> {
     let mut input = Decoder { bytes: &plain };
     let count = input.varint()?;
     let (mut document, mut offset) = (0_u64, 0_u64);
-    let mut lines = Vec::new();
+    let mut outcomes = Vec::new();
     for _ in 0..count {
         document = document.wrapping_add(input.varint()?);
         offset = offset.wrapping_add(input.varint()?);
         let outcome = Outcome::from_number(input.byte()?).ok_or(DecodeError("unknown outcome"))?;
         let collection = Some(input.varint()?).filter(|number| *number != NO_COLLECTION).map(|number| CollectionId::from(number as usize));
         let key = input.text()?.into();
-        lines.push(DocumentOutcome { document, offset, collection, outcome, key, reason: None });
+        outcomes.push(DocumentOutcome { document, offset, collection, outcome, key, reason: None });
     }
-    let mut place = 0_usize;
+    let mut position = 0_usize;
     while !input.bytes.is_empty() {
-        place = place.saturating_add(input.varint()? as usize);
-        let line = lines.get_mut(place).ok_or(DecodeError("a reason of no line"))?;
-        line.reason = Some(input.text()?.into());
+        position = position.saturating_add(input.varint()? as usize);
+        let outcome = outcomes.get_mut(position).ok_or(DecodeError("a reason of no line"))?;
+        outcome.reason = Some(input.text()?.into());
     }
-    Ok(lines)
+    Ok(outcomes)
 }

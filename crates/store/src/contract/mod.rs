@@ -25,10 +25,10 @@ pub mod plan;
 pub mod queue;
 pub mod records;
 pub mod settling;
+pub mod stats;
 pub mod tag;
 pub mod tenant;
 pub mod unit;
-pub mod vitals;
 pub mod wanted;
 
 use access::Tokens;
@@ -39,10 +39,10 @@ use plan::Queries;
 use queue::Queue;
 use records::Records;
 use settling::Settling;
+use stats::StoreStats;
 use stook_catalogue::ids::SourceId;
 use tag::Tags;
 use tenant::Tenant;
-use vitals::StoreStats;
 
 /// A record store for one catalogue: its roles, and methods that concern the entire store. With a `dyn Store`, the methods of every role can be
 /// called without importing their traits.
@@ -54,7 +54,7 @@ pub trait Store: Records + Queries + Units + CommitNumbers + Settling + Tags + T
     fn changes(&self) -> &[String];
 
     /// Whether opening the store replaced the definition it held; processes that were started with the old one must be restarted.
-    fn has_redefined(&self) -> bool;
+    fn has_replaced_definition(&self) -> bool;
 
     /// Whether the store still holds the definition that it was opened with.
     ///
@@ -79,7 +79,7 @@ pub trait Store: Records + Queries + Units + CommitNumbers + Settling + Tags + T
     ///
     /// # Errors
     /// When the database fails.
-    fn vitals(&self) -> Result<StoreStats>;
+    fn stats(&self) -> Result<StoreStats>;
 
     /// Every tenant that has, or had, records.
     ///

@@ -9,10 +9,10 @@ use stook_catalogue::key::Key;
 /// Is notified of each commit of this process. A store's commit number grows with every commit of any process; if it is unchanged, nothing was
 /// committed.
 pub trait CommitObserver: Send + Sync {
-    /// From now on readers may see the commit number `stand`; the one before was `before`.
-    fn committing(&self, before: i64, stand: i64);
+    /// From now on readers may see the commit number `current`; the one before was `previous`.
+    fn committing(&self, previous: i64, current: i64);
     /// The commit is done, and these records may have changed; the callers that wrote them have not been answered yet.
-    fn committed(&self, stand: i64, changed: &[ChangedRecord]);
+    fn committed(&self, commit_number: i64, changed: &[ChangedRecord]);
 }
 
 /// A record that a commit may have changed.
@@ -31,7 +31,7 @@ pub struct ChangedRecord {
 /// Finds out whether anything was committed since something was read.
 pub trait CommitNumbers {
     /// Whether the commit number can be read without a round trip.
-    fn is_near(&self) -> bool {
+    fn is_local(&self) -> bool {
         false
     }
 
@@ -44,6 +44,6 @@ pub trait CommitNumbers {
         Ok(None)
     }
 
-    /// Notifies `watch` of every commit of this process from now on, if [`CommitNumbers::is_near`]; does nothing otherwise.
-    fn watch(&self, _watch: Arc<dyn CommitObserver>) {}
+    /// Notifies `observer` of every commit of this process from now on, if [`CommitNumbers::is_local`]; does nothing otherwise.
+    fn watch(&self, _observer: Arc<dyn CommitObserver>) {}
 }

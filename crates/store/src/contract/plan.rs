@@ -117,7 +117,7 @@ pub enum Comparison {
     /// Whether there is a value.
     Exists(bool),
     /// A geometry in this relation to another one.
-    Lies(GeometryRelation, Arc<Geometry>),
+    Related(GeometryRelation, Arc<Geometry>),
 }
 
 /// A relation of a geometry to another one.
@@ -132,19 +132,19 @@ pub enum GeometryRelation {
 impl Comparison {
     /// The numbers that satisfy the comparison, as intervals, for columns of type ranges. `NotEqual` gives the same as `Equal`.
     pub(crate) fn windows(&self) -> Option<Vec<(i64, i64)>> {
-        let one = |value: &Value| value.as_int().map(|number| (number, number));
+        let single = |value: &Value| value.as_int().map(|number| (number, number));
         match self {
-            Comparison::Equal(value) | Comparison::NotEqual(value) => Some(vec![one(value)?]),
-            Comparison::In(values) => values.iter().map(one).collect(),
+            Comparison::Equal(value) | Comparison::NotEqual(value) => Some(vec![single(value)?]),
+            Comparison::In(values) => values.iter().map(single).collect(),
             Comparison::Range { low, high } => {
-                let bound = |bound: &Option<(Value, bool)>, step: i64, none: i64| match bound {
-                    None => Some(none),
+                let bound = |bound: &Option<(Value, bool)>, step: i64, unbounded: i64| match bound {
+                    None => Some(unbounded),
                     Some((value, included)) => Some(value.as_int()?.saturating_add(if *included { 0 } else { step })),
                 };
-                let window = (bound(low, 1, i64::MIN)?, bound(high, -1, i64::MAX)?);
-                Some(vec![window].into_iter().filter(|(low, high)| low <= high).collect())
+                let interval = (bound(low, 1, i64::MIN)?, bound(high, -1, i64::MAX)?);
+                Some(vec![interval].into_iter().filter(|(low, high)| low <= high).collect())
             }
-            Comparison::Prefix(_) | Comparison::Wildcard(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) | Comparison::Lies(..) => None,
+            Comparison::Prefix(_) | Comparison::Wildcard(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) | Comparison::Related(..) => None,
         }
     }
 }
@@ -204,7 +204,7 @@ pub const FUNCTIONS: [(AggregateFunction, &str); 6] = [
 impl AggregateFunction {
     /// The function's name in queries.
     pub fn name(self) -> &'static str {
-        FUNCTIONS.iter().find(|(known, _)| *known == self).map_or("?", |(_, name)| name)
+        FUNCTIONS.iter().find(|(function, _)| *function == self).map_or("?", |(_, name)| name)
     }
 }
 
@@ -222,7 +222,7 @@ pub fn keys_of(store: &dyn Queries, plan: &QueryPlan) -> Result<Vec<Key>> {
 }
 
 /// The median of values of type `ty` whose two middle ones are these.
-pub fn middle_of(low: &Value, high: &Value, ty: &FieldType) -> Value {
+pub fn median_of_middle(low: &Value, high: &Value, ty: &FieldType) -> Value {
     match (low, high) {
         (Value::Int(low), Value::Int(high)) if (low ^ high) & 1 == 0 => Value::Int(low.midpoint(*high)),
         (Value::Int(low), Value::Int(high)) => mean_of(i128::from(*low) + i128::from(*high), 2, ty),

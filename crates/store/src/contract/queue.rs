@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// A chunk is dead if its lease expires after it was leased this often: no worker that had it has reported, so the chunk itself may crash them.
-pub const MOST_LEASES: u32 = 10;
+pub const MAX_LEASES: u32 = 10;
 
 /// A file of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -238,13 +238,13 @@ pub struct Job {
 
 impl Job {
     /// Number of documents in the journal: they are done.
-    pub fn done(&self) -> u64 {
+    pub fn documents_done(&self) -> u64 {
         self.counts.documents.max(0) as u64
     }
 
     /// Number of documents found so far in the files ([`SplitProgress::complete`] says whether these are all).
-    pub fn documents_known(&self) -> u64 {
-        self.progress.documents.max(self.done())
+    pub fn documents_found(&self) -> u64 {
+        self.progress.documents.max(self.documents_done())
     }
 }
 
@@ -264,7 +264,7 @@ pub trait Queue {
     fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: SplitProgress) -> Result<()>;
 
     /// Leases up to `limit` chunks for `seconds`: of one job, if given, otherwise of the jobs that [`schedule`](crate::schedule) chooses one after
-    /// the other. A chunk whose lease has expired can be leased again, or is dead if it has been leased [`MOST_LEASES`] times. Leases need not
+    /// the other. A chunk whose lease has expired can be leased again, or is dead if it has been leased [`MAX_LEASES`] times. Leases need not
     /// survive a crash of the machine: the chunks then wait.
     ///
     /// # Errors

@@ -25,8 +25,8 @@ pub struct Version {
 
 impl Version {
     /// A version without a row location.
-    pub fn new(revision: i64, touch: i64) -> Self {
-        Self { revision, touches: touch, location: RowHint::default() }
+    pub fn new(revision: i64, touches: i64) -> Self {
+        Self { revision, touches, location: RowHint::default() }
     }
 }
 

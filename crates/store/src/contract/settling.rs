@@ -59,18 +59,18 @@ pub struct SettlingChanges {
 
 impl SettlingChanges {
     /// Returns, by link and target, how many children this unit links to the target, for links whose children are found by their field.
-    pub(crate) fn named_by_field(&self, catalogue: &Catalogue) -> HashMap<(u32, &str), usize> {
+    pub(crate) fn linked_by_field(&self, catalogue: &Catalogue) -> HashMap<(u32, &str), usize> {
         // of several changes of one edge the last one counts
-        let mut last: HashMap<(u32, &str, &str), bool> = HashMap::new();
-        for change in self.edges.iter().filter(|change| !change.is_kept(catalogue)) {
+        let mut last_changes: HashMap<(u32, &str, &str), bool> = HashMap::new();
+        for change in self.edges.iter().filter(|change| !change.is_stored(catalogue)) {
             let (EdgeChange::Put(edge) | EdgeChange::Delete(edge)) = change;
-            last.insert((edge.link, &edge.target, &edge.child), matches!(change, EdgeChange::Put(_)));
+            last_changes.insert((edge.link, &edge.target, &edge.child), matches!(change, EdgeChange::Put(_)));
         }
-        let mut named = HashMap::new();
-        for (link, target, _) in last.into_iter().filter(|(_, is_put)| *is_put).map(|(edge, _)| edge) {
-            *named.entry((link, target)).or_default() += 1;
+        let mut child_counts = HashMap::new();
+        for (link, target, _) in last_changes.into_iter().filter(|(_, is_put)| *is_put).map(|(edge, _)| edge) {
+            *child_counts.entry((link, target)).or_default() += 1;
         }
-        named
+        child_counts
     }
 }
 
@@ -98,7 +98,7 @@ pub trait PassContext {
     ///
     /// # Errors
     /// When the database fails, or one of the records is damaged.
-    fn hold(&mut self, collection: CollectionId, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>>;
+    fn read_for_update(&mut self, collection: CollectionId, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>>;
     /// Reads values of records by key, in the order of `keys`.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ pub trait PassContext {
     ///
     /// # Errors
     /// When the database fails.
-    fn wait_for_new(&mut self) -> Result<()>;
+    fn wait_for_units_in_progress(&mut self) -> Result<()>;
     /// Reads the keys of records whose field has one of these values.
     ///
     /// # Errors
@@ -138,13 +138,13 @@ pub trait PassContext {
     ///
     /// # Errors
     /// When the database fails.
-    fn marking(&mut self) -> Result<Vec<JobId>>;
+    fn jobs_with_marks(&mut self) -> Result<Vec<JobId>>;
 }
 
 /// What a pass writes.
 #[derive(Debug, Default)]
 pub struct PassWrites {
-    /// Writes of records, all of which were read with [`PassContext::hold`].
+    /// Writes of records, all of which were read with [`PassContext::read_for_update`].
     pub writes: Vec<RecordWrite>,
     /// Edges, new marks, and the marks that were processed.
     pub settling: SettlingChanges,
@@ -218,8 +218,8 @@ pub trait Settling {
     fn is_settled(&self, job: JobId) -> Result<bool>;
 
     /// Lets `pass` process some marks of a tenant in a transaction. Does nothing if there are none, or if other processes are processing them.
-    /// [`CancelToken::now`](super::wanted::CancelToken::now) on the pass's thread is that of the caller: once it is cancelled, the pass gives up with
-    /// [`StoreError::Unwanted`](super::error::StoreError::Unwanted), and nothing is written.
+    /// [`CancelToken::current`](super::wanted::CancelToken::current) on the pass's thread is that of the caller: once it is cancelled, the pass gives up
+    /// with [`StoreError::Unwanted`](super::error::StoreError::Unwanted), and nothing is written.
     ///
     /// # Errors
     /// When the database or the pass fails.

@@ -42,7 +42,7 @@ pub enum TagDefinition {
 }
 
 /// Maximum length of a tag's name in bytes.
-pub const MOST_NAME: usize = 256;
+pub const MAX_TAG_NAME: usize = 256;
 
 /// Returns the tags of a collection.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -87,8 +87,8 @@ pub struct TagChanges {
 }
 
 impl TagChanges {
-    pub(crate) fn of(added: &[(&Key, &str)], removed: &[(&Key, &str)]) -> Self {
-        let keys = |named: &[(&Key, &str)]| named.iter().map(|(key, _)| (*key).clone()).collect();
+    pub(crate) fn from_pairs(added: &[(&Key, &str)], removed: &[(&Key, &str)]) -> Self {
+        let keys = |assignments: &[(&Key, &str)]| assignments.iter().map(|(key, _)| (*key).clone()).collect();
         Self { added: keys(added), removed: keys(removed) }
     }
 }
@@ -129,11 +129,11 @@ pub trait Tags {
     /// When the collection has no tags in the definition, or the database fails.
     fn tags(&self, tenant: &Tenant, collection: CollectionId) -> Result<CollectionTags>;
 
-    /// Writes tags: only new ones if `new`, otherwise replacing those with the same names. Their times are the caller's.
+    /// Writes tags: only new ones if `must_be_new`, otherwise replacing those with the same names. Their times are the caller's.
     ///
     /// # Errors
-    /// When `new` and a tag exists, or the database fails.
-    fn put_tags(&self, tenant: &Tenant, collection: CollectionId, tags: Vec<Tag>, new: bool) -> Result<()>;
+    /// When `must_be_new` and a tag exists, or the database fails.
+    fn put_tags(&self, tenant: &Tenant, collection: CollectionId, tags: Vec<Tag>, must_be_new: bool) -> Result<()>;
 
     /// Removes a tag from the collection and from all records; returns false if there is none.
     ///
@@ -145,7 +145,7 @@ pub trait Tags {
     ///
     /// # Errors
     /// When the database fails.
-    fn tagged(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<Vec<String>>>;
+    fn tags_of_records(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<Vec<String>>>;
 
     /// Returns the trees of records' documents, in the order of `keys`.
     ///

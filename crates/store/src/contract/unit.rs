@@ -21,7 +21,7 @@ pub struct IdempotentCall {
 }
 
 /// How long the response to an [`IdempotentCall`] is kept, in microseconds.
-pub const CALL_KEPT: i64 = 24 * 3600 * 1_000_000;
+pub const CALL_RETENTION: i64 = 24 * 3600 * 1_000_000;
 
 /// A record that was read.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,12 +53,12 @@ pub struct ReadSet {
 /// 4. [`read_set`](Unit::read_set); [`read_set_changed`](Unit::read_set_changed) if something in it has changed;
 ///    [`changed_records`](Unit::changed_records) with the records that `read_set_changed` asked for, if any.
 /// 5. [`tag_revision`](Unit::tag_revision), and only if it returns one: [`retag`](Unit::retag) if it is out of date,
-///    [`tagging`](Unit::tagging), [`tagged`](Unit::tagged).
+///    [`tagging`](Unit::tagging), [`tags_changed`](Unit::tags_changed).
 /// 6. [`settling`](Unit::settling), which therefore knows all of the above.
-/// 7. [`log`](Unit::log), [`answer`](Unit::answer), [`journal`](Unit::journal).
+/// 7. [`log`](Unit::log), [`response_to_keep`](Unit::response_to_keep), [`journal`](Unit::journal).
 ///
 /// If the transaction has to be restarted (another unit in it failed), all methods are called again, from the first on. Methods that only return
-/// something (tenant, lease token, call, `waits`, writes, read set) may also be called before and between these.
+/// something (tenant, lease token, call, `waits_for_locks`, writes, read set) may also be called before and between these.
 pub trait Unit: Send {
     /// The tenant whose records these are.
     fn tenant(&self) -> &Tenant;
@@ -71,9 +71,9 @@ pub trait Unit: Send {
         None
     }
     /// The call was answered before: whether by the same request, and with which response. Nothing else is done.
-    fn repeated(&mut self, _same: bool, _answer: Vec<u8>) {}
+    fn repeated(&mut self, _is_same_request: bool, _response: Vec<u8>) {}
     /// Whether the unit waits for records that other transactions have locked, instead of failing with [`StoreError::Held`].
-    fn waits(&self) -> bool {
+    fn waits_for_locks(&self) -> bool {
         true
     }
     /// Changes computed from what was read, ordered by collection and key, one per record.
@@ -113,7 +113,7 @@ pub trait Unit: Send {
         Vec::new()
     }
     /// Which records gained or lost tags by [`Unit::tagging`].
-    fn tagged(&mut self, _given: TagChanges) {}
+    fn tags_changed(&mut self, _changes: TagChanges) {}
     /// Edges to change, marks to append (their ids are ignored), and the ids of marks that this unit has processed.
     fn settling(&mut self) -> SettlingChanges {
         SettlingChanges::default()
@@ -123,7 +123,7 @@ pub trait Unit: Send {
         Vec::new()
     }
     /// The response to [`Unit::call`] to be kept; `None` if the call may be tried again. Revisions follow from the time of the commit.
-    fn answer(&mut self, _committed_at: i64) -> Option<Vec<u8>> {
+    fn response_to_keep(&mut self, _committed_at: i64) -> Option<Vec<u8>> {
         None
     }
     /// The journal of the chunk.
@@ -132,7 +132,7 @@ pub trait Unit: Send {
     }
     /// Whether the submitter builds the unit again if its result is [`StoreError::Undone`]: then it need not be kept until its transaction is
     /// committed.
-    fn is_made_again(&self) -> bool {
+    fn is_rebuilt_if_undone(&self) -> bool {
         false
     }
 }

@@ -13,13 +13,13 @@ pub struct CancelToken(Arc<CancelState>);
 
 #[derive(Debug, Default)]
 struct CancelState {
-    is_over: AtomicBool,
-    told: Notify,
+    is_cancelled: AtomicBool,
+    notify: Notify,
 }
 
 thread_local! {
     /// The token of the work that this thread does now.
-    static NOW: RefCell<Option<CancelToken>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<CancelToken>> = const { RefCell::new(None) };
 }
 
 /// Restores the previous token of the thread.
@@ -27,7 +27,7 @@ struct CancelScope(Option<CancelToken>);
 
 impl Drop for CancelScope {
     fn drop(&mut self) {
-        NOW.with_borrow_mut(|now| *now = self.0.take());
+        CURRENT.with_borrow_mut(|current| *current = self.0.take());
     }
 }
 
@@ -35,35 +35,35 @@ impl CancelToken {
     /// Does `work` on this thread under this token. Once the token is cancelled, store calls in `work` give up. That includes settle passes, of which
     /// nothing is written then, but not units that were submitted.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _before = CancelScope(NOW.with_borrow_mut(|now| now.replace(self.clone())));
+        let _scope = CancelScope(CURRENT.with_borrow_mut(|current| current.replace(self.clone())));
         work()
     }
 
     /// The token under which this thread works, if any.
-    pub fn now() -> Option<Self> {
-        NOW.with_borrow(Clone::clone)
+    pub fn current() -> Option<Self> {
+        CURRENT.with_borrow(Clone::clone)
     }
 
     /// Cancels: the result is not wanted any more.
-    pub fn end(&self) {
-        self.0.is_over.store(true, Ordering::SeqCst);
-        self.0.told.notify_waiters();
+    pub fn cancel(&self) {
+        self.0.is_cancelled.store(true, Ordering::SeqCst);
+        self.0.notify.notify_waiters();
     }
 
     /// Whether the token was cancelled.
-    pub fn is_over(&self) -> bool {
-        self.0.is_over.load(Ordering::SeqCst)
+    pub fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled.load(Ordering::SeqCst)
     }
 
     /// Resolves when the token is cancelled.
-    pub async fn over(&self) {
+    pub async fn cancelled(&self) {
         loop {
             // registered before the check, so that a notification in between is not lost
-            let told = self.0.told.notified();
-            if self.is_over() {
+            let notified = self.0.notify.notified();
+            if self.is_cancelled() {
                 return;
             }
-            told.await;
+            notified.await;
         }
     }
 }
@@ -73,13 +73,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_knows_what_it_works_on_and_for_how_long() {
-        assert!(CancelToken::now().is_none());
+    fn a_thread_has_the_innermost_token_until_its_work_returns() {
+        assert!(CancelToken::current().is_none());
         let (outer, inner) = (CancelToken::default(), CancelToken::default());
         outer.during(|| {
-            inner.during(|| inner.end());
-            assert!(!CancelToken::now().expect("the outer one").is_over());
+            inner.during(|| inner.cancel());
+            assert!(!CancelToken::current().expect("the outer one").is_cancelled());
         });
-        assert!(CancelToken::now().is_none() && inner.is_over());
+        assert!(CancelToken::current().is_none() && inner.is_cancelled());
     }
 }

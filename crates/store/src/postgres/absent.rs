@@ -5,7 +5,7 @@ mod options;
 
 pub use options::PostgresOptions;
 
-use crate::shape::StoreSchema;
+use crate::store_schema::StoreSchema;
 use crate::{Result, StoreError};
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;

@@ -8,18 +8,19 @@ use std::time::Duration;
 const SCHEMA: &str = "stook";
 
 /// Splits `schema=NAME` off a URL.
-pub fn settings(url: &str) -> Result<(Config, String)> {
+pub fn parse_url(url: &str) -> Result<(Config, String)> {
     // the message must not contain the URL, which may hold a password
-    let wrong = |reason: String| StoreError::Wrong(format!("this is not the URL of a PostgreSQL store: {reason}"));
+    let invalid_url = |reason: String| StoreError::Wrong(format!("this is not the URL of a PostgreSQL store: {reason}"));
     let (address, query) = url.split_once('?').unwrap_or((url, ""));
-    let (own, others): (Vec<&str>, Vec<&str>) = query.split('&').filter(|part| !part.is_empty()).partition(|part| part.starts_with("schema="));
-    let schema = own.last().and_then(|part| part.strip_prefix("schema=")).unwrap_or(SCHEMA).to_owned();
+    let (schema_parts, other_parts): (Vec<&str>, Vec<&str>) =
+        query.split('&').filter(|part| !part.is_empty()).partition(|part| part.starts_with("schema="));
+    let schema = schema_parts.last().and_then(|part| part.strip_prefix("schema=")).unwrap_or(SCHEMA).to_owned();
     let plain = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit() || character == '_';
     if schema.is_empty() || schema.len() > 63 || !schema.chars().all(plain) {
-        return Err(wrong("a schema's name has small letters, digits and _".into()));
+        return Err(invalid_url("a schema's name has small letters, digits and _".into()));
     }
-    let rest = if others.is_empty() { address.to_owned() } else { format!("{address}?{}", others.join("&")) };
-    let mut config: Config = rest.parse().map_err(|error: ::tokio_postgres::Error| wrong(error.to_string()))?;
+    let url_without_schema = if other_parts.is_empty() { address.to_owned() } else { format!("{address}?{}", other_parts.join("&")) };
+    let mut config: Config = url_without_schema.parse().map_err(|error: ::tokio_postgres::Error| invalid_url(error.to_string()))?;
     if config.get_application_name().is_none() {
         config.application_name("stook");
     }

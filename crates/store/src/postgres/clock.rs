@@ -16,8 +16,8 @@ pub struct ServerClock {
 
 impl ServerClock {
     fn now(&self) -> i64 {
-        let here = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
-        here + self.offset.load(Ordering::Relaxed)
+        let local_time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
+        local_time + self.offset.load(Ordering::Relaxed)
     }
 
     pub fn tick(&self) -> i64 {
@@ -26,22 +26,22 @@ impl ServerClock {
         self.last.fetch_update(Ordering::SeqCst, Ordering::SeqCst, advance).map_or(now, |last| now.max(last + 1))
     }
 
-    pub fn hear(&self, stamp: i64) {
-        self.offset.fetch_add(stamp - self.now(), Ordering::Relaxed);
-        self.last.fetch_max(stamp, Ordering::SeqCst);
+    pub fn observe(&self, server_time: i64) {
+        self.offset.fetch_add(server_time - self.now(), Ordering::Relaxed);
+        self.last.fetch_max(server_time, Ordering::SeqCst);
     }
 }
 
 /// Begins a writing transaction and returns its commit time; fails if the definition was changed.
-pub fn begin(session: &mut Session, tables: &StoreTables, clock: &ServerClock, waits: bool) -> DbResult<i64> {
-    session.begin(waits);
+pub fn begin(session: &mut Session, tables: &StoreTables, clock: &ServerClock, waits_for_locks: bool) -> DbResult<i64> {
+    session.begin(waits_for_locks);
     let sql = "SELECT setval('clock', greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, last_value + 1, $1::bigint + 1)),
         (SELECT value FROM meta WHERE name = 'definition') FROM clock";
-    let row = session.one(sql, &[&clock.last.load(Ordering::SeqCst)])?;
-    if !tables.holds(row.at::<Option<&str>>(1)?) {
+    let row = session.query_one(sql, &[&clock.last.load(Ordering::SeqCst)])?;
+    if !tables.is_expected_definition(row.at::<Option<&str>>(1)?) {
         return Err(StoreError::DefinitionChanged.into());
     }
-    let stamp = row.at(0)?;
-    clock.hear(stamp);
-    Ok(stamp)
+    let commit_time = row.at(0)?;
+    clock.observe(commit_time);
+    Ok(commit_time)
 }

@@ -1,7 +1,7 @@
 //! Reads edges: stored ones, and those that follow from a field of the children.
 
 use super::session::{DbResult, Session};
-use super::tables::{StoreTables, TenantTables, indexed, name};
+use super::tables::{StoreTables, TenantTables, index_expression, quoted_name};
 use super::values::RowExt;
 use crate::contract::edges::limit_in_sql;
 use crate::{Edge, StartRange};
@@ -10,11 +10,11 @@ use stook_catalogue::value::{FieldType, SmolStr};
 
 /// The advisory lock that units hold, from when they check whether edges lead to their new records, or whether their read set has changed, until they
 /// end; `$1` is the tenant.
-pub const NEW_RECORDS: &str = "hashtextextended(current_schema() || ' new', $1)";
+pub const NEW_RECORDS_LOCK: &str = "hashtextextended(current_schema() || ' new', $1)";
 
 /// Makes the planner find edges one by one through the index; the planner of a cluster does not support it.
-fn by_index(tables: &StoreTables) -> &'static str {
-    if tables.distributed() { "" } else { " OFFSET 0" }
+fn index_hint(tables: &StoreTables) -> &'static str {
+    if tables.is_distributed() { "" } else { " OFFSET 0" }
 }
 
 pub fn edge(link: u32, target: &str, row: &Row) -> DbResult<Edge> {
@@ -32,40 +32,40 @@ pub struct ChildrenByField<'t> {
 }
 
 impl<'t> ChildrenByField<'t> {
-    pub fn of(tables: &'t StoreTables, link: u32) -> Option<Self> {
-        let found = tables.catalogue().link_by_field(link)?;
-        let field = &tables.catalogue().collections[found.child_collection].fields[found.field].name;
-        let own = &tables.collections[found.child_collection];
-        let elements = own.lists.iter().find(|(list, _)| *list == found.field).map(|(_, side)| side.as_str());
-        Some(Self { link, table: &own.table, column: name(&["f", field]), elements })
+    pub fn for_link(tables: &'t StoreTables, link: u32) -> Option<Self> {
+        let link_field = tables.catalogue().link_by_field(link)?;
+        let field = &tables.catalogue().collections[link_field.child_collection].fields[link_field.field].name;
+        let child_tables = &tables.collections[link_field.child_collection];
+        let elements = child_tables.lists.iter().find(|(list, _)| *list == link_field.field).map(|(_, side)| side.as_str());
+        Some(Self { link, table: &child_tables.table, column: quoted_name(&["f", field]), elements })
     }
 
     /// The query for children of a target, or those after a key. It has the order of the index, so that no more are read than are wanted, and so that
     /// the planner uses that index even if it has no statistics of the table yet.
-    fn of_target(&self, what: &str, target: &str, behind: Option<&str>) -> String {
+    fn children_sql(&self, columns: &str, target: &str, after: Option<&str>) -> String {
         let Self { table, column, .. } = self;
-        let wanted = indexed(target, &FieldType::Text);
+        let indexed_target = index_expression(target, &FieldType::Text);
         if let Some(elements) = self.elements {
-            let own = indexed("i.value", &FieldType::Text);
-            let from = match behind {
-                Some(key) => format!("({own}, i.key) > ({wanted}, {key})"),
-                None => format!("{own} >= {wanted}"),
+            let indexed_value = index_expression("i.value", &FieldType::Text);
+            let start_condition = match after {
+                Some(key) => format!("({indexed_value}, i.key) > ({indexed_target}, {key})"),
+                None => format!("{indexed_value} >= {indexed_target}"),
             };
             // look up the children one by one by their keys, however few the planner expects
-            let lives = format!("(SELECT r.alive FROM {table} r WHERE r.tenant = $1 AND r.key = i.key)");
+            let is_alive = format!("(SELECT r.alive FROM {table} r WHERE r.tenant = $1 AND r.key = i.key)");
             return format!(
-                "SELECT {what} FROM {elements} i WHERE i.tenant = $1 AND {from} AND {own} <= {wanted} AND i.value = {target} AND {lives} \
-                 ORDER BY {own}, i.key"
+                "SELECT {columns} FROM {elements} i WHERE i.tenant = $1 AND {start_condition} AND {indexed_value} <= {indexed_target} AND i.value = {target} AND {is_alive} \
+                 ORDER BY {indexed_value}, i.key"
             );
         }
-        let own = indexed(column, &FieldType::Text);
-        let from = match behind {
-            Some(key) => format!("({own}, key) > ({wanted}, {key})"),
-            None => format!("{own} >= {wanted}"),
+        let indexed_value = index_expression(column, &FieldType::Text);
+        let start_condition = match after {
+            Some(key) => format!("({indexed_value}, key) > ({indexed_target}, {key})"),
+            None => format!("{indexed_value} >= {indexed_target}"),
         };
         format!(
-            "SELECT {what} FROM {table} WHERE tenant = $1 AND {from} AND {own} <= {wanted} AND {column} = {target} AND alive \
-             ORDER BY {own} NULLS FIRST, key"
+            "SELECT {columns} FROM {table} WHERE tenant = $1 AND {start_condition} AND {indexed_value} <= {indexed_target} AND {column} = {target} AND alive \
+             ORDER BY {indexed_value} NULLS FIRST, key"
         )
     }
 
@@ -75,11 +75,11 @@ impl<'t> ChildrenByField<'t> {
 
     /// Reads children of targets, target after target, by key.
     fn children(&self, session: &mut Session, tables: &StoreTables, tenant: i64, targets: &[&str], limit: Option<usize>) -> DbResult<Vec<Edge>> {
-        let few = if tables.distributed() { "" } else { " LIMIT $3" };
+        let limit_clause = if tables.is_distributed() { "" } else { " LIMIT $3" };
         let sql = format!(
-            "SELECT u.target, r.key FROM unnest($2::text[]) AS u(target) CROSS JOIN LATERAL ({}{few}) AS r \
+            "SELECT u.target, r.key FROM unnest($2::text[]) AS u(target) CROSS JOIN LATERAL ({}{limit_clause}) AS r \
              ORDER BY u.target COLLATE \"C\", r.key LIMIT $3",
-            self.of_target("key", "u.target", None),
+            self.children_sql("key", "u.target", None),
         );
         let rows = session.query(&sql, &[&tenant, &targets, &limit_in_sql(limit)])?;
         rows.iter().map(|row| Ok(self.edge(row.at(0)?, row.at(1)?))).collect()
@@ -87,20 +87,20 @@ impl<'t> ChildrenByField<'t> {
 
     /// Reads children of a target after one of them.
     pub fn edges_after(&self, session: &mut Session, tenant: i64, target: &str, child: &str, limit: usize) -> DbResult<Vec<Edge>> {
-        let sql = format!("{} LIMIT $4", self.of_target("key", "$2", Some("$3")));
+        let sql = format!("{} LIMIT $4", self.children_sql("key", "$2", Some("$3")));
         let rows = session.query(&sql, &[&tenant, &target, &child, &(limit as i64)])?;
         rows.iter().map(|row| Ok(self.edge(target, row.at(0)?))).collect()
     }
 }
 
 /// Reads edges of targets, each of one group or of all.
-pub fn edges(own: TenantTables<'_>, link: u32, targets: &[(String, Option<String>)], limit: Option<usize>) -> DbResult<Vec<Edge>> {
-    let TenantTables { session, tables, tenant } = own;
-    if let Some(by_field) = ChildrenByField::of(tables, link) {
+pub fn edges(tenant_tables: TenantTables<'_>, link: u32, targets: &[(String, Option<String>)], limit: Option<usize>) -> DbResult<Vec<Edge>> {
+    let TenantTables { session, tables, tenant } = tenant_tables;
+    if let Some(by_field) = ChildrenByField::for_link(tables, link) {
         let targets: Vec<&str> = targets.iter().map(|(target, _)| target.as_str()).collect();
         return by_field.children(session, tables, tenant, &targets, limit);
     }
-    let by_index = by_index(tables);
+    let index_hint = index_hint(tables);
     let (names, groups): (Vec<&str>, Vec<Option<&str>>) = targets.iter().map(|(target, group)| (target.as_str(), group.as_deref())).unzip();
     // targets with a group and those without need two queries, or an index would be used for its first column only
     let mut edges = Vec::new();
@@ -108,7 +108,7 @@ pub fn edges(own: TenantTables<'_>, link: u32, targets: &[(String, Option<String
     if groups.iter().any(Option::is_some) {
         let sql = format!(
             "SELECT {columns} FROM unnest($3::text[], $4::text[]) AS u(target, grp) CROSS JOIN LATERAL \
-             (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target AND e.grp = u.grp{by_index}) AS e \
+             (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target AND e.grp = u.grp{index_hint}) AS e \
              WHERE u.grp IS NOT NULL ORDER BY e.target, e.grp, e.start, e.child LIMIT $5"
         );
         let rows = session.query(&sql, &[&tenant, &i64::from(link), &names, &groups, &limit_in_sql(limit)])?;
@@ -116,14 +116,14 @@ pub fn edges(own: TenantTables<'_>, link: u32, targets: &[(String, Option<String
             edges.push(edge(link, row.at("target")?, row)?);
         }
     }
-    let whole: Vec<&str> = targets.iter().filter(|(_, group)| group.is_none()).map(|(target, _)| target.as_str()).collect();
-    if !whole.is_empty() {
+    let targets_without_group: Vec<&str> = targets.iter().filter(|(_, group)| group.is_none()).map(|(target, _)| target.as_str()).collect();
+    if !targets_without_group.is_empty() {
         let sql = format!(
             "SELECT {columns} FROM unnest($3::text[]) AS u(target) CROSS JOIN LATERAL \
-             (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target{by_index}) AS e \
+             (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target{index_hint}) AS e \
              ORDER BY e.target, e.grp, e.start, e.child LIMIT $4"
         );
-        let rows = session.query(&sql, &[&tenant, &i64::from(link), &whole, &limit_in_sql(limit)])?;
+        let rows = session.query(&sql, &[&tenant, &i64::from(link), &targets_without_group, &limit_in_sql(limit)])?;
         for row in &rows {
             edges.push(edge(link, row.at("target")?, row)?);
         }
@@ -133,16 +133,16 @@ pub fn edges(own: TenantTables<'_>, link: u32, targets: &[(String, Option<String
 
 /// Returns the positions of the targets that have edges; if children are found by their field, those that have more children than the number given
 /// with them.
-pub fn named(session: &mut Session, tables: &StoreTables, tenant: i64, link: u32, targets: &[(&str, i64)]) -> DbResult<Vec<usize>> {
-    let (names, own): (Vec<&str>, Vec<i64>) = targets.iter().copied().unzip();
-    let rows = match ChildrenByField::of(tables, link) {
+pub fn targets_with_edges(session: &mut Session, tables: &StoreTables, tenant: i64, link: u32, targets: &[(&str, i64)]) -> DbResult<Vec<usize>> {
+    let (names, own_counts): (Vec<&str>, Vec<i64>) = targets.iter().copied().unzip();
+    let rows = match ChildrenByField::for_link(tables, link) {
         Some(by_field) => {
             let sql = format!(
                 "SELECT u.place FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS u(target, own, place) CROSS JOIN LATERAL \
                  ({} OFFSET u.own LIMIT 1) AS r",
-                by_field.of_target("1", "u.target", None),
+                by_field.children_sql("1", "u.target", None),
             );
-            session.query(&sql, &[&tenant, &names, &own])?
+            session.query(&sql, &[&tenant, &names, &own_counts])?
         }
         None => {
             let sql = "SELECT u.place FROM unnest($3::text[]) WITH ORDINALITY AS u(target, place) CROSS JOIN LATERAL \
@@ -154,16 +154,16 @@ pub fn named(session: &mut Session, tables: &StoreTables, tenant: i64, link: u32
 }
 
 /// Reads edges without a group that start between bounds.
-pub fn edges_starting_between(own: TenantTables<'_>, link: u32, ranges: &[StartRange], limit: Option<usize>) -> DbResult<Vec<Edge>> {
-    let TenantTables { session, tables, tenant } = own;
+pub fn edges_starting_between(tenant_tables: TenantTables<'_>, link: u32, ranges: &[StartRange], limit: Option<usize>) -> DbResult<Vec<Edge>> {
+    let TenantTables { session, tables, tenant } = tenant_tables;
     let targets: Vec<&str> = ranges.iter().map(|range| range.target.as_str()).collect();
-    let (low, high): (Vec<i64>, Vec<i64>) = ranges.iter().map(|range| (range.low, range.high)).unzip();
+    let (lows, highs): (Vec<i64>, Vec<i64>) = ranges.iter().map(|range| (range.low, range.high)).unzip();
     let sql = format!(
         "SELECT DISTINCT e.target, e.grp, e.start, e.child, e.payload FROM unnest($3::text[], $4::bigint[], $5::bigint[]) AS u(target, low, high) \
          CROSS JOIN LATERAL (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target AND e.grp = '' \
          AND e.start BETWEEN u.low AND u.high{}) AS e ORDER BY e.target, e.grp, e.start, e.child LIMIT $6",
-        by_index(tables)
+        index_hint(tables)
     );
-    let rows = session.query(&sql, &[&tenant, &i64::from(link), &targets, &low, &high, &limit_in_sql(limit)])?;
+    let rows = session.query(&sql, &[&tenant, &i64::from(link), &targets, &lows, &highs, &limit_in_sql(limit)])?;
     rows.iter().map(|row| edge(link, row.at("target")?, row)).collect()
 }

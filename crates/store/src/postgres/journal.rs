@@ -5,7 +5,7 @@ use super::session::{DbResult, Session};
 use super::values::RowExt;
 use crate::journal::{ChunkJournal, JournalEntry, Outcome};
 use crate::queue::*;
-use crate::sql::listing::{self, ChunkOutcomes, JournalPage, JournalRange, ReasonRow, corrected, lines_of, pack_counts};
+use crate::sql::listing::{self, ChunkOutcomes, JournalPage, JournalRange, ReasonRow, outcome_by_number, pack_counts, read_job_outcomes};
 use ::tokio_postgres::Row;
 use std::collections::HashMap;
 use stook_catalogue::definition::Catalogue;
@@ -25,15 +25,15 @@ pub fn write_journal(session: &mut Session, catalogue: &Catalogue, chunk: ChunkI
             &journal.packed_outcomes,
         ],
     )?;
-    let troubles: Vec<_> = listing::issues(journal, |collection| catalogue.collections[collection].name.clone()).collect();
-    if !troubles.is_empty() {
-        let documents: Vec<i64> = troubles.iter().map(|trouble| trouble.document as i64).collect();
-        let files: Vec<i64> = troubles.iter().map(|trouble| trouble.file as i64).collect();
-        let records: Vec<i64> = troubles.iter().map(|trouble| trouble.record as i64).collect();
-        let positions: Vec<i64> = troubles.iter().map(|trouble| trouble.offset as i64).collect();
-        let keys: Vec<Option<String>> = troubles.iter().map(|trouble| trouble.key.as_deref().map(without_nul)).collect();
-        let failed: Vec<bool> = troubles.iter().map(|trouble| trouble.failed).collect();
-        let reasons: Vec<String> = troubles.iter().map(|trouble| without_nul(&trouble.reason)).collect();
+    let issues: Vec<_> = listing::issues(journal, |collection| catalogue.collections[collection].name.clone()).collect();
+    if !issues.is_empty() {
+        let documents: Vec<i64> = issues.iter().map(|issue| issue.document as i64).collect();
+        let files: Vec<i64> = issues.iter().map(|issue| issue.file as i64).collect();
+        let records: Vec<i64> = issues.iter().map(|issue| issue.record as i64).collect();
+        let positions: Vec<i64> = issues.iter().map(|issue| issue.offset as i64).collect();
+        let keys: Vec<Option<String>> = issues.iter().map(|issue| issue.key.as_deref().map(without_nul)).collect();
+        let failed: Vec<bool> = issues.iter().map(|issue| issue.failed).collect();
+        let reasons: Vec<String> = issues.iter().map(|issue| without_nul(&issue.reason)).collect();
         session.execute(
             "INSERT INTO troubles(job, document, file, record, position, key, failed, reason)
              SELECT $1, document, file, record, position, key, failed, reason
@@ -44,11 +44,11 @@ pub fn write_journal(session: &mut Session, catalogue: &Catalogue, chunk: ChunkI
     }
     if !journal.failed_documents.is_empty() {
         let documents: Vec<i64> = journal.failed_documents.iter().map(|(document, _)| *document as i64).collect();
-        let all: Vec<&[u8]> = journal.failed_documents.iter().map(|(_, bytes)| bytes.as_slice()).collect();
+        let documents_bytes: Vec<&[u8]> = journal.failed_documents.iter().map(|(_, bytes)| bytes.as_slice()).collect();
         session.execute(
             "INSERT INTO failed_documents(job, document, bytes) SELECT $1, document, bytes FROM unnest($2::bigint[], $3::bytea[]) AS u(document, bytes)
              ON CONFLICT(job, document) DO UPDATE SET bytes = excluded.bytes",
-            &[&job, &documents, &all],
+            &[&job, &documents, &documents_bytes],
         )?;
     }
     // of several corrections of one document the last one counts
@@ -95,26 +95,26 @@ pub fn journal(session: &mut Session, names: &IdVec<CollectionId, String>, range
     Ok(page.entries)
 }
 
-fn chunk_lines(job: JobId, row: &Row) -> DbResult<ChunkOutcomes> {
-    let lines = lines_of(job, row.at(0)?)?;
-    Ok(ChunkOutcomes { lines, file: row.at::<i64>(1)? as usize, file_start: row.at::<i64>(2)? as u64 })
+fn read_outcomes(job: JobId, row: &Row) -> DbResult<ChunkOutcomes> {
+    let outcomes = read_job_outcomes(job, row.at(0)?)?;
+    Ok(ChunkOutcomes { outcomes, file: row.at::<i64>(1)? as usize, file_start: row.at::<i64>(2)? as u64 })
 }
 
 /// Fills a page with the documents after number `after`, beginning with the chunk that may contain the next one.
 fn list_all(session: &mut Session, page: &mut JournalPage<'_>, after: i64) -> DbResult<()> {
     let start = "SELECT coalesce(max(first), 0) FROM chunk_journals WHERE job = $1 AND first <= $2";
-    let mut start: i64 = session.one(start, &[&(page.job.id as i64), &after.saturating_add(1)])?.at(0)?;
+    let mut start: i64 = session.query_one(start, &[&(page.job.id as i64), &after.saturating_add(1)])?.at(0)?;
     // a few chunks at a time, so that little is read that the page does not need
     let sql = "SELECT lines, file, file_start, first FROM chunk_journals WHERE job = $1 AND first >= $2 ORDER BY first LIMIT 16";
     loop {
         let rows = session.query(sql, &[&(page.job.id as i64), &start])?;
         for row in &rows {
-            let chunk = chunk_lines(page.job.id, row)?;
-            for line in chunk.lines.iter().filter(|line| line.document > after as u64) {
-                if page.is_full(line.document) {
+            let chunk = read_outcomes(page.job.id, row)?;
+            for outcome in chunk.outcomes.iter().filter(|outcome| outcome.document > after as u64) {
+                if page.is_full(outcome.document) {
                     return Ok(());
                 }
-                page.add(line, &chunk);
+                page.add(outcome, &chunk);
             }
             start = row.at::<i64>(3)? + 1;
         }
@@ -130,19 +130,19 @@ fn list_troubled(session: &mut Session, page: &mut JournalPage<'_>, after: i64) 
     let sql = "SELECT DISTINCT document FROM troubles WHERE job = $1 AND document > $2 AND position >= 0 ORDER BY document LIMIT $3";
     let documents: Vec<i64> = session.query(sql, &[&(page.job.id as i64), &after, &limit])?.iter().map(|row| row.at(0)).collect::<DbResult<_>>()?;
     let sql = "SELECT lines, file, file_start FROM chunk_journals WHERE job = $1 AND first <= $2 ORDER BY first DESC LIMIT 1";
-    let mut chunk = ChunkOutcomes { lines: Vec::new(), file: 0, file_start: 0 };
+    let mut chunk = ChunkOutcomes { outcomes: Vec::new(), file: 0, file_start: 0 };
     for document in documents {
         let number = document as u64;
         if page.is_full(number) {
             return Ok(());
         }
-        if chunk.lines.last().is_none_or(|last| last.document < number)
-            && let Some(row) = session.first(sql, &[&(page.job.id as i64), &document])?
+        if chunk.outcomes.last().is_none_or(|last| last.document < number)
+            && let Some(row) = session.query_first(sql, &[&(page.job.id as i64), &document])?
         {
-            chunk = chunk_lines(page.job.id, &row)?;
+            chunk = read_outcomes(page.job.id, &row)?;
         }
-        let first = chunk.lines.partition_point(|line| line.document < number);
-        chunk.lines[first..].iter().take_while(|line| line.document == number).for_each(|line| page.add(line, &chunk));
+        let first = chunk.outcomes.partition_point(|outcome| outcome.document < number);
+        chunk.outcomes[first..].iter().take_while(|outcome| outcome.document == number).for_each(|outcome| page.add(outcome, &chunk));
     }
     Ok(())
 }
@@ -160,12 +160,12 @@ fn add_reasons(session: &mut Session, job: JobId, entries: &mut [JournalEntry]) 
 
 pub fn failed_document(session: &mut Session, job: JobId, document: u64) -> DbResult<Option<Vec<u8>>> {
     let sql = "SELECT bytes FROM failed_documents WHERE job = $1 AND document = $2";
-    let found = session.first(sql, &[&(job as i64), &(document.min(i64::MAX as u64) as i64)])?;
+    let found = session.query_first(sql, &[&(job as i64), &(document.min(i64::MAX as u64) as i64)])?;
     found.map(|row| row.at(0)).transpose()
 }
 
 fn corrections(session: &mut Session, job: JobId, after: i64) -> DbResult<HashMap<(u64, String), Outcome>> {
     let rows = session.query("SELECT document, collection, outcome FROM corrections WHERE job = $1 AND document > $2", &[&(job as i64), &after])?;
-    let correction = |row: &Row| Ok(((row.at::<i64>(0)? as u64, row.at(1)?), corrected(job, row.at(2)?)?));
+    let correction = |row: &Row| Ok(((row.at::<i64>(0)? as u64, row.at(1)?), outcome_by_number(job, row.at(2)?)?));
     rows.iter().map(correction).collect()
 }

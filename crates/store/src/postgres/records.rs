@@ -15,58 +15,63 @@ use stook_catalogue::value::{FieldType, SmolStr, Value};
 
 /// Finds the row of the record whose key is `u.own`, as a range of one key in the order of keys: for a table that it believes to be small, the
 /// planner might otherwise use any other index and read all rows of the tenant.
-pub const ONE: &str = "BETWEEN u.own AND u.own ORDER BY key LIMIT 1";
+pub const ONE_KEY_RANGE: &str = "BETWEEN u.own AND u.own ORDER BY key LIMIT 1";
 
 /// The query for rows of records by key (`$2`) of a tenant (`$1`), one by one.
-pub fn by_key(tables: &StoreTables, table: &str, columns: &str) -> String {
-    match tables.distributed() {
+pub fn by_key_sql(tables: &StoreTables, table: &str, columns: &str) -> String {
+    match tables.is_distributed() {
         true => format!("SELECT {columns} FROM {table} WHERE tenant = $1 AND key = ANY($2)"),
         false => format!(
             "SELECT r.* FROM unnest($2::text[]) AS u(own) CROSS JOIN LATERAL \
-             (SELECT {columns} FROM {table} WHERE tenant = $1 AND key {ONE}) AS r"
+             (SELECT {columns} FROM {table} WHERE tenant = $1 AND key {ONE_KEY_RANGE}) AS r"
         ),
     }
 }
 
-/// Like [`by_key`], but locks the rows in the order of keys, which are parameter number `keys`. Rows on a cluster are not locked individually.
-pub fn by_key_locked(tables: &StoreTables, table: &str, columns: &str, keys: usize, lock: &str) -> String {
-    match tables.distributed() {
+/// Like [`by_key_sql`], but locks the rows in the order of keys, which are parameter number `keys`. Rows on a cluster are not locked individually.
+pub fn by_key_locked_sql(tables: &StoreTables, table: &str, columns: &str, keys: usize, lock: &str) -> String {
+    match tables.is_distributed() {
         true => format!("SELECT {columns} FROM {table} WHERE tenant = $1 AND key = ANY(${keys})"),
         false => format!(
             "SELECT r.* FROM (SELECT own FROM unnest(${keys}::text[]) AS u(own) ORDER BY own COLLATE \"C\") AS u CROSS JOIN LATERAL \
-             (SELECT {columns} FROM {table} WHERE tenant = $1 AND key {ONE} {lock}) AS r"
+             (SELECT {columns} FROM {table} WHERE tenant = $1 AND key {ONE_KEY_RANGE} {lock}) AS r"
         ),
     }
 }
 
 /// Reads records by key, in the order of `keys`, with one statement.
-pub fn read(own: TenantTables<'_>, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> DbResult<Vec<Option<StoredRecord>>> {
-    let tables = own.tables;
-    let found = read_damaged(own, collection, keys, detail)?;
+pub fn read(tenant_tables: TenantTables<'_>, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> DbResult<Vec<Option<StoredRecord>>> {
+    let tables = tenant_tables.tables;
+    let found = read_damaged(tenant_tables, collection, keys, detail)?;
     let name = &tables.catalogue().collections[collection].name;
     found.into_iter().map(|record| Ok(record.map(|record| record.sound(name)).transpose()?)).collect()
 }
 
 /// Like [`read`], but also returns damaged records.
-pub fn read_damaged(own: TenantTables<'_>, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> DbResult<Vec<Option<StoredRecord>>> {
-    let TenantTables { session, tables, tenant } = own;
-    let table = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
+pub fn read_damaged(
+    tenant_tables: TenantTables<'_>,
+    collection: CollectionId,
+    keys: &[Key],
+    detail: ReadDetail,
+) -> DbResult<Vec<Option<StoredRecord>>> {
+    let TenantTables { session, tables, tenant } = tenant_tables;
+    let collection_tables = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
     let definition = &tables.catalogue().collections[collection];
-    let columns = &table.read[detail as usize];
-    let sql = by_key(tables, &table.table, columns);
+    let columns = &collection_tables.read_columns[detail as usize];
+    let sql = by_key_sql(tables, &collection_tables.table, columns);
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let mut found: Vec<Option<StoredRecord>> = vec![None; keys.len()];
     // for a repeated key, the last position
-    let places: HashMap<&str, usize> = wanted.iter().enumerate().map(|(place, key)| (*key, place)).collect();
+    let index_by_key: HashMap<&str, usize> = wanted.iter().enumerate().map(|(index, key)| (*key, index)).collect();
     session.visit(&sql, &[&tenant, &wanted], |row| {
         let record = read_row(row, definition, detail)?;
-        if let Some(place) = places.get(record.key.as_str()) {
-            found[*place] = Some(record);
+        if let Some(index) = index_by_key.get(record.key.as_str()) {
+            found[*index] = Some(record);
         }
         Ok(())
     })?;
-    for (place, key) in wanted.iter().enumerate().filter(|(place, key)| places[*key] != *place) {
-        found[place] = found[places[key]].clone();
+    for (index, key) in wanted.iter().enumerate().filter(|(index, key)| index_by_key[*key] != *index) {
+        found[index] = found[index_by_key[key]].clone();
     }
     Ok(found)
 }
@@ -74,7 +79,7 @@ pub fn read_damaged(own: TenantTables<'_>, collection: CollectionId, keys: &[Key
 /// Reads a row. Parts that cannot be read are noted as damage.
 fn read_row(row: &Row, collection: &Collection, detail: ReadDetail) -> DbResult<StoredRecord> {
     let mut damage: Vec<DamagedPart> = Vec::new();
-    let reason = |trouble: DatabaseError| StoreError::from(trouble).to_string();
+    let reason = |error: DatabaseError| StoreError::from(error).to_string();
     let key: &str = row.at(0)?;
     let mut record = StoredRecord {
         key: Key::new(key).map_err(|error| StoreError::Damaged(Damage::of_record(&collection.name, key, error.to_string())))?,
@@ -92,45 +97,49 @@ fn read_row(row: &Row, collection: &Collection, detail: ReadDetail) -> DbResult<
     let head = || -> DbResult<_> { Ok((Version::new(row.at(1)?, row.at(2)?), row.at::<i64>(3)? as u64, row.at(4)?)) };
     match head() {
         Ok((version, created_job, alive)) => (record.version, record.created_job, record.exists) = (version, created_job, alive),
-        Err(trouble) => damage.push(DamagedPart { part: RecordPart::Row, reason: reason(trouble) }),
+        Err(error) => damage.push(DamagedPart { part: RecordPart::Row, reason: reason(error) }),
     }
-    let state = |trouble| DamagedPart { part: RecordPart::State, reason: reason(trouble) };
-    match row.at(5).map_err(state).and_then(|text| unpack_state(text, collection)) {
-        Ok(set) => record.state_set = set,
+    let state_damage = |error| DamagedPart { part: RecordPart::State, reason: reason(error) };
+    match row.at(5).map_err(state_damage).and_then(|text| unpack_state(text, collection)) {
+        Ok(state_set) => record.state_set = state_set,
         Err(unreadable) => damage.push(unreadable),
     }
     if detail != ReadDetail::Values {
         match row.at(6) {
             Ok(contributions) => record.contributions = contributions,
-            Err(trouble) => damage.push(DamagedPart { part: RecordPart::Contributions, reason: reason(trouble) }),
+            Err(error) => damage.push(DamagedPart { part: RecordPart::Contributions, reason: reason(error) }),
         }
     }
     if detail != ReadDetail::Head {
-        let first = if detail == ReadDetail::Full { 7 } else { 6 };
+        let first_field = if detail == ReadDetail::Full { 7 } else { 6 };
         let fields = collection.stored_fields();
-        let states = first + fields.len();
-        let conflicts = states + collection.states.len();
-        let mut value = |column: usize, ty: &FieldType, part: RecordPart, name: &str| {
-            values::read(row, column, ty).unwrap_or_else(|unfit| {
+        let first_state = first_field + fields.len();
+        let conflicts_column = first_state + collection.states.len();
+        let mut read_value = |column: usize, ty: &FieldType, part: RecordPart, name: &str| {
+            values::decode_column(row, column, ty).unwrap_or_else(|unfit| {
                 damage.push(DamagedPart { part, reason: format!("`{name}`: {unfit}") });
                 Value::Null
             })
         };
-        let golden = fields.map(|(id, field)| value(first + id.index(), field.golden_type(), RecordPart::Golden(id), &field.name));
+        let golden = fields.map(|(id, field)| read_value(first_field + id.index(), field.golden_type(), RecordPart::Golden(id), &field.name));
         let golden = golden.collect();
         record.golden = crate::sql::row::with_members(collection, golden);
-        record.state =
-            collection.states.iter().enumerate().map(|(index, state)| value(states + index, &state.ty, RecordPart::Other, &state.name)).collect();
-        let rest = |trouble| DamagedPart { part: RecordPart::Other, reason: reason(trouble) };
-        let names = row.at::<Option<Vec<&str>>>(conflicts).map_err(rest);
+        record.state = collection
+            .states
+            .iter()
+            .enumerate()
+            .map(|(index, state)| read_value(first_state + index, &state.ty, RecordPart::Other, &state.name))
+            .collect();
+        let conflicts_damage = |error| DamagedPart { part: RecordPart::Other, reason: reason(error) };
+        let names = row.at::<Option<Vec<&str>>>(conflicts_column).map_err(conflicts_damage);
         match names.and_then(|names| conflicts_of(names.unwrap_or_default().into_iter(), collection)) {
             Ok(conflicts) => record.conflicts = conflicts,
             Err(unreadable) => damage.push(unreadable),
         }
         if detail == ReadDetail::Full {
-            match row.at(conflicts + 1) {
+            match row.at(conflicts_column + 1) {
                 Ok(raw) => record.raw = raw,
-                Err(trouble) => damage.push(DamagedPart { part: RecordPart::Contributions, reason: reason(trouble) }),
+                Err(error) => damage.push(DamagedPart { part: RecordPart::Contributions, reason: reason(error) }),
             }
         }
     }
@@ -145,8 +154,8 @@ pub fn text(row: &Row, column: usize) -> DbResult<SmolStr> {
 
 /// Reads the versions of records, in the order of `keys`.
 pub fn versions(session: &mut Session, tables: &StoreTables, tenant: i64, collection: CollectionId, keys: &[Key]) -> DbResult<Vec<Option<Version>>> {
-    let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
-    let sql = by_key(tables, &own.table, "key, revision, touch");
+    let collection_tables = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
+    let sql = by_key_sql(tables, &collection_tables.table, "key, revision, touch");
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let rows = session.query(&sql, &[&tenant, &wanted])?;
     let version = |row: &Row| Ok((row.at::<String>(0)?, Version::new(row.at(1)?, row.at(2)?)));
@@ -154,8 +163,8 @@ pub fn versions(session: &mut Session, tables: &StoreTables, tenant: i64, collec
     Ok(keys.iter().map(|key| found.get(key.as_str()).copied()).collect())
 }
 
-pub fn log(own: TenantTables<'_>, collection: CollectionId, key: &Key, before: Option<i64>, limit: usize) -> DbResult<Vec<ChangeLogEntry>> {
-    let TenantTables { session, tables, tenant } = own;
+pub fn log(tenant_tables: TenantTables<'_>, collection: CollectionId, key: &Key, before: Option<i64>, limit: usize) -> DbResult<Vec<ChangeLogEntry>> {
+    let TenantTables { session, tables, tenant } = tenant_tables;
     let sql = "SELECT id, at, transition, caller, change FROM record_log WHERE tenant = $1 AND collection = $2 AND key = $3 AND id < $4 ORDER BY id DESC LIMIT $5";
     let name = &tables.catalogue().collections[collection].name;
     let entry = |row: Row| -> DbResult<ChangeLogEntry> {
@@ -173,8 +182,8 @@ pub fn keys_of(rows: &[Row]) -> DbResult<Vec<Key>> {
 }
 
 /// Reads keys of a collection after one.
-pub fn keys_after(own: TenantTables<'_>, collection: CollectionId, key: &str, limit: usize) -> DbResult<Vec<Key>> {
-    let TenantTables { session, tables, tenant } = own;
+pub fn keys_after(tenant_tables: TenantTables<'_>, collection: CollectionId, key: &str, limit: usize) -> DbResult<Vec<Key>> {
+    let TenantTables { session, tables, tenant } = tenant_tables;
     let sql = format!("SELECT key FROM {} WHERE tenant = $1 AND key > $2 ORDER BY key LIMIT $3", tables.collections[collection].table);
     keys_of(&session.query(&sql, &[&tenant, &key, &(limit as i64)])?)
 }

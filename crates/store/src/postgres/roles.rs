@@ -12,10 +12,10 @@ use crate::access::{NewToken, Token, TokenRow, Tokens};
 use crate::journal::JournalEntry;
 use crate::plan::{Aggregate, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
-use crate::sql::lies;
+use crate::sql::geometry_filter;
 use crate::sql::listing::{FailedLease, JournalRange, WantedLeases};
+use crate::stats::StoreStats;
 use crate::tag::{CollectionTags, Tag};
-use crate::vitals::StoreStats;
 use crate::wanted::CancelToken;
 use crate::*;
 use std::borrow::Cow;
@@ -34,64 +34,64 @@ impl Store for PostgresStore {
         &self.changes
     }
 
-    fn has_redefined(&self) -> bool {
+    fn has_replaced_definition(&self) -> bool {
         self.redefined
     }
 
     fn check_definition(&self) -> Result<()> {
-        self.ask(|session| tables::check(session, &self.context.tables))
+        self.with_reader(|session| tables::check_definition(session, &self.context.tables))
     }
 
     fn generation(&self, source: SourceId, feed: usize) -> u32 {
         self.context.tables.generation(source, feed)
     }
 
-    fn vitals(&self) -> Result<StoreStats> {
+    fn stats(&self) -> Result<StoreStats> {
         let sql =
             "SELECT coalesce(sum(pg_table_size(oid)), 0)::bigint FROM pg_class WHERE relnamespace = $1::text::regnamespace AND relkind IN ('r', 'i')";
-        let bytes: i64 = self.ask(|session| session.one(sql, &[&self.context.pool.schema()])?.at(0))?;
+        let bytes: i64 = self.with_reader(|session| session.query_one(sql, &[&self.context.pool.schema()])?.at(0))?;
         let pool = self.context.pool.stats();
-        let (waiting, written) = (self.writer.waiting() + pool.waiting, self.context.written.vitals());
+        let (waiting, written) = (self.writer.waiting() + pool.waiting, self.context.written.stats());
         Ok(StoreStats { waiting, connections: pool.open, connections_in_use: pool.open - pool.idle, bytes: bytes as u64, ..written })
     }
 
     fn tenants(&self) -> Result<Vec<Tenant>> {
-        let rows = self.ask(|session| session.query("SELECT name FROM tenants ORDER BY id", &[]))?;
+        let rows = self.with_reader(|session| session.query("SELECT name FROM tenants ORDER BY id", &[]))?;
         rows.iter().map(|row| Tenant::new(row.at::<&str>(0).map_err(StoreError::from)?)).collect()
     }
 }
 
 impl Records for PostgresStore {
     fn read(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
-        self.ask(|session| {
+        self.with_reader(|session| {
             let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
             records::read(TenantTables { session, tables: &self.context.tables, tenant }, collection, keys, detail)
         })
     }
 
     fn read_damaged(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
-        self.ask(|session| {
+        self.with_reader(|session| {
             let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
             records::read_damaged(TenantTables { session, tables: &self.context.tables, tenant }, collection, keys, detail)
         })
     }
 
     fn versions(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<Option<Version>>> {
-        self.ask(|session| {
+        self.with_reader(|session| {
             let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
             records::versions(session, &self.context.tables, tenant, collection, keys)
         })
     }
 
     fn keys_after(&self, tenant: &Tenant, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
-        self.ask(|session| match self.tenant_id(session, tenant)? {
+        self.with_reader(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => records::keys_after(TenantTables { session, tables: &self.context.tables, tenant }, collection, key, limit),
             None => Ok(Vec::new()),
         })
     }
 
     fn log(&self, tenant: &Tenant, collection: CollectionId, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<ChangeLogEntry>> {
-        self.ask(|session| match self.tenant_id(session, tenant)? {
+        self.with_reader(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => records::log(TenantTables { session, tables: &self.context.tables, tenant }, collection, key, before, limit),
             None => Ok(Vec::new()),
         })
@@ -101,44 +101,45 @@ impl Records for PostgresStore {
 impl PostgresStore {
     /// Returns the tenant of a plan, if it exists, and the plan with its geometric conditions replaced by keys; if it has such conditions, this needs
     /// a snapshot.
-    fn decided<'p>(&self, session: &mut Session, plan: &'p QueryPlan) -> DbResult<Option<(i64, Cow<'p, QueryPlan>)>> {
+    fn resolve_geometry<'p>(&self, session: &mut Session, plan: &'p QueryPlan) -> DbResult<Option<(i64, Cow<'p, QueryPlan>)>> {
         let Some(tenant) = self.tenant_id(session, &plan.tenant)? else { return Ok(None) };
-        let decided = lies::decided(&self.catalogue, plan, &mut |candidates, row| query::visit(session, &self.catalogue, tenant, candidates, row));
+        let decided =
+            geometry_filter::resolve(&self.catalogue, plan, &mut |candidates, row| query::visit(session, &self.catalogue, tenant, candidates, row));
         Ok(Some((tenant, decided?)))
     }
 
     /// Runs the reads of a plan, on one snapshot if there are several.
-    fn ask_plan<T>(&self, plan: &QueryPlan, read: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
-        if lies::asks(plan) { self.ask_snapshot(read) } else { self.ask(read) }
+    fn read_plan<T>(&self, plan: &QueryPlan, read: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
+        if geometry_filter::applies_to(plan) { self.with_snapshot(read) } else { self.with_reader(read) }
     }
 }
 
 impl Queries for PostgresStore {
     fn visit(&self, plan: &QueryPlan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
-        let mut begun = false;
-        self.ask_plan(plan, |session| {
-            let Some((tenant, plan)) = self.decided(session, plan)? else { return Ok(()) };
+        let mut has_passed_rows = false;
+        self.read_plan(plan, |session| {
+            let Some((tenant, plan)) = self.resolve_geometry(session, plan)? else { return Ok(()) };
             // rows that were passed on cannot be taken back, so they are not read again after the connection was lost
-            if begun {
+            if has_passed_rows {
                 return Err(StoreError::ReadOnly("the connection was lost while rows were read; ask again".into()).into());
             }
             query::visit(session, &self.catalogue, tenant, &plan, &mut |row| {
-                begun = true;
+                has_passed_rows = true;
                 visit(row)
             })
         })
     }
 
     fn count(&self, plan: &QueryPlan) -> Result<u64> {
-        self.ask_plan(plan, |session| match self.decided(session, plan)? {
+        self.read_plan(plan, |session| match self.resolve_geometry(session, plan)? {
             Some((tenant, plan)) => query::count(session, &self.catalogue, tenant, &plan),
             None => Ok(0),
         })
     }
 
     fn find_and_count(&self, plan: &QueryPlan) -> Result<(ResultRows, u64)> {
-        self.ask_snapshot(|session| {
-            let Some((tenant, plan)) = self.decided(session, plan)? else { return Ok((ResultRows::default(), 0)) };
+        self.with_snapshot(|session| {
+            let Some((tenant, plan)) = self.resolve_geometry(session, plan)? else { return Ok((ResultRows::default(), 0)) };
             let mut rows = Vec::new();
             query::visit(session, &self.catalogue, tenant, &plan, &mut |row| {
                 rows.push(row);
@@ -149,20 +150,20 @@ impl Queries for PostgresStore {
     }
 
     fn aggregate(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Vec<Value>> {
-        self.ask_snapshot(|session| {
-            let (tenant, plan) = self.decided(session, plan)?.unwrap_or((NO_TENANT, Cow::Borrowed(plan)));
+        self.with_snapshot(|session| {
+            let (tenant, plan) = self.resolve_geometry(session, plan)?.unwrap_or((NO_TENANT, Cow::Borrowed(plan)));
             aggregates.iter().map(|aggregate| query::aggregate(session, &self.catalogue, tenant, &plan, *aggregate)).collect()
         })
     }
 
     fn explain(&self, plan: &QueryPlan) -> Result<Vec<String>> {
-        self.ask(|session| query::explain(session, &self.catalogue, plan))
+        self.with_reader(|session| query::explain(session, &self.catalogue, plan))
     }
 }
 
 impl Units for PostgresStore {
-    fn submit(&self, unit: Box<dyn Unit>, urgency: Priority) -> PendingCommit {
-        self.writer.run(unit, urgency)
+    fn submit(&self, unit: Box<dyn Unit>, priority: Priority) -> PendingCommit {
+        self.writer.run(unit, priority)
     }
 
     fn sync(&self) -> Result<()> {
@@ -173,12 +174,12 @@ impl Units for PostgresStore {
 
 impl CommitNumbers for PostgresStore {
     fn commit_number(&self) -> Result<Option<i64>> {
-        if self.context.tables.distributed() {
+        if self.context.tables.is_distributed() {
             // commits on other servers are not visible in this one's snapshot
             return Ok(None);
         }
         let number = self.observer.run(|session| {
-            let row = session.one("SELECT pg_current_snapshot()::text", &[])?;
+            let row = session.query_one("SELECT pg_current_snapshot()::text", &[])?;
             let (connection, snapshot): (u64, &str) = (session.number, row.at(0)?);
             let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
             if observed.connection != connection || observed.snapshot != snapshot {
@@ -192,61 +193,67 @@ impl CommitNumbers for PostgresStore {
 
 impl Settling for PostgresStore {
     fn edges(&self, tenant: &Tenant, link: u32, target: &str) -> Result<Vec<Edge>> {
-        self.ask(|session| match self.tenant_id(session, tenant)? {
+        self.with_reader(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => edges::edges(TenantTables { session, tables: &self.context.tables, tenant }, link, &[(target.to_owned(), None)], None),
             None => Ok(Vec::new()),
         })
     }
 
     fn edges_starting_between(&self, tenant: &Tenant, link: u32, ranges: &[StartRange]) -> Result<Vec<Edge>> {
-        self.ask(|session| match self.tenant_id(session, tenant)? {
+        self.with_reader(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => edges::edges_starting_between(TenantTables { session, tables: &self.context.tables, tenant }, link, ranges, None),
             None => Ok(Vec::new()),
         })
     }
 
     fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<StaleMark>> {
-        let lanes: Vec<i64> = (0..i64::from(crate::LOCK_PARTITIONS)).collect();
-        self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => marks::marks(session, &self.context.tables, tenant, &lanes, limit),
+        let partitions: Vec<i64> = (0..i64::from(crate::LOCK_PARTITIONS)).collect();
+        self.with_reader(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => marks::marks(session, &self.context.tables, tenant, &partitions, limit),
             None => Ok(Vec::new()),
         })
     }
 
     fn has_marks(&self, tenant: &Tenant, job: JobId) -> Result<bool> {
-        self.ask(|session| match self.tenant_id(session, tenant)? {
+        self.with_reader(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => marks::has_marks(session, tenant, job),
             None => Ok(false),
         })
     }
 
     fn tenants_with_marks(&self) -> Result<Vec<Tenant>> {
-        self.ask(|session| marks::tenants_with_marks(session, &self.context.tables))
+        self.with_reader(|session| marks::tenants_with_marks(session, &self.context.tables))
     }
 
     fn is_settled(&self, job: JobId) -> Result<bool> {
-        self.ask(|session| marks::is_settled(session, job))
+        self.with_reader(|session| marks::is_settled(session, job))
     }
 
     fn settle(&self, tenant: &Tenant, pass: &Arc<dyn SettlePass>) -> Result<PassReport> {
         let context = &self.context;
-        let Some(id) = self.ask(|session| self.tenant_id(session, tenant))? else { return Ok(PassReport::default()) };
+        let Some(id) = self.with_reader(|session| self.tenant_id(session, tenant))? else { return Ok(PassReport::default()) };
         // a repetition processes the marks that exist then
         let mut refused = Vec::new();
-        let work = |session: &mut Session, stamp: i64| {
-            pass::pass(TenantTables { session, tables: &context.tables, tenant: id }, context.pool.schema(), tenant, (&**pass, &mut refused), stamp)
+        let work = |session: &mut Session, commit_time: i64| {
+            pass::pass(
+                TenantTables { session, tables: &context.tables, tenant: id },
+                context.pool.schema(),
+                tenant,
+                (&**pass, &mut refused),
+                commit_time,
+            )
         };
-        let (passed, sizes) = match context.transaction(work) {
+        let (report, sizes) = match context.transaction(work) {
             // whatever the error is that the cancelled statement ended with
-            Err(_) if CancelToken::now().is_some_and(|wanted| wanted.is_over()) => return Err(StoreError::Unwanted),
+            Err(_) if CancelToken::current().is_some_and(|cancel_token| cancel_token.is_cancelled()) => return Err(StoreError::Unwanted),
             settled => settled?,
         };
-        context.count(sizes);
-        Ok(passed)
+        context.analyse_grown(sizes);
+        Ok(report)
     }
 
     fn settled_by(&self) -> Result<Option<String>> {
-        self.ask(|session| tables::meta(session, "settled"))
+        self.with_reader(|session| tables::meta(session, "settled"))
     }
 
     fn set_settled_by(&self, rules: &str, links: &[u32]) -> Result<()> {
@@ -261,35 +268,35 @@ impl Settling for PostgresStore {
 
 impl Tags for PostgresStore {
     fn tags(&self, tenant: &Tenant, collection: CollectionId) -> Result<CollectionTags> {
-        self.ask(|session| match self.tenant_id(session, tenant)? {
+        self.with_reader(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => tags::tags(session, &self.context.tables, tenant, collection),
             None => Ok(CollectionTags::default()),
         })
     }
 
     fn put_tags(&self, tenant: &Tenant, collection: CollectionId, tags: Vec<Tag>, new: bool) -> Result<()> {
-        self.write(|session, stamp| {
+        self.write(|session, commit_time| {
             let tenant = tenant_id(session, tenant)?;
-            tags::put(TenantTables { session, tables: &self.context.tables, tenant }, collection, &tags, new, stamp)
+            tags::put(TenantTables { session, tables: &self.context.tables, tenant }, collection, &tags, new, commit_time)
         })
     }
 
     fn delete_tag(&self, tenant: &Tenant, collection: CollectionId, name: &str) -> Result<bool> {
-        self.write(|session, stamp| {
+        self.write(|session, commit_time| {
             let tenant = tenant_id(session, tenant)?;
-            tags::delete(TenantTables { session, tables: &self.context.tables, tenant }, collection, name, stamp)
+            tags::delete(TenantTables { session, tables: &self.context.tables, tenant }, collection, name, commit_time)
         })
     }
 
-    fn tagged(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<Vec<String>>> {
-        self.ask(|session| match self.tenant_id(session, tenant)? {
+    fn tags_of_records(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<Vec<String>>> {
+        self.with_reader(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => tags::tagged(session, &self.context.tables, tenant, collection, keys),
             None => Ok(vec![Vec::new(); keys.len()]),
         })
     }
 
     fn trees(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<PackedTrees>> {
-        self.ask(|session| match self.tenant_id(session, tenant)? {
+        self.with_reader(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => tags::trees(session, &self.context.tables, tenant, collection, keys),
             None => Ok(vec![Vec::new(); keys.len()]),
         })
@@ -300,15 +307,15 @@ impl Tokens for PostgresStore {
     fn create_token(&self, token: NewToken) -> Result<u64> {
         let sql = "INSERT INTO api_tokens(digest, tenant, role, name, created) VALUES ($1, $2, $3, $4, $5) RETURNING id";
         let tenant = token.tenant.as_ref().map(Tenant::as_str);
-        let id = self.context.transaction_once(|session, stamp| {
-            let row = session.one(sql, &[&token.digest.as_slice(), &tenant, &token.role.name(), &token.name, &stamp])?;
+        let id = self.context.transaction_once(|session, commit_time| {
+            let row = session.query_one(sql, &[&token.digest.as_slice(), &tenant, &token.role.name(), &token.name, &commit_time])?;
             row.at::<i64>(0)
         })?;
         Ok(id as u64)
     }
 
     fn tokens(&self) -> Result<Vec<Token>> {
-        self.ask(|session| {
+        self.with_reader(|session| {
             let sql = "SELECT id, digest, tenant, role, name, created FROM api_tokens WHERE revoked IS NULL ORDER BY id";
             let rows = session.query(sql, &[])?;
             let token = |row: &::tokio_postgres::Row| -> DbResult<Token> {
@@ -321,100 +328,100 @@ impl Tokens for PostgresStore {
     }
 
     fn has_had_tokens(&self) -> Result<bool> {
-        self.ask(|session| session.one("SELECT EXISTS(SELECT 1 FROM api_tokens)", &[])?.at(0))
+        self.with_reader(|session| session.query_one("SELECT EXISTS(SELECT 1 FROM api_tokens)", &[])?.at(0))
     }
 
     fn revoke_token(&self, id: u64) -> Result<bool> {
         let sql = "UPDATE api_tokens SET revoked = $1 WHERE id = $2 AND revoked IS NULL";
-        self.write(|session, stamp| Ok(session.execute(sql, &[&stamp, &(id as i64)])? == 1))
+        self.write(|session, commit_time| Ok(session.execute(sql, &[&commit_time, &(id as i64)])? == 1))
     }
 }
 
 impl Queue for PostgresStore {
     fn create_job(&self, job: NewJob) -> Result<JobId> {
-        Ok(self.context.transaction_once(|session, stamp| jobs::create_job(session, &job, stamp))?)
+        Ok(self.context.transaction_once(|session, commit_time| jobs::create_job(session, &job, commit_time))?)
     }
 
     fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: SplitProgress) -> Result<()> {
-        self.write_and_tell(|session| queue::add_chunks(session, job, &chunks, progress))?;
+        self.write_and_notify(|session| queue::add_chunks(session, job, &chunks, progress))?;
         Ok(self.context.finish_job(job)?)
     }
 
     fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<LeasedChunk>> {
         let tables = &self.context.tables;
-        let LeaseView { line, expired, maybe_finished: quiet, now } = self.ask(|session| queue::look(session, tables, job))?;
-        if expired {
-            for dead in self.ask(|session| queue::bury(session, now))? {
-                self.context.finish_job(dead)?;
+        let LeaseView { backlog, has_expired_leases, maybe_finished, now } = self.with_reader(|session| queue::read_backlog(session, tables, job))?;
+        if has_expired_leases {
+            for job_with_dead in self.with_reader(|session| queue::mark_dead(session, now))? {
+                self.context.finish_job(job_with_dead)?;
             }
         }
-        let each = if job.is_some() { limit } else { 1 };
-        let leases = line.lease(limit, each, |choice, limit| {
+        let max_per_choice = if job.is_some() { limit } else { 1 };
+        let leases = backlog.lease(limit, max_per_choice, |choice, limit| {
             let wanted = WantedLeases { job, limit, seconds };
-            self.ask(|session| match choice.share.max_running {
-                Some(most) => queue::take_within(session, choice, most, wanted, now),
-                None => queue::take(session, choice, wanted, now),
+            self.with_reader(|session| match choice.share.max_running {
+                Some(max_running) => queue::lease_within_limit(session, choice, max_running, wanted, now),
+                None => queue::lease_from_job(session, choice, wanted, now),
             })
         })?;
         if leases.is_empty() {
-            quiet.into_iter().try_for_each(|job| self.context.finish_job(job))?;
+            maybe_finished.into_iter().try_for_each(|job| self.context.finish_job(job))?;
         }
         Ok(leases)
     }
 
     fn renew(&self, leases: &[LeaseToken], seconds: u64) -> Result<Vec<LeaseToken>> {
-        self.write(|session, stamp| queue::renew(session, leases, seconds, stamp))
+        self.write(|session, commit_time| queue::renew(session, leases, seconds, commit_time))
     }
 
     fn return_unstarted(&self, leases: &[LeaseToken]) -> Result<()> {
-        self.write_and_tell(|session| queue::return_unstarted(session, leases))
+        self.write_and_notify(|session| queue::return_unstarted(session, leases))
     }
 
     fn is_idle(&self) -> Result<bool> {
-        self.ask(queue::is_idle)
+        self.with_reader(queue::is_idle)
     }
 
     fn wait_for_chunks(&self, timeout: Duration) {
         // a thread without the listening connection just waits and checks again
         let Ok(mut listener) = self.listener.try_lock() else { return std::thread::sleep(timeout) };
-        let told = match listener.take() {
+        let session = match listener.take() {
             Some(session) => Ok(session),
             None => self.context.pool.listen(&queue::channel(self.context.pool.schema())),
         };
-        match told.and_then(|mut session| session.wait_to_be_told(timeout).map(|()| session)) {
+        match session.and_then(|mut session| session.wait_for_notification(timeout).map(|()| session)) {
             Ok(session) => *listener = Some(session),
             Err(_) => std::thread::sleep(timeout),
         }
     }
 
     fn take_over(&self, job: JobId) -> Result<u64> {
-        self.write_and_tell(|session| queue::take_over(session, job))
+        self.write_and_notify(|session| queue::take_over(session, job))
     }
 
     fn release(&self, lease: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
-        self.write_and_finish(lease.chunk.job, |session, stamp| {
-            queue::release(session, FailedLease { lease, reason, delay_seconds, attempts }, stamp)
+        self.write_and_finish(lease.chunk.job, |session, commit_time| {
+            queue::release(session, FailedLease { lease, reason, delay_seconds, attempts }, commit_time)
         })
     }
 
     fn job(&self, job: JobId) -> Result<Job> {
-        self.ask_snapshot(|session| jobs::job(session, job))
+        self.with_snapshot(|session| jobs::job(session, job))
     }
 
     fn job_state(&self, job: JobId) -> Result<JobState> {
-        self.ask(|session| jobs::job_state(session, job))
+        self.with_reader(|session| jobs::job_state(session, job))
     }
 
     fn jobs(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Job>> {
-        self.ask_snapshot(|session| jobs::jobs(session, None, tenant, limit))
+        self.with_snapshot(|session| jobs::jobs(session, None, tenant, limit))
     }
 
     fn interrupt_job(&self, job: JobId) -> Result<()> {
-        self.write(|session, stamp| jobs::interrupt_job(session, job, stamp))
+        self.write(|session, commit_time| jobs::interrupt_job(session, job, commit_time))
     }
 
     fn end_job(&self, job: JobId, state: JobState, reason: &str) -> Result<()> {
-        self.write(|session, stamp| jobs::end_job(session, job, state, reason, stamp))
+        self.write(|session, commit_time| jobs::end_job(session, job, state, reason, commit_time))
     }
 
     fn forget_job(&self, job: JobId) -> Result<()> {
@@ -422,39 +429,39 @@ impl Queue for PostgresStore {
     }
 
     fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
-        self.ask_snapshot(|session| {
+        self.with_snapshot(|session| {
             let names = tables::collections(session, &self.context.tables)?;
             journal::journal(session, &names.into(), JournalRange { job, after, limit, troubles_only })
         })
     }
 
     fn failed_document(&self, job: JobId, document: u64) -> Result<Option<Vec<u8>>> {
-        self.ask(|session| journal::failed_document(session, job, document))
+        self.with_reader(|session| journal::failed_document(session, job, document))
     }
 
     fn chunks(&self, job: Option<JobId>) -> Result<Vec<ChunkInfo>> {
-        self.ask(|session| queue::chunks(session, job))
+        self.with_reader(|session| queue::chunks(session, job))
     }
 
     fn chunk(&self, chunk: ChunkId) -> Result<ChunkData> {
-        self.ask(|session| queue::chunk(session, chunk))
+        self.with_reader(|session| queue::chunk(session, chunk))
     }
 
     fn retry(&self, job: JobId, ordinal: Option<u32>) -> Result<u64> {
-        self.write_and_tell(|session| queue::retry(session, job, ordinal))
+        self.write_and_notify(|session| queue::retry(session, job, ordinal))
     }
 
     fn load_chunk(&self, chunk: ChunkId, slice: ChunkSlice) -> Result<()> {
         Ok(self.context.transaction_once(|session, _| {
             queue::load_chunk(session, chunk, &slice)?;
-            queue::tell(session, self.context.pool.schema())
+            queue::notify(session, self.context.pool.schema())
         })?)
     }
 
     fn replace_chunk(&self, chunk: ChunkId, parts: Vec<NewChunk>) -> Result<()> {
         self.context.transaction_once(|session, _| {
             queue::replace_chunk(session, chunk, &parts)?;
-            queue::tell(session, self.context.pool.schema())
+            queue::notify(session, self.context.pool.schema())
         })?;
         Ok(self.context.finish_job(chunk.job)?)
     }

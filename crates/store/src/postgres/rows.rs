@@ -1,11 +1,11 @@
 //! Writes rows of locked records, each only at the version that was read: one statement for each kind of change.
 
-use super::records::{ONE, by_key, by_key_locked};
+use super::records::{ONE_KEY_RANGE, by_key_locked_sql, by_key_sql};
 use super::session::{DbResult, Session, SqlParameter};
-use super::tables::{CollectionTables, StoreTables, TenantTables, name};
+use super::tables::{CollectionTables, StoreTables, TenantTables, quoted_name};
 use super::unique;
 use super::values::{self, BoundValue, BoundingBox, RowExt, RowLocation, column_type};
-use crate::sql::unique::{Claim, Digest, Refusal, Taken, claims, decide, wanted};
+use crate::sql::unique::{Claim, Digest, Refusal, Taken, claimed_value, decide, sets_unique_fields};
 use crate::{RecordChange, RecordContent, RecordWrite, StoreError, UniqueConflict, Version};
 use ::tokio_postgres::types::Type;
 use std::borrow::Cow;
@@ -18,12 +18,12 @@ use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 
 /// Maximum number of rows whose state one statement changes.
-const MOST_STATES: usize = 32;
+const MAX_STATE_UPDATES: usize = 32;
 
 /// A record's new state.
 struct StateUpdate<'w> {
     key: &'w str,
-    was: Version,
+    old_version: Version,
     state: &'w [Value],
     packed: Option<String>,
 }
@@ -33,7 +33,7 @@ pub struct UnitWriter<'d> {
     pub session: &'d mut Session,
     pub tables: &'d StoreTables,
     pub tenant: i64,
-    pub stamp: i64,
+    pub commit_time: i64,
     /// Whether it waits for rows that other transactions have locked.
     pub waits_for_locks: bool,
     /// The rows that exist and are locked: their version, and their `ctid`. On a cluster the `ctid` is not read, and this has its default.
@@ -50,26 +50,27 @@ impl UnitWriter<'_> {
         let lock = if self.waits_for_locks { "FOR UPDATE" } else { "FOR UPDATE SKIP LOCKED" };
         let keys: Vec<(CollectionId, Vec<&str>)> = keys.into_iter().collect();
         // one statement for all collections, if the rows are on one server
-        for some in keys.chunks(if self.tables.distributed() { 1 } else { keys.len().max(1) }) {
-            let mut statements: Vec<String> = Vec::with_capacity(some.len());
+        for batch in keys.chunks(if self.tables.is_distributed() { 1 } else { keys.len().max(1) }) {
+            let mut statements: Vec<String> = Vec::with_capacity(batch.len());
             let mut parameters: Vec<SqlParameter<'_>> = vec![&self.tenant];
-            for (collection, keys) in some {
-                let own = self.tables.collections.get(*collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
-                if self.tables.distributed() {
+            for (collection, keys) in batch {
+                let collection_tables =
+                    self.tables.collections.get(*collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
+                if self.tables.is_distributed() {
                     // one statement cannot lock rows on several servers: instead, units that write records of a collection and tenant run one after
                     // the other
-                    let whole = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || '.' || $1, $2))";
-                    self.session.later(whole, &[&own.table, &self.tenant])?;
+                    let lock_collection = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || '.' || $1, $2))";
+                    self.session.defer(lock_collection, &[&collection_tables.table, &self.tenant])?;
                 }
                 parameters.push(keys);
-                let place = if self.tables.distributed() { "" } else { ", ctid" };
-                let columns = format!("{collection}::bigint, key, revision, touch{place}");
-                statements.push(format!("({})", by_key_locked(self.tables, &own.table, &columns, parameters.len(), lock)));
+                let location_column = if self.tables.is_distributed() { "" } else { ", ctid" };
+                let columns = format!("{collection}::bigint, key, revision, touch{location_column}");
+                statements.push(format!("({})", by_key_locked_sql(self.tables, &collection_tables.table, &columns, parameters.len(), lock)));
             }
             for row in self.session.query(&statements.join(" UNION ALL "), &parameters)? {
                 let key = Key::new(row.at::<&str>(1)?).map_err(|error| StoreError::Other(error.to_string()))?;
-                let place = if self.tables.distributed() { RowLocation::default() } else { row.at(4)? };
-                self.locked.insert((CollectionId::from(row.at::<i64>(0)? as usize), key), (Version::new(row.at(2)?, row.at(3)?), place));
+                let location = if self.tables.is_distributed() { RowLocation::default() } else { row.at(4)? };
+                self.locked.insert((CollectionId::from(row.at::<i64>(0)? as usize), key), (Version::new(row.at(2)?, row.at(3)?), location));
             }
         }
         Ok(())
@@ -77,9 +78,10 @@ impl UnitWriter<'_> {
 
     /// Whether a record still has the version that was read.
     pub fn is_current(&self, write: &RecordWrite) -> bool {
-        let now = self.locked.get(&(write.collection, write.key.clone())).map(|held| held.0);
-        now == write.expect
-            && !(now.is_none() && matches!(write.change, RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_)))
+        let current_version = self.locked.get(&(write.collection, write.key.clone())).map(|locked| locked.0);
+        current_version == write.expect
+            && !(current_version.is_none()
+                && matches!(write.change, RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_)))
     }
 
     /// Reserves the values of unique fields, and frees those that records had. Removes and returns the writes of records whose values other records
@@ -88,35 +90,41 @@ impl UnitWriter<'_> {
         let mut refused = Vec::new();
         let collections: BTreeSet<CollectionId> = writes.iter().map(|write| write.collection).collect();
         for collection in collections {
-            let own = &self.tables.collections[collection];
-            if own.uniques.is_empty() {
+            let collection_tables = &self.tables.collections[collection];
+            if collection_tables.uniques.is_empty() {
                 continue;
             }
             let definition = &self.tables.catalogue().collections[collection];
-            let claiming: Vec<usize> = (0..writes.len()).filter(|index| writes[*index].collection == collection && claims(&writes[*index])).collect();
+            let claiming: Vec<usize> =
+                (0..writes.len()).filter(|index| writes[*index].collection == collection && sets_unique_fields(&writes[*index])).collect();
             // a new record has no values yet
             let keys: Vec<&str> =
                 claiming.iter().map(|index| &writes[*index]).filter(|write| write.expect.is_some()).map(|write| write.key.as_str()).collect();
-            let values = |write: &RecordWrite| own.uniques.iter().map(|(field, _)| wanted(definition, *field, write)).collect();
-            let all: Vec<Claim<'_>> =
+            let values = |write: &RecordWrite| collection_tables.uniques.iter().map(|(field, _)| claimed_value(definition, *field, write)).collect();
+            let all_claims: Vec<Claim<'_>> =
                 claiming.iter().map(|index| Claim { key: writes[*index].key.as_str(), values: values(&writes[*index]) }).collect();
-            let mut before: Vec<Taken> = Vec::new();
-            for (field, (_, side)) in own.uniques.iter().enumerate() {
-                let digests: Vec<Digest> = all.iter().filter_map(|claim| claim.values[field].clone()).collect();
-                before.push(unique::read(TenantTables { session: self.session, tables: self.tables, tenant: self.tenant }, side, &keys, &digests)?);
+            let mut taken_before: Vec<Taken> = Vec::new();
+            for (field, (_, side)) in collection_tables.uniques.iter().enumerate() {
+                let digests: Vec<Digest> = all_claims.iter().filter_map(|claim| claim.values[field].clone()).collect();
+                taken_before.push(unique::read_taken(
+                    TenantTables { session: self.session, tables: self.tables, tenant: self.tenant },
+                    side,
+                    &keys,
+                    &digests,
+                )?);
             }
-            let (refusals, after) = decide(&all, &before);
-            for ((_, side), (before, after)) in own.uniques.iter().zip(before.iter().zip(&after)) {
-                unique::write(self.session, self.tenant, side, before, after)?;
+            let (refusals, taken_after) = decide(&all_claims, &taken_before);
+            for ((_, side), (taken_before, taken_after)) in collection_tables.uniques.iter().zip(taken_before.iter().zip(&taken_after)) {
+                unique::write_taken(self.session, self.tenant, side, taken_before, taken_after)?;
             }
-            let mut left_out: Vec<usize> = Vec::with_capacity(refusals.len());
+            let mut refused_indexes: Vec<usize> = Vec::with_capacity(refusals.len());
             for Refusal { claim, field, holder } in refusals {
                 let index = claiming[claim];
-                refused.push(UniqueConflict { collection, key: writes[index].key.clone(), field: own.uniques[field].0, holder });
-                left_out.push(index);
+                refused.push(UniqueConflict { collection, key: writes[index].key.clone(), field: collection_tables.uniques[field].0, holder });
+                refused_indexes.push(index);
             }
             // the last ones first, so that the positions of the others stay valid
-            for index in left_out.into_iter().rev() {
+            for index in refused_indexes.into_iter().rev() {
                 writes.remove(index);
             }
         }
@@ -127,22 +135,22 @@ impl UnitWriter<'_> {
     pub fn apply(&mut self, mut writes: Vec<Cow<'_, RecordWrite>>) -> DbResult<Vec<(CollectionId, u64)>> {
         writes.sort_by(|a, b| (a.collection, &a.key).cmp(&(b.collection, &b.key)));
         let mut sizes = Vec::new();
-        for own in writes.chunk_by(|a, b| a.collection == b.collection) {
-            self.apply_to(own[0].collection, own)?;
-            sizes.push((own[0].collection, own.len() as u64));
+        for of_collection in writes.chunk_by(|a, b| a.collection == b.collection) {
+            self.apply_to(of_collection[0].collection, of_collection)?;
+            sizes.push((of_collection[0].collection, of_collection.len() as u64));
         }
         Ok(sizes)
     }
 
     /// The location of the row that a write changes.
-    fn place_of(&self, write: &RecordWrite) -> RowLocation {
-        self.locked.get(&(write.collection, write.key.clone())).map(|held| held.1).unwrap_or_default()
+    fn location_of(&self, write: &RecordWrite) -> RowLocation {
+        self.locked.get(&(write.collection, write.key.clone())).map(|locked| locked.1).unwrap_or_default()
     }
 
     fn apply_to(&mut self, collection: CollectionId, writes: &[Cow<'_, RecordWrite>]) -> DbResult<()> {
-        let (own, definition) = (&self.tables.collections[collection], &self.tables.catalogue().collections[collection]);
+        let (collection_tables, definition) = (&self.tables.collections[collection], &self.tables.catalogue().collections[collection]);
         let (mut new, mut changed, mut states) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut touched, mut packed, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut touched, mut packed, mut deleted_keys) = (Vec::new(), Vec::new(), Vec::new());
         for write in writes {
             let write: &RecordWrite = write;
             let key = write.key.as_str();
@@ -155,22 +163,26 @@ impl UnitWriter<'_> {
                 }
                 RecordChange::State { state, state_set } => {
                     let packed = crate::sql::row::pack_state(state_set, definition);
-                    states.push(StateUpdate { key, was: write.expect.unwrap_or_default(), state, packed });
+                    states.push(StateUpdate { key, old_version: write.expect.unwrap_or_default(), state, packed });
                 }
-                RecordChange::Delete => gone.push(key),
+                RecordChange::Delete => deleted_keys.push(key),
             }
         }
-        if !gone.is_empty() {
-            let there = writes.iter().filter(|write| matches!(write.change, RecordChange::Delete) && write.expect.is_some()).count();
-            let sql = match self.tables.distributed() {
-                true => format!("DELETE FROM {} WHERE tenant = $1 AND key = ANY($2)", own.table),
-                false => format!("DELETE FROM {} WHERE ctid = ANY(ARRAY({}))", own.table, by_key(self.tables, &own.table, "ctid")),
+        if !deleted_keys.is_empty() {
+            let existing_rows = writes.iter().filter(|write| matches!(write.change, RecordChange::Delete) && write.expect.is_some()).count();
+            let sql = match self.tables.is_distributed() {
+                true => format!("DELETE FROM {} WHERE tenant = $1 AND key = ANY($2)", collection_tables.table),
+                false => format!(
+                    "DELETE FROM {} WHERE ctid = ANY(ARRAY({}))",
+                    collection_tables.table,
+                    by_key_sql(self.tables, &collection_tables.table, "ctid")
+                ),
             };
-            self.session.later_of(there, OTHER_VERSION, &sql, &[&self.tenant, &gone])?;
+            self.session.defer_expecting(existing_rows, CHANGED_MEANWHILE, &sql, &[&self.tenant, &deleted_keys])?;
         }
         if !touched.is_empty() {
-            let table = &own.table;
-            let sql = match self.tables.distributed() {
+            let table = &collection_tables.table;
+            let sql = match self.tables.is_distributed() {
                 true => format!(
                     "UPDATE {table} r SET touch = r.touch + 1, contributions = u.packed FROM unnest($2::text[], $3::bytea[]) AS u(own, packed) \
                      WHERE r.tenant = $1 AND r.key = u.own AND r.key = ANY($2)"
@@ -180,41 +192,43 @@ impl UnitWriter<'_> {
                      WHERE r.tenant = $1 AND r.ctid = u.place"
                 ),
             };
-            let (keys, places): (Vec<&str>, Vec<RowLocation>) = touched.iter().map(|write| (write.key.as_str(), self.place_of(write))).unzip();
-            let rows: SqlParameter<'_> = if self.tables.distributed() { &keys } else { &places };
-            self.session.later_of(touched.len(), OTHER_VERSION, &sql, &[&self.tenant, rows, &packed])?;
+            let (keys, locations): (Vec<&str>, Vec<RowLocation>) = touched.iter().map(|write| (write.key.as_str(), self.location_of(write))).unzip();
+            let rows: SqlParameter<'_> = if self.tables.is_distributed() { &keys } else { &locations };
+            self.session.defer_expecting(touched.len(), CHANGED_MEANWHILE, &sql, &[&self.tenant, rows, &packed])?;
         }
-        self.set_states(own, definition, &states)?;
+        self.set_states(collection_tables, definition, &states)?;
         if !changed.is_empty() {
-            let stage = name(&["stage", &definition.name]);
-            self.session.later_batch(format!(
-                "CREATE TEMP TABLE IF NOT EXISTS {stage} (LIKE {}, was_revision bigint, was_touch bigint, place tid) ON COMMIT DELETE ROWS",
-                own.table
+            let staging_table = quoted_name(&["stage", &definition.name]);
+            self.session.defer_batch(format!(
+                "CREATE TEMP TABLE IF NOT EXISTS {staging_table} (LIKE {}, was_revision bigint, was_touch bigint, place tid) ON COMMIT DELETE ROWS",
+                collection_tables.table
             ));
-            self.copy_rows(&stage, own, definition, &changed, true)?;
-            let set: Vec<String> = own
+            self.copy_rows(&staging_table, collection_tables, definition, &changed, true)?;
+            let assignments: Vec<String> = collection_tables
                 .columns
                 .iter()
                 .filter(|(column, _)| column != "tenant" && column != "key")
                 .map(|(column, _)| format!("{column} = s.{column}"))
                 .collect();
-            let (table, set) = (&own.table, set.join(", "));
-            let same = "r.revision = s.was_revision AND r.touch = s.was_touch";
-            let sql = match self.tables.distributed() {
-                true => format!("UPDATE {table} r SET {set} FROM {stage} s WHERE r.tenant = s.tenant AND r.key = s.key AND {same}"),
-                false => format!("UPDATE {table} r SET {set} FROM {stage} s WHERE r.ctid = s.place AND {same}"),
+            let (table, assignments) = (&collection_tables.table, assignments.join(", "));
+            let same_version = "r.revision = s.was_revision AND r.touch = s.was_touch";
+            let sql = match self.tables.is_distributed() {
+                true => format!(
+                    "UPDATE {table} r SET {assignments} FROM {staging_table} s WHERE r.tenant = s.tenant AND r.key = s.key AND {same_version}"
+                ),
+                false => format!("UPDATE {table} r SET {assignments} FROM {staging_table} s WHERE r.ctid = s.place AND {same_version}"),
             };
-            self.session.later_of(changed.len(), OTHER_VERSION, &sql, &[])?;
+            self.session.defer_expecting(changed.len(), CHANGED_MEANWHILE, &sql, &[])?;
         }
         match new.len() {
             0 => {}
-            1..=FEW => self.insert_rows(own, definition, &new)?,
-            _ => self.copy_rows(&own.table, own, definition, &new, false)?,
+            1..=MAX_INSERTED_ROWS => self.insert_rows(collection_tables, definition, &new)?,
+            _ => self.copy_rows(&collection_tables.table, collection_tables, definition, &new, false)?,
         }
-        for (field, side) in &own.lists {
-            let stale: Vec<&str> = changed.iter().map(|(write, _)| write.key.as_str()).chain(gone.iter().copied()).collect();
-            if !stale.is_empty() {
-                self.session.later(&format!("DELETE FROM {side} WHERE tenant = $1 AND key = ANY($2)"), &[&self.tenant, &stale])?;
+        for (field, side) in &collection_tables.lists {
+            let changed_keys: Vec<&str> = changed.iter().map(|(write, _)| write.key.as_str()).chain(deleted_keys.iter().copied()).collect();
+            if !changed_keys.is_empty() {
+                self.session.defer(&format!("DELETE FROM {side} WHERE tenant = $1 AND key = ANY($2)"), &[&self.tenant, &changed_keys])?;
             }
             self.copy_elements(side, definition, *field, changed.iter().chain(&new))?;
         }
@@ -223,26 +237,32 @@ impl UnitWriter<'_> {
 
     /// Updates the state of several records with one statement (on a cluster, of one record). The list of rows is filled up with null rows to a
     /// power of two, so that only few different statements are prepared.
-    fn set_states(&mut self, own: &CollectionTables, collection: &Collection, changed: &[StateUpdate<'_>]) -> DbResult<()> {
-        let table = &own.table;
-        let states: Vec<String> = collection.states.iter().map(|state| name(&["s", &state.name])).collect();
+    fn set_states(&mut self, collection_tables: &CollectionTables, collection: &Collection, changed: &[StateUpdate<'_>]) -> DbResult<()> {
+        let table = &collection_tables.table;
+        let states: Vec<String> = collection.states.iter().map(|state| quoted_name(&["s", &state.name])).collect();
         let types = collection.states.iter().map(|state| values::bare_type(&state.ty));
         let types: Vec<String> = ["text", "bigint", "bigint", "bigint", "text"].map(str::to_owned).into_iter().chain(types).collect();
         let names: String = states.iter().map(|name| format!(", {name}")).collect();
-        let nothing = BoundValue(&Value::Null);
-        for some in changed.chunks(if self.tables.distributed() { 1 } else { MOST_STATES }) {
-            let rows = some.len().next_power_of_two();
-            let new: Vec<i64> = some.iter().map(|new| self.stamp.max(new.was.revision + 1)).collect();
-            let values: Vec<Vec<BoundValue<'_>>> = some.iter().map(|new| new.state.iter().map(BoundValue).collect()).collect();
+        let null = BoundValue(&Value::Null);
+        for batch in changed.chunks(if self.tables.is_distributed() { 1 } else { MAX_STATE_UPDATES }) {
+            let rows = batch.len().next_power_of_two();
+            let revisions: Vec<i64> = batch.iter().map(|update| self.commit_time.max(update.old_version.revision + 1)).collect();
+            let values: Vec<Vec<BoundValue<'_>>> = batch.iter().map(|update| update.state.iter().map(BoundValue).collect()).collect();
             let mut parameters: Vec<SqlParameter<'_>> = vec![&self.tenant];
-            for ((row, revision), values) in some.iter().zip(&new).zip(&values) {
-                parameters.extend([&row.key as SqlParameter<'_>, &row.was.revision, &row.was.touches, revision, &row.packed]);
+            for ((update, revision), values) in batch.iter().zip(&revisions).zip(&values) {
+                parameters.extend([
+                    &update.key as SqlParameter<'_>,
+                    &update.old_version.revision,
+                    &update.old_version.touches,
+                    revision,
+                    &update.packed,
+                ]);
                 parameters.extend(values.iter().map(|value| value as SqlParameter<'_>));
             }
-            parameters.resize(1 + rows * types.len(), &nothing);
-            let sql = match self.tables.distributed() {
+            parameters.resize(1 + rows * types.len(), &null);
+            let sql = match self.tables.is_distributed() {
                 true => {
-                    let set: String = states.iter().zip(7..).map(|(name, place)| format!(", {name} = ${place}")).collect();
+                    let set: String = states.iter().zip(7..).map(|(name, position)| format!(", {name} = ${position}")).collect();
                     format!(
                         "UPDATE {table} SET revision = $5, touch = 0, state = $6{set} WHERE tenant = $1 AND key = $2 AND revision = $3 AND touch = $4"
                     )
@@ -250,19 +270,19 @@ impl UnitWriter<'_> {
                 false => {
                     let set: String = states.iter().map(|name| format!(", {name} = s.{name}")).collect();
                     let row = |row: usize| {
-                        let cast = |(place, ty): (usize, &String)| format!("${}::{ty}", 2 + row * types.len() + place);
+                        let cast = |(position, ty): (usize, &String)| format!("${}::{ty}", 2 + row * types.len() + position);
                         format!("({})", types.iter().enumerate().map(cast).collect::<Vec<_>>().join(", "))
                     };
                     let rows = (0..rows).map(row).collect::<Vec<_>>().join(", ");
                     format!(
                         "UPDATE {table} r SET revision = s.revision, touch = 0, state = s.state{set} FROM (SELECT u.*, o.place \
                          FROM (VALUES {rows}) AS u(own, was_revision, was_touch, revision, state{names}) CROSS JOIN LATERAL \
-                         (SELECT ctid AS place FROM {table} WHERE tenant = $1 AND key {ONE}) AS o OFFSET 0) AS s \
+                         (SELECT ctid AS place FROM {table} WHERE tenant = $1 AND key {ONE_KEY_RANGE}) AS o OFFSET 0) AS s \
                          WHERE r.ctid = s.place AND r.revision = s.was_revision AND r.touch = s.was_touch"
                     )
                 }
             };
-            self.session.later_of(some.len(), OTHER_VERSION, &sql, &parameters)?;
+            self.session.defer_expecting(batch.len(), CHANGED_MEANWHILE, &sql, &parameters)?;
         }
         Ok(())
     }
@@ -271,26 +291,27 @@ impl UnitWriter<'_> {
     fn copy_rows(
         &mut self,
         table: &str,
-        own: &CollectionTables,
+        collection_tables: &CollectionTables,
         collection: &Collection,
         puts: &[(&RecordWrite, &RecordContent)],
         staged: bool,
     ) -> DbResult<()> {
-        let mut names: Vec<&str> = own.columns.iter().map(|(name, _)| name.as_str()).collect();
-        let mut types: Vec<Type> = own.columns.iter().map(|(_, ty)| wire_type(ty)).collect();
+        let mut names: Vec<&str> = collection_tables.columns.iter().map(|(name, _)| name.as_str()).collect();
+        let mut types: Vec<Type> = collection_tables.columns.iter().map(|(_, ty)| wire_type(ty)).collect();
         if staged {
             names.extend(["was_revision", "was_touch", "place"]);
             types.extend([Type::INT8, Type::INT8, Type::TID]);
         }
-        let places: Vec<RowLocation> = puts.iter().map(|(write, _)| if staged { self.place_of(write) } else { RowLocation::default() }).collect();
+        let locations: Vec<RowLocation> =
+            puts.iter().map(|(write, _)| if staged { self.location_of(write) } else { RowLocation::default() }).collect();
         let mut writer = self.session.copy_in(&format!("COPY {table} ({}) FROM STDIN BINARY", names.join(", ")), &types)?;
-        for ((write, content), place) in puts.iter().zip(&places) {
-            let row = RowValues::new(self.stamp, own, collection, write, content);
+        for ((write, content), location) in puts.iter().zip(&locations) {
+            let row = RowValues::new(self.commit_time, collection_tables, collection, write, content);
             let mut parameters = vec![&self.tenant as SqlParameter<'_>];
             row.push(&mut parameters);
-            let was = write.expect.unwrap_or_default();
+            let old_version = write.expect.unwrap_or_default();
             if staged {
-                parameters.extend([&was.revision as SqlParameter<'_>, &was.touches, place]);
+                parameters.extend([&old_version.revision as SqlParameter<'_>, &old_version.touches, location]);
             }
             writer.write(&parameters)?;
         }
@@ -299,24 +320,30 @@ impl UnitWriter<'_> {
     }
 
     /// Inserts a few new rows, in batches whose sizes are powers of two so that there are few statements per collection; none is waited for.
-    fn insert_rows(&mut self, own: &CollectionTables, collection: &Collection, puts: &[(&RecordWrite, &RecordContent)]) -> DbResult<()> {
-        let names: Vec<&str> = own.columns.iter().map(|(name, _)| name.as_str()).collect();
-        let mut left = puts;
-        while !left.is_empty() {
-            let (some, rest) = left.split_at(1 << left.len().ilog2());
-            left = rest;
-            let rows: Vec<RowValues<'_>> = some.iter().map(|(write, content)| RowValues::new(self.stamp, own, collection, write, content)).collect();
+    fn insert_rows(
+        &mut self,
+        collection_tables: &CollectionTables,
+        collection: &Collection,
+        puts: &[(&RecordWrite, &RecordContent)],
+    ) -> DbResult<()> {
+        let names: Vec<&str> = collection_tables.columns.iter().map(|(name, _)| name.as_str()).collect();
+        let mut remaining = puts;
+        while !remaining.is_empty() {
+            let (batch, rest) = remaining.split_at(1 << remaining.len().ilog2());
+            remaining = rest;
+            let rows: Vec<RowValues<'_>> =
+                batch.iter().map(|(write, content)| RowValues::new(self.commit_time, collection_tables, collection, write, content)).collect();
             let mut parameters: Vec<SqlParameter<'_>> = Vec::with_capacity(rows.len() * names.len());
             for row in &rows {
                 parameters.push(&self.tenant);
                 row.push(&mut parameters);
             }
-            let mut sql = format!("INSERT INTO {} ({}) VALUES ", own.table, names.join(", "));
-            for place in 1..=parameters.len() {
-                let (before, behind) = (if (place - 1) % names.len() == 0 { "(" } else { "" }, if place % names.len() == 0 { ")" } else { "" });
-                let _ = write!(sql, "{}{before}${place}{behind}", if place == 1 { "" } else { ", " });
+            let mut sql = format!("INSERT INTO {} ({}) VALUES ", collection_tables.table, names.join(", "));
+            for position in 1..=parameters.len() {
+                let (before, after) = (if (position - 1) % names.len() == 0 { "(" } else { "" }, if position % names.len() == 0 { ")" } else { "" });
+                let _ = write!(sql, "{}{before}${position}{after}", if position == 1 { "" } else { ", " });
             }
-            self.session.later(&sql, &parameters)?;
+            self.session.defer(&sql, &parameters)?;
         }
         Ok(())
     }
@@ -332,13 +359,13 @@ impl UnitWriter<'_> {
         let element = wire_type(&column_type(definition.golden_type().element()));
         let mut rows: Vec<(&str, Value)> = Vec::new();
         for (write, content) in puts {
-            let from = rows.len();
+            let first_of_record = rows.len();
             for element in content.golden[field].elements() {
                 let value = match element.as_text() {
                     Some(text) if definition.fold => Value::text(fold(text)),
                     _ => element.clone(),
                 };
-                if !rows[from..].iter().any(|(_, known)| *known == value) {
+                if !rows[first_of_record..].iter().any(|(_, known)| *known == value) {
                     rows.push((write.key.as_str(), value));
                 }
             }
@@ -346,13 +373,13 @@ impl UnitWriter<'_> {
         if rows.is_empty() {
             return Ok(());
         }
-        if rows.len() <= FEW {
+        if rows.len() <= MAX_INSERTED_ROWS {
             let (keys, values): (Vec<&str>, Vec<BoundValue<'_>>) = rows.iter().map(|(key, value)| (*key, BoundValue(value))).unzip();
             let sql = format!(
                 "INSERT INTO {side} (tenant, key, value) SELECT $1, u.key, u.value FROM unnest($2::text[], $3::{}[]) AS u(key, value)",
                 values::bare_type(definition.golden_type().element())
             );
-            return self.session.later(&sql, &[&self.tenant, &keys, &values]);
+            return self.session.defer(&sql, &[&self.tenant, &keys, &values]);
         }
         let types = [Type::INT8, Type::TEXT, element];
         let mut writer = self.session.copy_in(&format!("COPY {side} (tenant, key, value) FROM STDIN BINARY"), &types)?;
@@ -365,10 +392,10 @@ impl UnitWriter<'_> {
 }
 
 /// The reason of the conflict if fewer rows are written than were locked. On a cluster, a server may still be applying a commit.
-const OTHER_VERSION: &str = "a record was changed meanwhile";
+const CHANGED_MEANWHILE: &str = "a record was changed meanwhile";
 
 /// Up to this many new rows of a table are inserted and not copied: a copy takes two round trips of its own.
-const FEW: usize = 16;
+const MAX_INSERTED_ROWS: usize = 16;
 
 /// The values of a row's columns after the tenant, as far as they must be computed from the content.
 struct RowValues<'w> {
@@ -387,22 +414,28 @@ struct RowValues<'w> {
 }
 
 impl<'w> RowValues<'w> {
-    fn new(stamp: i64, own: &CollectionTables, collection: &'w Collection, write: &'w RecordWrite, content: &'w RecordContent) -> Self {
+    fn new(
+        commit_time: i64,
+        collection_tables: &CollectionTables,
+        collection: &'w Collection,
+        write: &'w RecordWrite,
+        content: &'w RecordContent,
+    ) -> Self {
         let (revision, touch) = match (&write.change, write.expect) {
             (RecordChange::Settle(_), Some(version)) => (version.revision, version.touches + 1),
-            (_, version) => (version.map_or(stamp, |version| stamp.max(version.revision + 1)), 0),
+            (_, version) => (version.map_or(commit_time, |version| commit_time.max(version.revision + 1)), 0),
         };
-        let named = || content.conflicts.iter().map(|field| collection.fields[*field].name.as_str()).collect();
+        let conflict_names = || content.conflicts.iter().map(|field| collection.fields[*field].name.as_str()).collect();
         Self {
             key: write.key.as_str(),
             revision,
             touch,
             created_job: content.created_job as i64,
             golden: content.golden.iter().take(collection.stored_fields().len()).map(BoundValue).collect(),
-            folded: own.folded.iter().map(|field| content.golden[*field].as_text().map(fold)).collect(),
-            boxes: own.boxed.iter().map(|field| BoundingBox::of(&content.golden[*field])).collect(),
+            folded: collection_tables.folded.iter().map(|field| content.golden[*field].as_text().map(fold)).collect(),
+            boxes: collection_tables.boxed.iter().map(|field| BoundingBox::from_value(&content.golden[*field])).collect(),
             state: content.state.iter().map(BoundValue).collect(),
-            conflicts: (!content.conflicts.is_empty()).then(named),
+            conflicts: (!content.conflicts.is_empty()).then(conflict_names),
             state_set: crate::sql::row::pack_state(&content.state_set, collection),
             raw: content.raw.as_deref(),
             content,

@@ -43,15 +43,15 @@ impl From<StoreError> for DatabaseError {
 
 impl From<::tokio_postgres::Error> for DatabaseError {
     fn from(error: ::tokio_postgres::Error) -> Self {
-        let Some(said) = error.as_db_error() else {
+        let Some(db_error) = error.as_db_error() else {
             return if error.is_closed() || std::error::Error::source(&error).is_some_and(|source| source.is::<std::io::Error>()) {
                 DatabaseError::ConnectionLost(with_source(&error))
             } else {
                 DatabaseError::Store(StoreError::Other(with_source(&error)))
             };
         };
-        let text = format!("{}{}", said.message(), said.detail().map(|detail| format!(" ({detail})")).unwrap_or_default());
-        match said.code() {
+        let text = format!("{}{}", db_error.message(), db_error.detail().map(|detail| format!(" ({detail})")).unwrap_or_default());
+        match db_error.code() {
             code if [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE, SqlState::UNIQUE_VIOLATION].contains(code) => {
                 DatabaseError::Retry(text)
             }
@@ -81,8 +81,8 @@ fn with_source(error: &::tokio_postgres::Error) -> String {
 }
 
 impl From<DatabaseError> for StoreError {
-    fn from(trouble: DatabaseError) -> Self {
-        match trouble {
+    fn from(error: DatabaseError) -> Self {
+        match error {
             DatabaseError::Store(error) => error,
             DatabaseError::Retry(reason) => StoreError::Other(format!("gave up after repeated transaction conflicts: {reason}")),
             DatabaseError::ConnectionLost(reason) => StoreError::ReadOnly(format!("the connection is lost: {reason}")),
@@ -104,10 +104,10 @@ static OPENED: AtomicU64 = AtomicU64::new(0);
 
 /// How often a thread that waits for a connection checks whether the result is still wanted, and how often a request to cancel a statement is
 /// repeated.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Maximum number of deferred statements.
-const MOST_LATER: usize = 16;
+const MAX_DEFERRED: usize = 16;
 
 /// An encoded parameter.
 #[derive(Debug)]
@@ -140,7 +140,7 @@ enum DeferredStatement {
 /// How many rows a statement must touch, and the reason of the conflict if it does not.
 struct ExpectedRows {
     rows: u64,
-    otherwise: &'static str,
+    mismatch_reason: &'static str,
 }
 
 impl DeferredStatement {
@@ -154,7 +154,7 @@ impl DeferredStatement {
     fn check(&self, rows: u64) -> DbResult<()> {
         match self {
             DeferredStatement::Prepared { expected: Some(expected), .. } if expected.rows != rows => {
-                Err(DatabaseError::Retry(expected.otherwise.into()))
+                Err(DatabaseError::Retry(expected.mismatch_reason.into()))
             }
             _ => Ok(()),
         }
@@ -176,16 +176,16 @@ pub struct Session {
 }
 
 /// Waits for `work`. When its result is not wanted any more, asks the server to cancel the statement.
-async fn while_wanted<T>(client: &Client, wanted: Option<&CancelToken>, work: impl Future<Output = T>) -> T {
-    let Some(wanted) = wanted else { return work.await };
+async fn until_cancelled<T>(client: &Client, cancel_token: Option<&CancelToken>, work: impl Future<Output = T>) -> T {
+    let Some(cancel_token) = cancel_token else { return work.await };
     let mut work = pin!(work);
-    if let Either::Left((done, _)) = select(work.as_mut(), pin!(wanted.over())).await {
+    if let Either::Left((done, _)) = select(work.as_mut(), pin!(cancel_token.cancelled())).await {
         return done;
     }
     loop {
         // a server that has not started the statement ignores the request, so it is repeated; if it fails, the statement ends by itself
         let _ = client.cancel_token().cancel_query(NoTls).await;
-        if let Either::Left((done, _)) = select(work.as_mut(), pin!(tokio::time::sleep(LOOK_AGAIN))).await {
+        if let Either::Left((done, _)) = select(work.as_mut(), pin!(tokio::time::sleep(CANCEL_CHECK_INTERVAL))).await {
             return done;
         }
     }
@@ -195,17 +195,17 @@ impl Session {
     fn open(config: &Config, schema: &str) -> DbResult<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| StoreError::Other(error.to_string()))?;
         let (client, mut connection) = runtime.block_on(config.connect(NoTls))?;
-        let (tell, told) = mpsc::unbounded_channel();
+        let (sender, notifications) = mpsc::unbounded_channel();
         // this task runs whenever the session waits for a response
         runtime.spawn(async move {
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
                 if let AsyncMessage::Notification(_) = message {
-                    let _ = tell.send(());
+                    let _ = sender.send(());
                 }
             }
         });
         let number = OPENED.fetch_add(1, Ordering::Relaxed);
-        let mut session = Self { number, runtime, client, statements: HashMap::new(), deferred: Vec::new(), notifications: told, cancelled: false };
+        let mut session = Self { number, runtime, client, statements: HashMap::new(), deferred: Vec::new(), notifications, cancelled: false };
         // Statements outside of a transaction write what may be lost in a crash of the machine (leases); `begin` makes commits durable. A table,
         // however small, is scanned completely only if no index can be used, and joined rows are found one by one. Rows cost more than pages, so that
         // the index that touches fewest rows is used: frequently used data is in memory.
@@ -219,22 +219,22 @@ impl Session {
     }
 
     /// Sends the deferred statements and another one; returns when all have been answered.
-    fn exchange<T>(&mut self, ask: impl AsyncFnOnce(&Client) -> Result<T, Error>) -> DbResult<T> {
-        let (later, client, wanted) = (std::mem::take(&mut self.deferred), &self.client, CancelToken::now());
+    fn exchange<T>(&mut self, request: impl AsyncFnOnce(&Client) -> Result<T, Error>) -> DbResult<T> {
+        let (deferred, client, cancel_token) = (std::mem::take(&mut self.deferred), &self.client, CancelToken::current());
         // each is sent when its future is first polled, in this order
-        let work = async { join(join_all(later.iter().map(|later| later.send(client))), ask(client)).await };
-        let (done, found) = self.runtime.block_on(while_wanted(client, wanted.as_ref(), work));
-        self.cancelled |= wanted.is_some_and(|wanted| wanted.is_over());
-        for (later, rows) in later.iter().zip(done) {
-            later.check(rows?)?;
+        let work = async { join(join_all(deferred.iter().map(|deferred| deferred.send(client))), request(client)).await };
+        let (deferred_rows, result) = self.runtime.block_on(until_cancelled(client, cancel_token.as_ref(), work));
+        self.cancelled |= cancel_token.is_some_and(|cancel_token| cancel_token.is_cancelled());
+        for (deferred, rows) in deferred.iter().zip(deferred_rows) {
+            deferred.check(rows?)?;
         }
-        Ok(found?)
+        Ok(result?)
     }
 
     /// Returns the statement, prepared once.
     pub fn prepare(&mut self, sql: &str) -> DbResult<Statement> {
-        if let Some(known) = self.statements.get(sql) {
-            return Ok(known.clone());
+        if let Some(prepared) = self.statements.get(sql) {
+            return Ok(prepared.clone());
         }
         // there are as many queries as users think of: forget all statements rather than keep all
         if self.statements.len() >= 256 {
@@ -252,21 +252,21 @@ impl Session {
     }
 
     /// Defers a statement: it runs with the next one or before the commit.
-    pub fn later(&mut self, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<()> {
-        self.keep(sql, parameters, None)
+    pub fn defer(&mut self, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<()> {
+        self.defer_statement(sql, parameters, None)
     }
 
     /// Defers a statement that must touch so many rows; otherwise there was a conflict with another transaction.
-    pub fn later_of(&mut self, rows: usize, otherwise: &'static str, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<()> {
-        self.keep(sql, parameters, Some(ExpectedRows { rows: rows as u64, otherwise }))
+    pub fn defer_expecting(&mut self, rows: usize, mismatch_reason: &'static str, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<()> {
+        self.defer_statement(sql, parameters, Some(ExpectedRows { rows: rows as u64, mismatch_reason }))
     }
 
     /// Defers statements without parameters.
-    pub fn later_batch(&mut self, sql: impl Into<Cow<'static, str>>) {
+    pub fn defer_batch(&mut self, sql: impl Into<Cow<'static, str>>) {
         self.deferred.push(DeferredStatement::Batch(sql.into()));
     }
 
-    fn keep(&mut self, sql: &str, parameters: &[SqlParameter<'_>], expected: Option<ExpectedRows>) -> DbResult<()> {
+    fn defer_statement(&mut self, sql: &str, parameters: &[SqlParameter<'_>], expected: Option<ExpectedRows>) -> DbResult<()> {
         let statement = self.prepare(sql)?;
         let encode = |(parameter, ty): (&SqlParameter<'_>, &Type)| {
             let mut bytes = BytesMut::new();
@@ -277,7 +277,7 @@ impl Session {
         };
         let parameters = parameters.iter().zip(statement.params()).map(encode).collect::<DbResult<_>>()?;
         self.deferred.push(DeferredStatement::Prepared { statement, parameters, expected });
-        if self.deferred.len() < MOST_LATER { Ok(()) } else { self.flush() }
+        if self.deferred.len() < MAX_DEFERRED { Ok(()) } else { self.flush() }
     }
 
     /// Sends the deferred statements, if there are any.
@@ -292,23 +292,23 @@ impl Session {
     }
 
     /// Returns the first row, if there is one.
-    pub fn first(&mut self, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<Option<Row>> {
+    pub fn query_first(&mut self, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<Option<Row>> {
         Ok(self.query(sql, parameters)?.into_iter().next())
     }
 
     /// Returns the first row, which must exist.
-    pub fn one(&mut self, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<Row> {
-        self.first(sql, parameters)?.ok_or_else(|| StoreError::Other("the database returned no row".into()).into())
+    pub fn query_one(&mut self, sql: &str, parameters: &[SqlParameter<'_>]) -> DbResult<Row> {
+        self.query_first(sql, parameters)?.ok_or_else(|| StoreError::Other("the database returned no row".into()).into())
     }
 
     /// Calls `visit` with each row as it arrives.
     pub fn visit(&mut self, sql: &str, parameters: &[SqlParameter<'_>], mut visit: impl FnMut(&Row) -> DbResult<()>) -> DbResult<()> {
         let statement = self.prepare(sql)?;
         let mut rows = pin!(self.exchange(async |client| client.query_raw(&statement, parameters.iter().copied()).await)?);
-        let wanted = CancelToken::now();
+        let cancel_token = CancelToken::current();
         loop {
-            let next = self.runtime.block_on(while_wanted(&self.client, wanted.as_ref(), rows.try_next()));
-            self.cancelled |= wanted.as_ref().is_some_and(CancelToken::is_over);
+            let next = self.runtime.block_on(until_cancelled(&self.client, cancel_token.as_ref(), rows.try_next()));
+            self.cancelled |= cancel_token.as_ref().is_some_and(CancelToken::is_cancelled);
             let Some(row) = next? else { return Ok(()) };
             visit(&row)?;
         }
@@ -330,8 +330,8 @@ impl Session {
 
     /// Begins a transaction whose commit is as durable as the server is configured to make it. One that does not wait for locks fails with
     /// [`StoreError::Held`] if it would have to.
-    pub fn begin(&mut self, waits: bool) {
-        self.later_batch(match waits {
+    pub fn begin(&mut self, waits_for_locks: bool) {
+        self.defer_batch(match waits_for_locks {
             true => "BEGIN; SET LOCAL synchronous_commit TO DEFAULT",
             false => "BEGIN; SET LOCAL synchronous_commit TO DEFAULT; SET LOCAL lock_timeout = '20ms'",
         });
@@ -339,22 +339,22 @@ impl Session {
 
     /// Begins a read-only transaction on one snapshot.
     pub fn begin_snapshot(&mut self) {
-        self.later_batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+        self.defer_batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
     }
 
     /// Returns when another session has sent a notification, and after `timeout` at the latest.
-    pub fn wait_to_be_told(&mut self, timeout: Duration) -> DbResult<()> {
-        let told = &mut self.notifications;
-        let waited = self.runtime.block_on(async { tokio::time::timeout(timeout, told.recv()).await });
+    pub fn wait_for_notification(&mut self, timeout: Duration) -> DbResult<()> {
+        let notifications = &mut self.notifications;
+        let received = self.runtime.block_on(async { tokio::time::timeout(timeout, notifications.recv()).await });
         // notifications that have arrived meanwhile need no second check
-        while told.try_recv().is_ok() {}
-        if waited != Ok(None) && self.is_usable() { Ok(()) } else { Err(DatabaseError::ConnectionLost("the connection was closed".into())) }
+        while notifications.try_recv().is_ok() {}
+        if received != Ok(None) && self.is_usable() { Ok(()) } else { Err(DatabaseError::ConnectionLost("the connection was closed".into())) }
     }
 
     /// Commits. If the connection is lost now, the outcome is unknown.
     pub fn commit(&mut self) -> DbResult<()> {
         self.flush()?;
-        self.batch("COMMIT").map_err(|trouble| match trouble {
+        self.batch("COMMIT").map_err(|error| match error {
             DatabaseError::ConnectionLost(reason) => DatabaseError::CommitUnknown(reason),
             other => other,
         })
@@ -408,7 +408,7 @@ pub struct Pool {
     config: Config,
     schema: String,
     wait: Duration,
-    most: usize,
+    max_open: usize,
     idle: Mutex<IdleSessions>,
     returned: Condvar,
 }
@@ -420,8 +420,15 @@ pub struct Pooled<'p> {
 }
 
 impl Pool {
-    pub fn new(config: Config, schema: String, wait: Duration, most: usize) -> Self {
-        Self { config, schema, wait, most, idle: Mutex::new(IdleSessions { sessions: Vec::new(), open: 0, waiting: 0 }), returned: Condvar::new() }
+    pub fn new(config: Config, schema: String, wait: Duration, max_open: usize) -> Self {
+        Self {
+            config,
+            schema,
+            wait,
+            max_open,
+            idle: Mutex::new(IdleSessions { sessions: Vec::new(), open: 0, waiting: 0 }),
+            returned: Condvar::new(),
+        }
     }
 
     /// The schema that contains all tables.
@@ -431,10 +438,10 @@ impl Pool {
 
     /// Takes over the connections of another pool to the same store.
     pub fn adopt(&self, other: Pool) {
-        let others = other.idle.into_inner().unwrap_or_else(PoisonError::into_inner).sessions;
+        let sessions = other.idle.into_inner().unwrap_or_else(PoisonError::into_inner).sessions;
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.open += others.len();
-        idle.sessions.extend(others);
+        idle.open += sessions.len();
+        idle.sessions.extend(sessions);
     }
 
     /// Returns a connection, as soon as one is free and the server responds.
@@ -448,23 +455,23 @@ impl Pool {
                 }
                 idle.open -= 1;
             }
-            if idle.open < self.most {
+            if idle.open < self.max_open {
                 idle.open += 1;
                 drop(idle);
                 return self.open(deadline);
             }
-            let mut left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let mut remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return Err(StoreError::Busy(self.wait.as_secs()).into());
             }
-            if let Some(wanted) = CancelToken::now() {
-                if wanted.is_over() {
+            if let Some(cancel_token) = CancelToken::current() {
+                if cancel_token.is_cancelled() {
                     return Err(StoreError::Unwanted.into());
                 }
-                left = left.min(LOOK_AGAIN);
+                remaining = remaining.min(CANCEL_CHECK_INTERVAL);
             }
             idle.waiting += 1;
-            idle = self.returned.wait_timeout(idle, left).unwrap_or_else(PoisonError::into_inner).0;
+            idle = self.returned.wait_timeout(idle, remaining).unwrap_or_else(PoisonError::into_inner).0;
             idle.waiting -= 1;
         }
     }
@@ -489,10 +496,10 @@ impl Pool {
             match Session::open(&self.config, &self.schema) {
                 Ok(session) => return Ok(Pooled { pool: self, session: Some(session) }),
                 Err(DatabaseError::ConnectionLost(_)) if Instant::now() + pause < deadline => std::thread::sleep(pause),
-                Err(trouble) => {
+                Err(error) => {
                     self.idle.lock().unwrap_or_else(PoisonError::into_inner).open -= 1;
                     self.returned.notify_one();
-                    return Err(trouble);
+                    return Err(error);
                 }
             }
             pause = (pause * 2).min(Duration::from_millis(500));
@@ -508,7 +515,7 @@ impl Pool {
                 let mut session = self.get()?;
                 let result = work(&mut session);
                 if result.is_err() {
-                    session.give_up();
+                    session.roll_back_or_discard();
                 }
                 result
             };
@@ -524,9 +531,9 @@ impl Pool {
 
 impl Pooled<'_> {
     /// Rolls back; a connection on which that fails is not used again.
-    fn give_up(&mut self) {
-        let usable = self.session.as_mut().is_some_and(|session| session.roll_back().is_ok());
-        if !usable {
+    fn roll_back_or_discard(&mut self) {
+        let is_usable = self.session.as_mut().is_some_and(|session| session.roll_back().is_ok());
+        if !is_usable {
             self.session = None;
         }
     }
@@ -535,7 +542,7 @@ impl Pooled<'_> {
 impl std::ops::Deref for Pooled<'_> {
     type Target = Session;
 
-    #[expect(clippy::expect_used, reason = "only `give_up` takes the session, when nothing is done with it any more")]
+    #[expect(clippy::expect_used, reason = "only `roll_back_or_discard` takes the session, when nothing is done with it any more")]
     fn deref(&self) -> &Session {
         self.session.as_ref().expect("a session")
     }
@@ -565,17 +572,17 @@ mod tests {
     use stook_testkit::postgres::TestServer;
 
     #[test]
-    fn a_copy_behind_a_statement_that_fails_leaves_the_connection_usable() {
+    fn a_copy_after_a_statement_that_fails_leaves_the_connection_usable() {
         let Some(server) = TestServer::for_test(&["fsync=off"]) else { return };
         let config: Config = server.url("postgres").parse().expect("an address");
         let mut session = Session::open(&config, "public").expect("it connects");
         session.batch("CREATE TABLE copied(a bigint)").expect("a table");
         for _ in 0..20 {
             session.begin(true);
-            session.later("SELECT 1 / (SELECT count(*) FROM copied)", &[]).expect("it is kept");
+            session.defer("SELECT 1 / (SELECT count(*) FROM copied)", &[]).expect("it is kept");
             assert!(session.copy_in("COPY copied FROM STDIN BINARY", &[Type::INT8]).is_err(), "nothing is divided by zero");
             session.batch("ROLLBACK").expect("the transaction ends");
-            assert_eq!(session.one("SELECT count(*) FROM copied", &[]).expect("it answers").get::<_, i64>(0), 0);
+            assert_eq!(session.query_one("SELECT count(*) FROM copied", &[]).expect("it answers").get::<_, i64>(0), 0);
         }
     }
 }

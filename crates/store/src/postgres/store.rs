@@ -1,6 +1,6 @@
 //! The store on a server: opens it, and uses connections to read and write.
 
-use super::address::settings;
+use super::address::parse_url;
 use super::clock::ServerClock;
 use super::options::PostgresOptions;
 use super::queue;
@@ -9,7 +9,7 @@ use super::tables::{self, StoreTables};
 use super::values::RowExt;
 use super::writer::{PostgresWriter, WriteContext};
 use crate::queue::*;
-use crate::sql::shape::{AccessMode, StoreSchema};
+use crate::sql::store_schema::{AccessMode, StoreSchema};
 use crate::wanted::CancelToken;
 use crate::*;
 use std::sync::atomic::AtomicI64;
@@ -58,33 +58,33 @@ impl PostgresStore {
     /// Opens a store for its jobs, chunks and tokens, whatever its definition.
     pub(crate) fn open_admin(url: &str, options: &PostgresOptions) -> Result<Self> {
         let options = PostgresOptions { prepare: false, ..options.clone() };
-        Self::open_as(url, Arc::new(Catalogue::empty()), StoreTables::of_ledger(), (AccessMode::Admin, &options))
+        Self::open_as(url, Arc::new(Catalogue::empty()), StoreTables::for_any_definition(), (AccessMode::Admin, &options))
     }
 
     fn open_as(url: &str, catalogue: Arc<Catalogue>, tables: StoreTables, (purpose, options): (AccessMode, &PostgresOptions)) -> Result<Self> {
-        let (config, schema) = settings(url)?;
+        let (config, schema) = parse_url(url)?;
         let tables = Arc::new(tables);
         // a user who waits for a command to start soon learns that a server does not respond
-        let first = Pool::new(config.clone(), schema.clone(), FIRST_WAIT.min(Duration::from_secs(options.wait)), 1);
+        let first_pool = Pool::new(config.clone(), schema.clone(), FIRST_WAIT.min(Duration::from_secs(options.wait)), 1);
         let wait = Duration::from_secs(options.wait);
         let observer = Pool::new(config.clone(), schema.clone(), wait, 1);
         let pool = Arc::new(Pool::new(config, schema, wait, options.connections.max(2)));
-        let ready = |session: &mut Session| match options.prepare {
+        let make_ready = |session: &mut Session| match options.prepare {
             true => tables::prepare(session, &tables, pool.schema()),
-            false => tables::fits(session, &tables, pool.schema(), purpose).map(|()| (Vec::new(), false)),
+            false => tables::check_fits(session, &tables, pool.schema(), purpose).map(|()| (Vec::new(), false)),
         };
-        let (changes, redefined) = first.run(ready).map_err(|trouble| match trouble {
+        let (changes, redefined) = first_pool.run(make_ready).map_err(|error| match error {
             DatabaseError::ConnectionLost(reason) => StoreError::Other(format!("the server does not answer: {reason}")),
             other => other.into(),
         })?;
-        pool.adopt(first);
+        pool.adopt(first_pool);
         let clock = Arc::new(ServerClock { last: AtomicI64::new(0), offset: AtomicI64::new(0) });
-        let last: i64 = pool.run(|session| {
-            tables::remember(session, &tables)?;
+        let last_commit_time: i64 = pool.run(|session| {
+            tables::load_fixed_state(session, &tables)?;
             let sql = "SELECT greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, last_value) FROM clock";
-            session.one(sql, &[])?.at(0)
+            session.query_one(sql, &[])?.at(0)
         })?;
-        clock.hear(last);
+        clock.observe(last_commit_time);
         let context = WriteContext { pool, tables, clock, tenants: Arc::default(), written: Arc::default(), growth: Arc::default() };
         let writer = PostgresWriter::start(context.clone())?;
         Ok(Self { catalogue, context, writer, listener: Mutex::default(), changes, redefined, observer, observed: Mutex::default() })
@@ -95,35 +95,35 @@ impl PostgresStore {
     /// # Errors
     /// When the server does not respond, or the store has another format.
     pub fn prepared_for(url: &str) -> Result<Option<StoreSchema>> {
-        let (config, schema) = settings(url)?;
+        let (config, schema) = parse_url(url)?;
         let pool = Pool::new(config, schema, FIRST_WAIT, 1);
         let read = pool.run(|session| {
-            if !session.one("SELECT to_regclass('meta') IS NOT NULL", &[])?.at::<bool>(0)? {
+            if !session.query_one("SELECT to_regclass('meta') IS NOT NULL", &[])?.at::<bool>(0)? {
                 return Ok(None);
             }
             tables::check_format(session)?;
-            Ok(Some(crate::sql::shape::stored(tables::meta(session, "shape")?.as_deref())?))
+            Ok(Some(crate::sql::store_schema::parse_schema(tables::meta(session, "shape")?.as_deref())?))
         });
-        read.map_err(|trouble| match trouble {
+        read.map_err(|error| match error {
             DatabaseError::ConnectionLost(reason) => StoreError::Other(format!("the server does not answer: {reason}")),
             other => other.into(),
         })
     }
 
     /// Reads on a connection of the pool.
-    pub(super) fn ask<T>(&self, read: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
-        let wanted = CancelToken::now();
-        let is_over = || wanted.as_ref().is_some_and(CancelToken::is_over);
-        if is_over() {
+    pub(super) fn with_reader<T>(&self, read: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
+        let cancel_token = CancelToken::current();
+        let is_cancelled = || cancel_token.as_ref().is_some_and(CancelToken::is_cancelled);
+        if is_cancelled() {
             return Err(StoreError::Unwanted);
         }
-        let checked = self.context.pool.run(read);
-        match checked {
+        let result = self.context.pool.run(read);
+        match result {
             // whatever the error is that the cancelled statement ended with
-            Err(_) if is_over() => Err(StoreError::Unwanted),
+            Err(_) if is_cancelled() => Err(StoreError::Unwanted),
             // a missing table is no damage if another process has prepared the store for another definition
             Err(DatabaseError::Store(StoreError::Other(reason))) => {
-                let changed = self.context.pool.run(|session| tables::check(session, &self.context.tables));
+                let changed = self.context.pool.run(|session| tables::check_definition(session, &self.context.tables));
                 Err(if matches!(changed, Err(DatabaseError::Store(StoreError::DefinitionChanged))) {
                     StoreError::DefinitionChanged
                 } else {
@@ -135,8 +135,8 @@ impl PostgresStore {
     }
 
     /// Makes several reads on one snapshot.
-    pub(super) fn ask_snapshot<T>(&self, mut read: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
-        self.ask(|session| {
+    pub(super) fn with_snapshot<T>(&self, mut read: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
+        self.with_reader(|session| {
             session.begin_snapshot();
             let value = read(session)?;
             session.batch("COMMIT")?;
@@ -155,10 +155,10 @@ impl PostgresStore {
     }
 
     /// Does small work after which chunks may wait, and notifies the processes that wait for chunks.
-    pub(super) fn write_and_tell<T>(&self, mut work: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
+    pub(super) fn write_and_notify<T>(&self, mut work: impl FnMut(&mut Session) -> DbResult<T>) -> Result<T> {
         self.write(|session, _| {
             let value = work(session)?;
-            queue::tell(session, self.context.pool.schema())?;
+            queue::notify(session, self.context.pool.schema())?;
             Ok(value)
         })
     }

@@ -11,15 +11,15 @@
 //! edges, marks, jobs, chunks, chunk_journals, troubles, failed_documents, corrections, record_log, calls, api_tokens
 //! tag_stamps, tags, tagged, trees         tags, which records carry them, the trees on which they are evaluated
 //! ```
-//! Text is compared byte by byte (`COLLATE "C"`). An index on text contains the first [`INDEXED`] characters, because a B-tree does not accept long
-//! ones; a condition on a longer text is combined with the condition that follows for these characters. A `contains` index is a GIN index over
-//! trigrams computed by a function of the schema, so that no extension is needed.
+//! Text is compared byte by byte (`COLLATE "C"`). An index on text contains the first [`INDEXED_CHARACTERS`] characters, because a B-tree does not
+//! accept long ones; a condition on a longer text is combined with the condition that follows for these characters. A `contains` index is a GIN index
+//! over trigrams computed by a function of the schema, so that no extension is needed.
 
 use super::session::{DbResult, Session};
-use super::values::{BoundingBox, RowExt, column_type, read};
+use super::values::{BoundingBox, RowExt, column_type, decode_column};
 use crate::StoreError;
-use crate::sql::shape::IndexChange;
-use crate::sql::shape::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
+use crate::sql::store_schema::IndexChange;
+use crate::sql::store_schema::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use stook_catalogue::definition::{Catalogue, Collection, Field, FieldIndexes, Survivorship};
@@ -31,7 +31,7 @@ use stook_catalogue::value::FieldType;
 const FORMAT: &str = "10";
 
 /// Number of characters of a text that an index contains.
-pub const INDEXED: usize = 600;
+pub const INDEXED_CHARACTERS: usize = 600;
 
 const FIXED: &str = r#"
 CREATE TABLE meta(name text PRIMARY KEY, value text);
@@ -92,7 +92,7 @@ pub struct CollectionTables {
     /// Columns of a row in the order in which they are written.
     pub columns: Vec<(String, String)>,
     /// Columns that are read: those of the head, the values, or everything.
-    pub read: [String; 3],
+    pub read_columns: [String; 3],
     /// Fields whose folded form has a column.
     pub folded: Vec<FieldId>,
     /// Fields with an index of bounding boxes.
@@ -115,28 +115,28 @@ pub struct StoreTables {
     /// By collection.
     pub collections: IdVec<CollectionId, CollectionTables>,
     definition: Arc<Catalogue>,
-    shape: StoreSchema,
+    store_schema: StoreSchema,
     generations: OnceLock<HashMap<[u8; 16], u32>>,
     /// Whether records are distributed over several servers.
     distributed: OnceLock<bool>,
     /// The hash of the definition that the store must keep, if that is not the process's own.
     expected: OnceLock<String>,
     /// Whether any definition is accepted.
-    any: bool,
+    accepts_any_definition: bool,
 }
 
 /// Returns a quoted name. PostgreSQL cuts names after 63 bytes; longer ones end in a hash instead.
-pub fn name(parts: &[&str]) -> String {
-    let whole = parts.join("_");
-    if whole.len() <= 63 {
-        return format!("\"{whole}\"");
+pub fn quoted_name(parts: &[&str]) -> String {
+    let full_name = parts.join("_");
+    if full_name.len() <= 63 {
+        return format!("\"{full_name}\"");
     }
-    let hash = blake3::hash(whole.as_bytes()).to_hex();
+    let hash = blake3::hash(full_name.as_bytes()).to_hex();
     let mut end = 46;
-    while !whole.is_char_boundary(end) {
+    while !full_name.is_char_boundary(end) {
         end -= 1;
     }
-    format!("\"{}_{}\"", &whole[..end], &hash[..16])
+    format!("\"{}_{}\"", &full_name[..end], &hash[..16])
 }
 
 /// Columns of a row's head.
@@ -146,18 +146,26 @@ impl StoreTables {
     pub fn new(catalogue: &Arc<Catalogue>) -> Self {
         let collections = catalogue.collections.iter().map(CollectionTables::new).collect();
         let (generations, distributed, expected) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { collections, definition: catalogue.clone(), shape: StoreSchema::of(catalogue), generations, distributed, expected, any: false }
+        Self {
+            collections,
+            definition: catalogue.clone(),
+            store_schema: StoreSchema::from_catalogue(catalogue),
+            generations,
+            distributed,
+            expected,
+            accepts_any_definition: false,
+        }
     }
 
     /// For jobs, chunks and tokens, which need no definition.
-    pub fn of_ledger() -> Self {
-        Self { any: true, ..Self::new(&Arc::new(Catalogue::empty())) }
+    pub fn for_any_definition() -> Self {
+        Self { accepts_any_definition: true, ..Self::new(&Arc::new(Catalogue::empty())) }
     }
 
     /// Whether a stored hash is that of the definition the store had when this process opened it.
-    pub fn holds(&self, stored: Option<&str>) -> bool {
+    pub fn is_expected_definition(&self, stored: Option<&str>) -> bool {
         let expected = self.expected.get().map_or(self.definition.hash.as_str(), String::as_str);
-        self.any || stored == Some(expected)
+        self.accepts_any_definition || stored == Some(expected)
     }
 
     /// The definition of the tables.
@@ -166,7 +174,7 @@ impl StoreTables {
     }
 
     /// Whether records are distributed over several servers; then one statement cannot lock rows of more than one of them.
-    pub fn distributed(&self) -> bool {
+    pub fn is_distributed(&self) -> bool {
         self.distributed.get().copied().unwrap_or(false)
     }
 
@@ -178,15 +186,16 @@ impl StoreTables {
 
 impl CollectionTables {
     fn new(collection: &Collection) -> Self {
-        let fields = collection.stored_fields().map(|(_, field)| (name(&["f", &field.name]), column_type(field.golden_type()))).collect::<Vec<_>>();
-        let folded: Vec<FieldId> = positions(collection, |field| field.fold && !field.ty.is_list());
+        let fields =
+            collection.stored_fields().map(|(_, field)| (quoted_name(&["f", &field.name]), column_type(field.golden_type()))).collect::<Vec<_>>();
+        let folded: Vec<FieldId> = fields_where(collection, |field| field.fold && !field.ty.is_list());
         let text = || column_type(&FieldType::Text);
-        let folded_columns = folded.iter().map(|index| (name(&["x", &collection.fields[*index].name]), text()));
-        let boxed: Vec<FieldId> = positions(collection, |field| field.index.intersects);
-        let box_columns = boxed.iter().map(|index| (name(&["b", &collection.fields[*index].name]), "box".to_owned()));
-        let states = collection.states.iter().map(|state| (name(&["s", &state.name]), column_type(&state.ty)));
-        let read: Vec<String> = fields.iter().cloned().chain(states.clone()).map(|(column, _)| column).collect();
-        let values = read.into_iter().chain(["conflict".to_owned()]).collect::<Vec<_>>().join(", ");
+        let folded_columns = folded.iter().map(|index| (quoted_name(&["x", &collection.fields[*index].name]), text()));
+        let boxed: Vec<FieldId> = fields_where(collection, |field| field.index.intersects);
+        let box_columns = boxed.iter().map(|index| (quoted_name(&["b", &collection.fields[*index].name]), "box".to_owned()));
+        let states = collection.states.iter().map(|state| (quoted_name(&["s", &state.name]), column_type(&state.ty)));
+        let value_columns: Vec<String> = fields.iter().cloned().chain(states.clone()).map(|(column, _)| column).collect();
+        let values = value_columns.into_iter().chain(["conflict".to_owned()]).collect::<Vec<_>>().join(", ");
         let details = [HEAD.to_owned(), format!("{}, {values}", HEAD.trim_end_matches(", contributions")), format!("{HEAD}, {values}, raw")];
         let fixed = |columns: &[(&str, &str)]| columns.iter().map(|(name, ty)| ((*name).to_owned(), (*ty).to_owned())).collect::<Vec<_>>();
         let mut columns = fixed(&[
@@ -200,13 +209,13 @@ impl CollectionTables {
         columns.extend(fields.into_iter().chain(folded_columns).chain(box_columns).chain(states));
         columns.extend(fixed(&[("conflict", "text[]"), ("state", "text"), ("contributions", "bytea"), ("raw", "bytea")]));
         let side = |prefix: &str, wanted: fn(&Field) -> bool| {
-            let table = |index: FieldId| (index, name(&[prefix, &collection.name, &collection.fields[index].name]));
-            positions(collection, wanted).into_iter().map(table).collect()
+            let table = |index: FieldId| (index, quoted_name(&[prefix, &collection.name, &collection.fields[index].name]));
+            fields_where(collection, wanted).into_iter().map(table).collect()
         };
         Self {
-            table: name(&["r", &collection.name]),
+            table: quoted_name(&["r", &collection.name]),
             columns,
-            read: details,
+            read_columns: details,
             folded,
             boxed,
             lists: side("i", |field| field.index.ordered && field.golden_type().is_list()),
@@ -215,8 +224,8 @@ impl CollectionTables {
     }
 }
 
-fn positions(collection: &Collection, wanted: impl Fn(&Field) -> bool) -> Vec<FieldId> {
-    collection.fields.enumerate().filter(|(_, field)| wanted(field)).map(|(index, _)| index).collect()
+fn fields_where(collection: &Collection, wanted: impl Fn(&Field) -> bool) -> Vec<FieldId> {
+    collection.fields.enumerate().filter(|(_, field)| wanted(field)).map(|(id, _)| id).collect()
 }
 
 /// Whether records are rewritten often, because they combine several contributions or follow from other records: a row stays on its page if there is
@@ -227,8 +236,8 @@ fn is_rewritten(collection: &Collection) -> bool {
 }
 
 /// The expression that an ordered index on a column contains.
-pub fn indexed(column: &str, ty: &FieldType) -> String {
-    if matches!(ty, FieldType::Text | FieldType::Json) { format!("left({column}, {INDEXED})") } else { column.to_owned() }
+pub fn index_expression(column: &str, ty: &FieldType) -> String {
+    if matches!(ty, FieldType::Text | FieldType::Json) { format!("left({column}, {INDEXED_CHARACTERS})") } else { column.to_owned() }
 }
 
 /// Creates what is missing and applies additions; returns what was done, in words, and whether there was another definition before. Processes that do
@@ -239,12 +248,12 @@ pub fn prepare(session: &mut Session, tables: &StoreTables, schema: &str) -> DbR
     }
     session.begin(true);
     session.execute("SELECT pg_advisory_xact_lock(hashtext('stook'), hashtext($1))", &[&schema])?;
-    let exists: bool = session.one("SELECT EXISTS(SELECT 1 FROM pg_namespace WHERE nspname = $1)", &[&schema])?.at(0)?;
+    let exists: bool = session.query_one("SELECT EXISTS(SELECT 1 FROM pg_namespace WHERE nspname = $1)", &[&schema])?.at(0)?;
     if !exists {
         session.batch(&format!("CREATE SCHEMA \"{schema}\""))?;
     }
     let has_tables = "SELECT EXISTS(SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'meta')";
-    if !session.one(has_tables, &[&schema])?.at::<bool>(0)? {
+    if !session.query_one(has_tables, &[&schema])?.at::<bool>(0)? {
         session.batch(FIXED)?;
         put_meta(session, "format", FORMAT)?;
         put_meta(session, "shape", "{\"collections\":{}}")?;
@@ -255,18 +264,18 @@ pub fn prepare(session: &mut Session, tables: &StoreTables, schema: &str) -> DbR
     let (mut changes, mut redefined) = (Vec::new(), false);
     let stored_definition = meta(session, "definition")?;
     if stored_definition.as_deref() != Some(definition.hash.as_str()) {
-        let old = crate::sql::shape::stored(meta(session, "shape")?.as_deref())?;
-        old.check(&tables.shape)?;
-        changes = apply(session, tables, &old)?;
-        let shape = serde_json::to_string(&tables.shape).map_err(|error| StoreError::Other(error.to_string()))?;
-        put_meta(session, "shape", &shape)?;
+        let old_schema = crate::sql::store_schema::parse_schema(meta(session, "shape")?.as_deref())?;
+        old_schema.check(&tables.store_schema)?;
+        changes = migrate(session, tables, &old_schema)?;
+        let schema_json = serde_json::to_string(&tables.store_schema).map_err(|error| StoreError::Other(error.to_string()))?;
+        put_meta(session, "shape", &schema_json)?;
         put_meta(session, "definition", &definition.hash)?;
         redefined = stored_definition.is_some();
         if !redefined {
             changes.clear();
         }
     }
-    put_meta(session, "collections", &crate::sql::shape::names(definition))?;
+    put_meta(session, "collections", &crate::sql::store_schema::collection_names_json(definition))?;
     for feed in definition.sources.iter().flat_map(|source| &source.feeds) {
         session.execute("INSERT INTO generations(hash) VALUES ($1) ON CONFLICT DO NOTHING", &[&feed.generation.as_slice()])?;
     }
@@ -280,12 +289,12 @@ pub fn prepare(session: &mut Session, tables: &StoreTables, schema: &str) -> DbR
 /// Fails for a store of another format.
 pub fn check_format(session: &mut Session) -> DbResult<()> {
     let format = meta(session, "format")?;
-    if format.as_deref() == Some(FORMAT) { Ok(()) } else { Err(crate::sql::shape::other_format(format.as_deref(), FORMAT, &[]).into()) }
+    if format.as_deref() == Some(FORMAT) { Ok(()) } else { Err(crate::sql::store_schema::other_format(format.as_deref(), FORMAT, &[]).into()) }
 }
 
 /// Whether the database is the coordinator of a Citus cluster.
 fn has_citus(session: &mut Session) -> DbResult<bool> {
-    session.one("SELECT EXISTS(SELECT 1 FROM pg_extension WHERE extname = 'citus')", &[])?.at(0)
+    session.query_one("SELECT EXISTS(SELECT 1 FROM pg_extension WHERE extname = 'citus')", &[])?.at(0)
 }
 
 /// Distributes the tables that grow with the records over the servers of a Citus cluster, including existing rows: records and their lists by key,
@@ -294,34 +303,34 @@ fn distribute(session: &mut Session, tables: &StoreTables) -> DbResult<bool> {
     if !has_citus(session)? {
         return Ok(false);
     }
-    let mut wanted: Vec<(String, &str, Option<String>)> = vec![
+    let mut distributed_tables: Vec<(String, &str, Option<String>)> = vec![
         ("edges".into(), "target", None),
         ("marks".into(), "target", Some("edges".into())),
         ("tagged".into(), "key", None),
         ("trees".into(), "key", Some("tagged".into())),
     ];
-    for own in &tables.collections {
-        wanted.push((own.table.clone(), "key", None));
-        wanted.extend(own.lists.iter().map(|(_, side)| (side.clone(), "key", Some(own.table.clone()))));
-        wanted.extend(own.uniques.iter().map(|(_, side)| (side.clone(), "digest", None)));
+    for collection_tables in &tables.collections {
+        distributed_tables.push((collection_tables.table.clone(), "key", None));
+        distributed_tables.extend(collection_tables.lists.iter().map(|(_, side)| (side.clone(), "key", Some(collection_tables.table.clone()))));
+        distributed_tables.extend(collection_tables.uniques.iter().map(|(_, side)| (side.clone(), "digest", None)));
     }
-    for (table, column, beside) in wanted {
-        let known = "SELECT EXISTS(SELECT 1 FROM pg_dist_partition WHERE logicalrelid = to_regclass($1))";
-        if session.one(known, &[&table])?.at(0)? {
+    for (table, column, colocated) in distributed_tables {
+        let is_distributed_sql = "SELECT EXISTS(SELECT 1 FROM pg_dist_partition WHERE logicalrelid = to_regclass($1))";
+        if session.query_one(is_distributed_sql, &[&table])?.at(0)? {
             continue;
         }
         let sql = "SELECT create_distributed_table(to_regclass($1), $2, colocate_with => $3)";
-        session.one(sql, &[&table, &column, &beside.unwrap_or_else(|| "none".into())])?;
+        session.query_one(sql, &[&table, &column, &colocated.unwrap_or_else(|| "none".into())])?;
     }
     Ok(true)
 }
 
 /// Checks whether a process may use the store without preparing it.
-pub fn fits(session: &mut Session, tables: &StoreTables, schema: &str, purpose: AccessMode) -> DbResult<()> {
+pub fn check_fits(session: &mut Session, tables: &StoreTables, schema: &str, purpose: AccessMode) -> DbResult<()> {
     if purpose == AccessMode::Write && is_prepared(session, tables)? {
         return Ok(());
     }
-    if !session.one("SELECT to_regclass('meta') IS NOT NULL", &[])?.at::<bool>(0)? {
+    if !session.query_one("SELECT to_regclass('meta') IS NOT NULL", &[])?.at::<bool>(0)? {
         return Err(StoreError::Wrong(format!("there is no store in schema `{schema}`; create it with `stook prepare`")).into());
     }
     if purpose != AccessMode::Admin && has_citus(session)? && meta(session, "distributed")?.is_none() {
@@ -330,9 +339,9 @@ pub fn fits(session: &mut Session, tables: &StoreTables, schema: &str, purpose: 
     }
     check_format(session)?;
     let (definition, shape) = (meta(session, "definition")?, meta(session, "shape")?);
-    let held = StoredDefinition { definition, shape, collections: meta(session, "collections")?, settled: meta(session, "settled")? };
-    held.fits(&tables.definition, &tables.definition.hash, &tables.shape, purpose)?;
-    if let Some(definition) = held.definition {
+    let stored = StoredDefinition { definition, shape, collections: meta(session, "collections")?, settled: meta(session, "settled")? };
+    stored.check_usable(&tables.definition, &tables.definition.hash, &tables.store_schema, purpose)?;
+    if let Some(definition) = stored.definition {
         let _ = tables.expected.set(definition);
     }
     Ok(())
@@ -341,16 +350,16 @@ pub fn fits(session: &mut Session, tables: &StoreTables, schema: &str, purpose: 
 /// Returns the names of collections by their numbers: those of the process's definition, or those recorded in the store if any definition is
 /// accepted.
 pub fn collections(session: &mut Session, tables: &StoreTables) -> DbResult<Vec<String>> {
-    if !tables.any {
-        return Ok(tables.definition.collections.iter().map(|own| own.name.clone()).collect());
+    if !tables.accepts_any_definition {
+        return Ok(tables.definition.collections.iter().map(|collection| collection.name.clone()).collect());
     }
-    Ok(crate::sql::shape::named(meta(session, "collections")?.as_deref())?)
+    Ok(crate::sql::store_schema::parse_collection_names(meta(session, "collections")?.as_deref())?)
 }
 
 /// Whether there is nothing to do, checked without waiting for locks.
 fn is_prepared(session: &mut Session, tables: &StoreTables) -> DbResult<bool> {
-    let exists: bool = session.one("SELECT to_regclass('meta') IS NOT NULL AND to_regclass('generations') IS NOT NULL", &[])?.at(0)?;
-    if !exists || check(session, tables).is_err() || meta(session, "format")?.as_deref() != Some(FORMAT) {
+    let exists: bool = session.query_one("SELECT to_regclass('meta') IS NOT NULL AND to_regclass('generations') IS NOT NULL", &[])?.at(0)?;
+    if !exists || check_definition(session, tables).is_err() || meta(session, "format")?.as_deref() != Some(FORMAT) {
         return Ok(false);
     }
     if has_citus(session)? && meta(session, "distributed")?.is_none() {
@@ -359,14 +368,14 @@ fn is_prepared(session: &mut Session, tables: &StoreTables) -> DbResult<bool> {
     Ok(read_generations(session, tables)?.values().all(|number| *number > 0))
 }
 
-fn apply(session: &mut Session, tables: &StoreTables, old: &StoreSchema) -> DbResult<Vec<String>> {
+fn migrate(session: &mut Session, tables: &StoreTables, old_schema: &StoreSchema) -> DbResult<Vec<String>> {
     let mut changes = Vec::new();
-    let spread = meta(session, "distributed")?.is_some();
-    for (collection, own) in tables.definition.collections.iter().zip(&tables.collections) {
-        let (table, of) = (&own.table, &collection.name);
-        let known = old.collections.get(of);
-        if known.is_none() {
-            let columns: Vec<String> = own
+    let is_distributed = meta(session, "distributed")?.is_some();
+    for (collection, collection_tables) in tables.definition.collections.iter().zip(&tables.collections) {
+        let (table, collection_name) = (&collection_tables.table, &collection.name);
+        let old_collection = old_schema.collections.get(collection_name);
+        if old_collection.is_none() {
+            let columns: Vec<String> = collection_tables
                 .columns
                 .iter()
                 .map(|(column, ty)| match column.as_str() {
@@ -377,85 +386,100 @@ fn apply(session: &mut Session, tables: &StoreTables, old: &StoreSchema) -> DbRe
                 .collect();
             // no condition uses these: the server need not sample them for statistics
             let ignored = ["contributions", "raw", "state"].map(|column| format!("ALTER COLUMN {column} SET STATISTICS 0")).join(", ");
-            let room = if is_rewritten(collection) { " WITH (fillfactor = 60)" } else { "" };
-            session.batch(&format!("CREATE TABLE {table}({}, PRIMARY KEY(tenant, key)){room}; ALTER TABLE {table} {ignored}", columns.join(", ")))?;
-            changes.push(format!("collection `{of}` is new"));
+            let fill_factor = if is_rewritten(collection) { " WITH (fillfactor = 60)" } else { "" };
+            session.batch(&format!(
+                "CREATE TABLE {table}({}, PRIMARY KEY(tenant, key)){fill_factor}; ALTER TABLE {table} {ignored}",
+                columns.join(", ")
+            ))?;
+            changes.push(format!("collection `{collection_name}` is new"));
         }
         for field in &collection.fields {
-            let existed = known.and_then(|known| known.fields.get(&field.name));
+            let old_field = old_collection.and_then(|collection| collection.fields.get(&field.name));
             let ty = field.golden_type();
-            let column = name(&[if field.fold && !ty.is_list() { "x" } else { "f" }, &field.name]);
-            if known.is_some() && existed.is_none() {
+            let column = quoted_name(&[if field.fold && !ty.is_list() { "x" } else { "f" }, &field.name]);
+            if old_collection.is_some() && old_field.is_none() {
                 if !field.is_member() {
-                    session.batch(&format!("ALTER TABLE {table} ADD COLUMN {} {}", name(&["f", &field.name]), column_type(ty)))?;
+                    session.batch(&format!("ALTER TABLE {table} ADD COLUMN {} {}", quoted_name(&["f", &field.name]), column_type(ty)))?;
                 }
                 if field.fold && !ty.is_list() {
                     session.batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {}", column_type(&FieldType::Text)))?;
                 }
-                changes.push(format!("field `{of}.{}` is new; import documents again to fill it", field.name));
+                changes.push(format!("field `{collection_name}.{}` is new; import documents again to fill it", field.name));
             }
             // a cluster does not apply this to its servers
-            if existed.is_none() && ty.is_list() && !field.is_member() && !(spread && known.is_some()) {
-                session.batch(&format!("ALTER TABLE {table} ALTER COLUMN {} SET STATISTICS 0", name(&["f", &field.name])))?;
+            if old_field.is_none() && ty.is_list() && !field.is_member() && !(is_distributed && old_collection.is_some()) {
+                session.batch(&format!("ALTER TABLE {table} ALTER COLUMN {} SET STATISTICS 0", quoted_name(&["f", &field.name])))?;
             }
-            let wanted = tables.shape.collections.get(of).and_then(|shape| shape.fields.get(&field.name));
-            let reshaped = existed.zip(wanted).filter(|(existed, wanted)| existed.is_reshaped(wanted));
-            let mut had = existed.map(FieldSchema::index).unwrap_or_default();
-            if let Some((existed, wanted)) = reshaped {
-                reshape(session, (table, of, &field.name), existed, ty)?;
-                crate::sql::shape::report_reshaped(&mut changes, of, &field.name, wanted.is_list());
-                had = FieldIndexes::default();
-            } else if existed.is_some() {
-                crate::sql::shape::report_index(&mut changes, of, &field.name, field.index, had);
+            let new_field = tables.store_schema.collections.get(collection_name).and_then(|collection| collection.fields.get(&field.name));
+            let converted = old_field.zip(new_field).filter(|(old_field, new_field)| old_field.is_reshaped(new_field));
+            let mut old_indexes = old_field.map(FieldSchema::index).unwrap_or_default();
+            if let Some((old_field, new_field)) = converted {
+                convert_link(session, (table, collection_name, &field.name), old_field, ty)?;
+                crate::sql::store_schema::report_reshaped(&mut changes, collection_name, &field.name, new_field.is_list());
+                old_indexes = FieldIndexes::default();
+            } else if old_field.is_some() {
+                crate::sql::store_schema::report_index(&mut changes, collection_name, &field.name, field.index, old_indexes);
             }
             if ty.is_list() {
-                list_index(session, collection, field, had.ordered)?;
+                list_index(session, collection, field, old_indexes.ordered)?;
             } else {
                 // children of a target are read page by page
-                let behind = if field.is_link() { ", key" } else { "" };
-                let held = format!("{} NULLS FIRST{behind}", indexed(&column, ty));
-                let is_one = |index: FieldIndexes| index.ordered || index.by_link;
-                plain_index(session, table, &["o", of, column.trim_matches('"')], &held, IndexChange::of(is_one(field.index), is_one(had)))?;
-                let index = name(&["t", of, &field.name]);
-                match (field.index.contains, had.contains) {
+                let key_suffix = if field.is_link() { ", key" } else { "" };
+                let index_columns = format!("{} NULLS FIRST{key_suffix}", index_expression(&column, ty));
+                let is_indexed = |index: FieldIndexes| index.ordered || index.by_link;
+                plain_index(
+                    session,
+                    table,
+                    &["o", collection_name, column.trim_matches('"')],
+                    &index_columns,
+                    IndexChange::choose(is_indexed(field.index), is_indexed(old_indexes)),
+                )?;
+                let index = quoted_name(&["t", collection_name, &field.name]);
+                match (field.index.contains, old_indexes.contains) {
                     (true, false) => session.batch(&format!("CREATE INDEX {index} ON {table} USING gin (trigrams({column}))"))?,
                     (false, true) => session.batch(&format!("DROP INDEX {index}"))?,
                     _ => {}
                 }
             }
-            box_index(session, collection, field, had.intersects)?;
-            let side = name(&["u", of, &field.name]);
-            if field.unique && existed.is_none_or(|shape| !shape.unique) {
+            box_index(session, collection, field, old_indexes.intersects)?;
+            let side = quoted_name(&["u", collection_name, &field.name]);
+            if field.unique && old_field.is_none_or(|field| !field.unique) {
                 let key = "key text COLLATE \"C\" NOT NULL";
-                let by_key = name(&["uk", of, &field.name]);
+                let by_key = quoted_name(&["uk", collection_name, &field.name]);
                 session.batch(&format!(
                     "CREATE TABLE {side}(tenant bigint NOT NULL, digest bytea NOT NULL, {key}, PRIMARY KEY(tenant, digest));
                      CREATE INDEX {by_key} ON {side}(tenant, key)"
                 ))?;
             }
-            if !field.unique && existed.is_some_and(|shape| shape.unique) {
+            if !field.unique && old_field.is_some_and(|field| field.unique) {
                 session.batch(&format!("DROP TABLE {side}"))?;
-                changes.push(format!("`{of}.{}` is not unique any more", field.name));
+                changes.push(format!("`{collection_name}.{}` is not unique any more", field.name));
             }
         }
         if collection.compares() {
-            let index = name(&["c", of]);
+            let index = quoted_name(&["c", collection_name]);
             session.batch(&format!("CREATE INDEX IF NOT EXISTS {index} ON {table}(tenant, key) WHERE conflict IS NOT NULL"))?;
         }
         for state in &collection.states {
-            let existed = known.and_then(|known| known.states.get(&state.name));
-            let column = name(&["s", &state.name]);
-            if known.is_some() && existed.is_none() {
+            let old_state = old_collection.and_then(|collection| collection.states.get(&state.name));
+            let column = quoted_name(&["s", &state.name]);
+            if old_collection.is_some() && old_state.is_none() {
                 session.batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {}", column_type(&state.ty)))?;
-                changes.push(format!("state field `{of}.{}` is new", state.name));
+                changes.push(format!("state field `{collection_name}.{}` is new", state.name));
             }
             // indexes on lists and trigrams need side tables, which state fields do not have
-            let had = FieldIndexes { ordered: existed.is_some_and(|shape| shape.ordered) && !state.ty.is_list(), ..FieldIndexes::default() };
-            let wanted = FieldIndexes { ordered: state.index.ordered && !state.ty.is_list(), ..FieldIndexes::default() };
-            let held = format!("{} NULLS FIRST", indexed(&column, &state.ty));
-            plain_index(session, table, &["o", of, column.trim_matches('"')], &held, IndexChange::of(wanted.ordered, had.ordered))?;
-            if existed.is_some() {
-                crate::sql::shape::report_index(&mut changes, of, &state.name, wanted, had);
+            let old_index = FieldIndexes { ordered: old_state.is_some_and(|state| state.ordered) && !state.ty.is_list(), ..FieldIndexes::default() };
+            let new_index = FieldIndexes { ordered: state.index.ordered && !state.ty.is_list(), ..FieldIndexes::default() };
+            let index_columns = format!("{} NULLS FIRST", index_expression(&column, &state.ty));
+            plain_index(
+                session,
+                table,
+                &["o", collection_name, column.trim_matches('"')],
+                &index_columns,
+                IndexChange::choose(new_index.ordered, old_index.ordered),
+            )?;
+            if old_state.is_some() {
+                crate::sql::store_schema::report_index(&mut changes, collection_name, &state.name, new_index, old_index);
             }
         }
     }
@@ -463,51 +487,57 @@ fn apply(session: &mut Session, tables: &StoreTables, old: &StoreSchema) -> DbRe
 }
 
 /// Turns a link's keys into lists, or each list into one key, until they are settled again. Drops their indexes.
-fn reshape(session: &mut Session, (table, of, field): (&str, &str, &str), had: &FieldSchema, ty: &FieldType) -> DbResult<()> {
-    let column = name(&["f", field]);
-    if had.is_list() && had.ordered {
-        session.batch(&format!("DROP TABLE {}", name(&["i", of, field])))?;
-    } else if !had.is_list() {
-        plain_index(session, table, &["o", of, column.trim_matches('"')], "", IndexChange::of(false, had.ordered || had.linked))?;
-        if had.contains {
-            session.batch(&format!("DROP INDEX {}", name(&["t", of, field])))?;
+fn convert_link(session: &mut Session, (table, collection, field): (&str, &str, &str), old_field: &FieldSchema, ty: &FieldType) -> DbResult<()> {
+    let column = quoted_name(&["f", field]);
+    if old_field.is_list() && old_field.ordered {
+        session.batch(&format!("DROP TABLE {}", quoted_name(&["i", collection, field])))?;
+    } else if !old_field.is_list() {
+        plain_index(
+            session,
+            table,
+            &["o", collection, column.trim_matches('"')],
+            "",
+            IndexChange::choose(false, old_field.ordered || old_field.linked),
+        )?;
+        if old_field.contains {
+            session.batch(&format!("DROP INDEX {}", quoted_name(&["t", collection, field])))?;
         }
     }
     let value = if ty.is_list() { format!("CASE WHEN {column} IS NOT NULL THEN ARRAY[{column}] END") } else { format!("{column}[1]") };
     session.batch(&format!("ALTER TABLE {table} ALTER COLUMN {column} TYPE {} USING {value}", column_type(ty)))
 }
 
-fn plain_index(session: &mut Session, table: &str, parts: &[&str], what: &str, change: IndexChange) -> DbResult<()> {
-    let index = name(parts);
+fn plain_index(session: &mut Session, table: &str, parts: &[&str], columns: &str, change: IndexChange) -> DbResult<()> {
+    let index = quoted_name(parts);
     match change {
-        IndexChange::Create => session.batch(&format!("CREATE INDEX {index} ON {table}(tenant, {what})")),
+        IndexChange::Create => session.batch(&format!("CREATE INDEX {index} ON {table}(tenant, {columns})")),
         IndexChange::Drop => session.batch(&format!("DROP INDEX {index}")),
         IndexChange::Nothing => Ok(()),
     }
 }
 
-fn list_index(session: &mut Session, collection: &Collection, field: &Field, had: bool) -> DbResult<()> {
-    let (of, table) = (&collection.name, name(&["r", &collection.name]));
-    let (side, column) = (name(&["i", of, &field.name]), name(&["f", &field.name]));
-    match IndexChange::of(field.index.ordered, had) {
+fn list_index(session: &mut Session, collection: &Collection, field: &Field, had_index: bool) -> DbResult<()> {
+    let (collection_name, table) = (&collection.name, quoted_name(&["r", &collection.name]));
+    let (side, column) = (quoted_name(&["i", collection_name, &field.name]), quoted_name(&["f", &field.name]));
+    match IndexChange::choose(field.index.ordered, had_index) {
         IndexChange::Create => {
             if field.fold {
                 // values are folded only by the process that writes them
-                let with_values = format!("SELECT EXISTS(SELECT 1 FROM {table} WHERE {column} IS NOT NULL)");
-                if session.one(&with_values, &[])?.at(0)? {
+                let has_values_sql = format!("SELECT EXISTS(SELECT 1 FROM {table} WHERE {column} IS NOT NULL)");
+                if session.query_one(&has_values_sql, &[])?.at(0)? {
                     return Err(StoreError::Definition(format!(
-                        "an index on the folded list `{of}.{}` cannot be added to a store whose records have it; import into a new store",
+                        "an index on the folded list `{collection_name}.{}` cannot be added to a store whose records have it; import into a new store",
                         field.name
                     ))
                     .into());
                 }
             }
             let element = field.golden_type().element();
-            let place = collection.field(&field.name).map(|(place, _)| place);
-            let (column, value) = match place.and_then(|place| collection.member(place)) {
+            let id = collection.field(&field.name).map(|(id, _)| id);
+            let (column, value) = match id.and_then(|id| collection.member(id)) {
                 Some((list, member)) => {
                     let value = format!("(e.value::jsonb ->> '{}')::{}", member.name, column_type(element));
-                    (name(&["f", &collection.fields[list].name]), value)
+                    (quoted_name(&["f", &collection.fields[list].name]), value)
                 }
                 None => (column, "e.value".to_owned()),
             };
@@ -517,9 +547,9 @@ fn list_index(session: &mut Session, collection: &Collection, field: &Field, had
                  CREATE INDEX {} ON {side}(tenant, {}, key);
                  CREATE INDEX {} ON {side}(key, tenant)",
                 column_type(element),
-                name(&["iv", of, &field.name]),
-                indexed("value", element),
-                name(&["ik", of, &field.name]),
+                quoted_name(&["iv", collection_name, &field.name]),
+                index_expression("value", element),
+                quoted_name(&["ik", collection_name, &field.name]),
             ))
         }
         IndexChange::Drop => session.batch(&format!("DROP TABLE {side}")),
@@ -528,40 +558,40 @@ fn list_index(session: &mut Session, collection: &Collection, field: &Field, had
 }
 
 /// Number of bounding boxes computed at a time for a new index.
-const BOXES: usize = 10_000;
+const BOXES_PER_PAGE: usize = 10_000;
 
 /// Creates or drops an index of bounding boxes; one that is added later starts from what is stored.
-fn box_index(session: &mut Session, collection: &Collection, field: &Field, had: bool) -> DbResult<()> {
-    let (table, column) = (name(&["r", &collection.name]), name(&["b", &field.name]));
-    match IndexChange::of(field.index.intersects, had) {
+fn box_index(session: &mut Session, collection: &Collection, field: &Field, had_index: bool) -> DbResult<()> {
+    let (table, column) = (quoted_name(&["r", &collection.name]), quoted_name(&["b", &field.name]));
+    match IndexChange::choose(field.index.intersects, had_index) {
         IndexChange::Create => {
             session.batch(&format!("ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {column} box"))?;
-            let value = name(&["f", &field.name]);
-            let page = format!(
+            let value = quoted_name(&["f", &field.name]);
+            let page_sql = format!(
                 "SELECT {value}, tenant, key FROM {table} WHERE {value} IS NOT NULL AND (tenant, key) > ($1::bigint, $2::text) \
-                 ORDER BY tenant, key LIMIT {BOXES}"
+                 ORDER BY tenant, key LIMIT {BOXES_PER_PAGE}"
             );
-            let fill = format!(
+            let fill_sql = format!(
                 "UPDATE {table} AS r SET {column} = u.around FROM unnest($1::bigint[], $2::text[], $3::box[]) AS u(tenant, key, around) \
                  WHERE r.tenant = u.tenant AND r.key = u.key"
             );
             let mut after = (i64::MIN, String::new());
             loop {
-                let rows = session.query(&page, &[&after.0, &after.1])?;
+                let rows = session.query(&page_sql, &[&after.0, &after.1])?;
                 let Some(last) = rows.last() else { break };
                 after = (last.at(1)?, last.at(2)?);
                 let (mut tenants, mut keys, mut boxes) = (Vec::<i64>::new(), Vec::<&str>::new(), Vec::new());
                 for row in &rows {
                     // damaged values are reported when they are read
-                    if let Ok(value) = read(row, 0, &FieldType::Geometry) {
+                    if let Ok(value) = decode_column(row, 0, &FieldType::Geometry) {
                         tenants.push(row.at(1)?);
                         keys.push(row.at(2)?);
-                        boxes.push(BoundingBox::of(&value));
+                        boxes.push(BoundingBox::from_value(&value));
                     }
                 }
-                session.execute(&fill, &[&tenants, &keys, &boxes])?;
+                session.execute(&fill_sql, &[&tenants, &keys, &boxes])?;
             }
-            session.batch(&format!("CREATE INDEX {} ON {table} USING gist ({column})", name(&["g", &collection.name, &field.name])))
+            session.batch(&format!("CREATE INDEX {} ON {table} USING gist ({column})", quoted_name(&["g", &collection.name, &field.name])))
         }
         IndexChange::Drop => session.batch(&format!("ALTER TABLE {table} DROP COLUMN {column}")),
         IndexChange::Nothing => Ok(()),
@@ -569,7 +599,7 @@ fn box_index(session: &mut Session, collection: &Collection, field: &Field, had:
 }
 
 pub fn meta(session: &mut Session, name: &str) -> DbResult<Option<String>> {
-    Ok(session.first("SELECT value FROM meta WHERE name = $1", &[&name])?.map(|row| row.at::<Option<String>>(0)).transpose()?.flatten())
+    Ok(session.query_first("SELECT value FROM meta WHERE name = $1", &[&name])?.map(|row| row.at::<Option<String>>(0)).transpose()?.flatten())
 }
 
 pub fn put_meta(session: &mut Session, name: &str, value: &str) -> DbResult<()> {
@@ -578,22 +608,22 @@ pub fn put_meta(session: &mut Session, name: &str, value: &str) -> DbResult<()> 
 }
 
 /// Checks that the store still has the definition with which this process works.
-pub fn check(session: &mut Session, tables: &StoreTables) -> DbResult<()> {
+pub fn check_definition(session: &mut Session, tables: &StoreTables) -> DbResult<()> {
     let stored = meta(session, "definition")?;
-    if tables.holds(stored.as_deref()) { Ok(()) } else { Err(StoreError::DefinitionChanged.into()) }
+    if tables.is_expected_definition(stored.as_deref()) { Ok(()) } else { Err(StoreError::DefinitionChanged.into()) }
 }
 
 fn read_generations(session: &mut Session, tables: &StoreTables) -> DbResult<HashMap<[u8; 16], u32>> {
     let mut numbers = HashMap::new();
     for feed in tables.definition.sources.iter().flat_map(|source| &source.feeds) {
-        let row = session.first("SELECT id FROM generations WHERE hash = $1", &[&feed.generation.as_slice()])?;
+        let row = session.query_first("SELECT id FROM generations WHERE hash = $1", &[&feed.generation.as_slice()])?;
         numbers.insert(feed.generation, row.map(|row| row.at::<i64>(0)).transpose()?.unwrap_or(0) as u32);
     }
     Ok(numbers)
 }
 
 /// Reads once what never changes while a process runs: the numbers of mappings, and whether records are distributed.
-pub fn remember(session: &mut Session, tables: &StoreTables) -> DbResult<()> {
+pub fn load_fixed_state(session: &mut Session, tables: &StoreTables) -> DbResult<()> {
     let numbers = read_generations(session, tables)?;
     let _ = tables.generations.set(numbers);
     let distributed = meta(session, "distributed")?.is_some();

@@ -16,11 +16,12 @@ pub struct TenantIds(RwLock<HashMap<Tenant, i64>>);
 impl TenantIds {
     /// Returns the id of a tenant, if it has ever written. Must not be called inside a transaction, which may be rolled back.
     pub fn find(&self, session: &mut Session, tenant: &Tenant) -> DbResult<Option<i64>> {
-        let known = self.0.read().ok().and_then(|tenants| tenants.get(tenant).copied());
-        if known.is_some() {
-            return Ok(known);
+        let cached = self.0.read().ok().and_then(|tenants| tenants.get(tenant).copied());
+        if cached.is_some() {
+            return Ok(cached);
         }
-        let found: Option<i64> = session.first("SELECT id FROM tenants WHERE name = $1", &[&tenant.as_str()])?.map(|row| row.at(0)).transpose()?;
+        let found: Option<i64> =
+            session.query_first("SELECT id FROM tenants WHERE name = $1", &[&tenant.as_str()])?.map(|row| row.at(0)).transpose()?;
         if let (Some(id), Ok(mut tenants)) = (found, self.0.write()) {
             tenants.insert(tenant.clone(), id);
         }
@@ -30,9 +31,9 @@ impl TenantIds {
 
 /// Returns the id of a tenant, which is created if it is new.
 pub fn tenant_id(session: &mut Session, tenant: &Tenant) -> DbResult<i64> {
-    if let Some(row) = session.first("SELECT id FROM tenants WHERE name = $1", &[&tenant.as_str()])? {
+    if let Some(row) = session.query_first("SELECT id FROM tenants WHERE name = $1", &[&tenant.as_str()])? {
         return row.at(0);
     }
     let sql = "INSERT INTO tenants(name) VALUES ($1) ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id";
-    session.one(sql, &[&tenant.as_str()])?.at(0)
+    session.query_one(sql, &[&tenant.as_str()])?.at(0)
 }

@@ -46,7 +46,7 @@ pub struct BoundingBox(Option<[f64; 4]>);
 
 impl BoundingBox {
     /// Returns the bounding box of a value.
-    pub fn of(value: &Value) -> Self {
+    pub fn from_value(value: &Value) -> Self {
         let Value::Geometry(geometry) = value else { return Self(None) };
         let reach = geometry.reach();
         // the upper right corner comes first
@@ -143,7 +143,7 @@ fn column<'r, T: FromSql<'r>>(row: &'r Row, index: usize) -> DecodeResult<Option
 }
 
 /// Reads a column's value of a type; fails with the reason why it cannot be read.
-pub fn read(row: &Row, index: usize, ty: &FieldType) -> DecodeResult<Value> {
+pub fn decode_column(row: &Row, index: usize, ty: &FieldType) -> DecodeResult<Value> {
     let json = |text: &str| serde_json::from_str(text).map(|json| Value::Json(Arc::new(json))).map_err(|_| "it is not JSON".to_owned());
     let texts = |texts: Vec<&str>| texts.into_iter().map(json).collect::<DecodeResult<Vec<Value>>>().map(Value::List);
     Ok(match ty {

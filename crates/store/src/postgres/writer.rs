@@ -14,7 +14,7 @@ use super::tenants::TenantIds;
 use super::unit;
 use super::values::RowExt;
 use crate::queue::JobId;
-use crate::vitals::CommitCounters;
+use crate::stats::CommitCounters;
 use crate::{
     CommitReceipt, CommitReply, NewChangeLogEntry, PendingCommit, Priority, RecordWrite, SettlingChanges, StoreError, Tenant, UniqueConflict, Unit,
     WriteConflict,
@@ -31,15 +31,15 @@ use stook_catalogue::key::Key;
 struct QueuedUnit {
     since: Instant,
     unit: Box<dyn Unit>,
-    answer: CommitReply,
+    reply: CommitReply,
 }
 
 impl QueuedUnit {
     /// Whether it may be written together with `others`.
     fn joins(&self, others: &[QueuedUnit]) -> bool {
-        let places = |request: &QueuedUnit| request.unit.writes().iter().map(|write| (write.collection, write.key.clone())).collect::<Vec<_>>();
-        let own = places(self);
-        others.iter().all(|other| other.unit.tenant() == self.unit.tenant() && !places(other).iter().any(|place| own.contains(place)))
+        let written_keys = |request: &QueuedUnit| request.unit.writes().iter().map(|write| (write.collection, write.key.clone())).collect::<Vec<_>>();
+        let own_keys = written_keys(self);
+        others.iter().all(|other| other.unit.tenant() == self.unit.tenant() && !written_keys(other).iter().any(|key| own_keys.contains(key)))
     }
 }
 
@@ -67,18 +67,18 @@ enum WriteQueue {
 
 #[derive(Default)]
 struct WriterState {
-    lines: Mutex<WriteQueues>,
+    queues: Mutex<WriteQueues>,
     arrived: [Condvar; 3],
 }
 
 /// The queues, each with its number of threads.
 const THREADS: [(WriteQueue, usize); 3] = [(WriteQueue::Bulk, 1), (WriteQueue::Grouped, 3), (WriteQueue::Solo, 4)];
 /// How long units that arrive while others are written together collect before another thread begins to write them.
-const PATIENCE: Duration = Duration::from_millis(3);
+const GROUP_WAIT: Duration = Duration::from_millis(3);
 /// How long to wait for as many units as the last time: callers that were just answered soon send more.
-const RETURNING: Duration = Duration::from_micros(500);
+const RETURN_WAIT: Duration = Duration::from_micros(500);
 /// Maximum number of units that are written together.
-const TOGETHER: usize = 16;
+const MAX_GROUP_UNITS: usize = 16;
 
 /// The writing threads; dropping it finishes the waiting units.
 pub struct PostgresWriter {
@@ -104,43 +104,43 @@ impl PostgresWriter {
     pub fn start(context: WriteContext) -> crate::Result<Self> {
         let shared = Arc::new(WriterState::default());
         let mut threads = Vec::new();
-        for line in THREADS.iter().flat_map(|(line, threads)| std::iter::repeat_n(*line, *threads)) {
-            let (waiting, context) = (shared.clone(), context.clone());
+        for queue in THREADS.iter().flat_map(|(queue, threads)| std::iter::repeat_n(*queue, *threads)) {
+            let (state, context) = (shared.clone(), context.clone());
             let work = move || {
-                while let Some(requests) = waiting.next(line) {
-                    match line {
+                while let Some(requests) = state.wait_for_units(queue) {
+                    match queue {
                         WriteQueue::Grouped => {
                             let units = requests.len();
-                            waiting.write_together(&context, requests);
-                            let mut lines = waiting.lines.lock().unwrap_or_else(PoisonError::into_inner);
-                            lines.writing -= 1;
-                            lines.last = Some((Instant::now(), units + lines.waiting[line as usize].len()));
-                            waiting.arrived[line as usize].notify_one();
+                            state.write_together(&context, requests);
+                            let mut queues = state.queues.lock().unwrap_or_else(PoisonError::into_inner);
+                            queues.writing -= 1;
+                            queues.last = Some((Instant::now(), units + queues.waiting[queue as usize].len()));
+                            state.arrived[queue as usize].notify_one();
                         }
-                        WriteQueue::Bulk | WriteQueue::Solo => requests.into_iter().for_each(|request| waiting.write(&context, request)),
+                        WriteQueue::Bulk | WriteQueue::Solo => requests.into_iter().for_each(|request| state.write(&context, request)),
                     }
                 }
             };
             let started = std::thread::Builder::new().name("store-writer".into()).spawn(work);
-            threads.push((line, started.map_err(|error| StoreError::Other(error.to_string()))?));
+            threads.push((queue, started.map_err(|error| StoreError::Other(error.to_string()))?));
         }
         Ok(Self { shared, threads })
     }
 
     /// Returns how many units wait.
     pub fn waiting(&self) -> u64 {
-        self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner).waiting.iter().map(VecDeque::len).sum::<usize>() as u64
+        self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner).waiting.iter().map(VecDeque::len).sum::<usize>() as u64
     }
 
     /// Queues a unit.
-    pub fn run(&self, unit: Box<dyn Unit>, urgency: Priority) -> PendingCommit {
-        let (answer, pending) = CommitReply::new(None);
-        let line = match urgency {
+    pub fn run(&self, unit: Box<dyn Unit>, priority: Priority) -> PendingCommit {
+        let (reply, pending) = CommitReply::new(None);
+        let queue = match priority {
             Priority::Bulk => WriteQueue::Bulk,
-            Priority::Interactive if is_on_its_own(&*unit) => WriteQueue::Solo,
+            Priority::Interactive if needs_own_transaction(&*unit) => WriteQueue::Solo,
             Priority::Interactive => WriteQueue::Grouped,
         };
-        self.shared.put(line, QueuedUnit { since: Instant::now(), unit, answer });
+        self.shared.enqueue(queue, QueuedUnit { since: Instant::now(), unit, reply });
         pending
     }
 }
@@ -148,10 +148,10 @@ impl PostgresWriter {
 impl Drop for PostgresWriter {
     fn drop(&mut self) {
         // in this order: a unit that moves to another queue finds it open
-        for (line, _) in THREADS {
-            self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner).closed[line as usize] = true;
-            self.shared.arrived[line as usize].notify_all();
-            for (_, thread) in self.threads.extract_if(.., |(own, _)| *own == line) {
+        for (queue, _) in THREADS {
+            self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner).closed[queue as usize] = true;
+            self.shared.arrived[queue as usize].notify_all();
+            for (_, thread) in self.threads.extract_if(.., |(thread_queue, _)| *thread_queue == queue) {
                 let _ = thread.join();
             }
         }
@@ -159,13 +159,13 @@ impl Drop for PostgresWriter {
 }
 
 /// Whether a unit needs more of its transaction than one for several units can provide.
-fn is_on_its_own(unit: &dyn Unit) -> bool {
-    let relies = unit.read_set().is_some_and(|reliance| !reliance.records.is_empty() || !reliance.ranges.is_empty());
-    relies || unit.lease_token().is_some() || unit.call().is_some() || unit.tag_revision().is_some()
+fn needs_own_transaction(unit: &dyn Unit) -> bool {
+    let has_read_set = unit.read_set().is_some_and(|read_set| !read_set.records.is_empty() || !read_set.ranges.is_empty());
+    has_read_set || unit.lease_token().is_some() || unit.call().is_some() || unit.tag_revision().is_some()
 }
 
 /// Number of rows below which the planner needs no statistics.
-const SMALL: u64 = 25;
+const MIN_ANALYSED_ROWS: u64 = 25;
 
 /// Counts rows written by this process, by collection, to run ANALYZE on a table that has grown fourfold. The server would do so by itself, but a
 /// minute late and too late for a bulk load. A small sample is enough; the server takes a larger one later.
@@ -175,7 +175,7 @@ pub struct TableGrowth(HashMap<CollectionId, (u64, u64)>);
 impl TableGrowth {
     /// Counts written rows; returns the total if it is four times what it was at the last ANALYZE.
     fn has_grown(&mut self, collection: CollectionId, rows: u64) -> Option<u64> {
-        let (written, analysed) = self.0.entry(collection).or_insert((0, SMALL));
+        let (written, analysed) = self.0.entry(collection).or_insert((0, MIN_ANALYSED_ROWS));
         *written += rows;
         let grown = *written >= 4 * *analysed;
         if grown {
@@ -186,89 +186,95 @@ impl TableGrowth {
 }
 
 impl WriterState {
-    fn put(&self, line: WriteQueue, request: QueuedUnit) {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).waiting[line as usize].push_back(request);
-        self.arrived[line as usize].notify_one();
+    fn enqueue(&self, queue: WriteQueue, request: QueuedUnit) {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner).waiting[queue as usize].push_back(request);
+        self.arrived[queue as usize].notify_one();
     }
 
     /// Returns what is written next: one unit, and those after it that may join it. `None` if the queue is closed.
-    fn next(&self, line: WriteQueue) -> Option<Vec<QueuedUnit>> {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+    fn wait_for_units(&self, queue: WriteQueue) -> Option<Vec<QueuedUnit>> {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let own = &mut *lines;
-            let waiting = &mut own.waiting[line as usize];
-            let patience = |first: &QueuedUnit| match own.last {
-                _ if own.writing > 0 => PATIENCE.saturating_sub(first.since.elapsed()),
-                Some((written, units)) if waiting.len() < units.min(TOGETHER) => RETURNING.saturating_sub(first.since.max(written).elapsed()),
+            let locked_queues = &mut *queues;
+            let waiting = &mut locked_queues.waiting[queue as usize];
+            let wait_for = |first: &QueuedUnit| match locked_queues.last {
+                _ if locked_queues.writing > 0 => GROUP_WAIT.saturating_sub(first.since.elapsed()),
+                Some((written, units)) if waiting.len() < units.min(MAX_GROUP_UNITS) => {
+                    RETURN_WAIT.saturating_sub(first.since.max(written).elapsed())
+                }
                 _ => Duration::ZERO,
             };
-            if let Some(first) = waiting.front().filter(|_| line == WriteQueue::Grouped)
-                && let left @ 1.. = patience(first).as_nanos() as u64
+            if let Some(first) = waiting.front().filter(|_| queue == WriteQueue::Grouped)
+                && let remaining_nanos @ 1.. = wait_for(first).as_nanos() as u64
             {
-                lines = self.arrived[line as usize].wait_timeout(lines, Duration::from_nanos(left)).unwrap_or_else(PoisonError::into_inner).0;
+                queues = self.arrived[queue as usize]
+                    .wait_timeout(queues, Duration::from_nanos(remaining_nanos))
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0;
                 continue;
             }
             if let Some(first) = waiting.pop_front() {
-                own.writing += usize::from(line == WriteQueue::Grouped);
+                locked_queues.writing += usize::from(queue == WriteQueue::Grouped);
                 let mut requests = vec![first];
-                while line == WriteQueue::Grouped && requests.len() < TOGETHER && waiting.front().is_some_and(|next| next.joins(&requests)) {
+                while queue == WriteQueue::Grouped && requests.len() < MAX_GROUP_UNITS && waiting.front().is_some_and(|next| next.joins(&requests)) {
                     requests.extend(waiting.pop_front());
                 }
                 return Some(requests);
             }
-            if lines.closed[line as usize] {
+            if queues.closed[queue as usize] {
                 return None;
             }
-            lines = self.arrived[line as usize].wait(lines).unwrap_or_else(PoisonError::into_inner);
+            queues = self.arrived[queue as usize].wait(queues).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn write(&self, context: &WriteContext, QueuedUnit { mut unit, answer, .. }: QueuedUnit) {
+    fn write(&self, context: &WriteContext, QueuedUnit { mut unit, reply, .. }: QueuedUnit) {
         let (result, sizes) = match context.write(&mut *unit) {
             Ok((receipt, sizes)) => (Ok(receipt), sizes),
-            Err(trouble) => (Err(StoreError::from(trouble)), Vec::new()),
+            Err(error) => (Err(StoreError::from(error)), Vec::new()),
         };
-        answer.send(result, Some(unit));
-        context.count(sizes);
+        reply.send(result, Some(unit));
+        context.analyse_grown(sizes);
     }
 
     /// Writes units in one transaction that waits for no locks; if that fails, they move to the queue of single units.
     fn write_together(&self, context: &WriteContext, mut requests: Vec<QueuedUnit>) {
-        let mut together = UnitGroup::new(&mut requests);
-        let written = context.write(&mut together);
-        let rows = std::mem::take(&mut together.rows);
+        let mut group = UnitGroup::new(&mut requests);
+        let written = context.write(&mut group);
+        let rows = std::mem::take(&mut group.rows);
         match written {
             Ok((receipt, sizes)) => {
-                for (QueuedUnit { unit, answer, .. }, rows) in requests.into_iter().zip(rows) {
-                    answer.send(Ok(CommitReceipt { rows: rows.get(), ..receipt }), Some(unit));
+                for (QueuedUnit { unit, reply, .. }, rows) in requests.into_iter().zip(rows) {
+                    reply.send(Ok(CommitReceipt { rows: rows.get(), ..receipt }), Some(unit));
                 }
-                context.count(sizes);
+                context.analyse_grown(sizes);
             }
             // the units may have been written
             Err(DatabaseError::CommitUnknown(reason)) => {
-                for QueuedUnit { unit, answer, .. } in requests {
-                    answer.send(Err(DatabaseError::CommitUnknown(reason.clone()).into()), Some(unit));
+                for QueuedUnit { unit, reply, .. } in requests {
+                    reply.send(Err(DatabaseError::CommitUnknown(reason.clone()).into()), Some(unit));
                 }
             }
-            Err(_) => requests.into_iter().for_each(|request| self.put(WriteQueue::Solo, request)),
+            Err(_) => requests.into_iter().for_each(|request| self.enqueue(WriteQueue::Solo, request)),
         }
     }
 }
 
 impl WriteContext {
     /// Updates the planner's statistics of tables that have grown.
-    pub fn count(&self, sizes: Vec<(CollectionId, u64)>) {
+    pub fn analyse_grown(&self, sizes: Vec<(CollectionId, u64)>) {
         for (collection, rows) in sizes {
             let grown = self.growth.lock().unwrap_or_else(PoisonError::into_inner).has_grown(collection, rows);
             if let Some(rows_written) = grown {
-                let own = &self.tables.collections[collection];
-                let sides: String = own.lists.iter().map(|(_, side)| format!(", {side}")).collect();
-                let sql = format!("BEGIN; SET LOCAL default_statistics_target = 10; ANALYZE (SKIP_LOCKED) {}{sides}; COMMIT", own.table);
+                let collection_tables = &self.tables.collections[collection];
+                let sides: String = collection_tables.lists.iter().map(|(_, side)| format!(", {side}")).collect();
+                let sql =
+                    format!("BEGIN; SET LOCAL default_statistics_target = 10; ANALYZE (SKIP_LOCKED) {}{sides}; COMMIT", collection_tables.table);
                 // this is an optimisation: if it fails, work goes on
                 let _ = self.pool.run(|session| {
-                    let known = session.one("SELECT reltuples FROM pg_class WHERE oid = to_regclass($1)", &[&own.table])?;
+                    let estimate = session.query_one("SELECT reltuples FROM pg_class WHERE oid = to_regclass($1)", &[&collection_tables.table])?;
                     // the statistics are up to date already
-                    if f64::from(known.at::<f32>(0)?) >= rows_written as f64 { Ok(()) } else { session.batch(&sql) }
+                    if f64::from(estimate.at::<f32>(0)?) >= rows_written as f64 { Ok(()) } else { session.batch(&sql) }
                 });
             }
         }
@@ -288,14 +294,14 @@ impl WriteContext {
         if self.pool.run(|session| jobs::has_work(session, job))? {
             return Ok(());
         }
-        self.transaction(|session, stamp| jobs::finish_job(session, job, stamp))
+        self.transaction(|session, commit_time| jobs::finish_job(session, job, commit_time))
     }
 
     fn attempt(&self, session: &mut Session, unit: &mut dyn Unit) -> DbResult<WriteResult> {
         let tenant = self.tenants.find(session, unit.tenant())?;
-        let began = Instant::now();
-        let stamp = begin(session, &self.tables, &self.clock, unit.waits())?;
-        let write = AssertUnwindSafe(|| unit::write(session, &self.tables, tenant, unit, stamp));
+        let started = Instant::now();
+        let commit_time = begin(session, &self.tables, &self.clock, unit.waits_for_locks())?;
+        let write = AssertUnwindSafe(|| unit::write(session, &self.tables, tenant, unit, commit_time));
         let written = std::panic::catch_unwind(write);
         let done = written.unwrap_or_else(|_| Err(StoreError::Other("a unit of work panicked".into()).into()))?;
         match session.commit() {
@@ -304,7 +310,7 @@ impl WriteContext {
                 Err(DatabaseError::ConnectionLost(reason))
             }
             ended => ended.map(|()| {
-                self.written.add(done.0.rows, began);
+                self.written.add(done.0.rows, started);
                 done
             }),
         }
@@ -314,7 +320,7 @@ impl WriteContext {
     /// effect as once.
     pub fn transaction<T>(&self, mut work: impl FnMut(&mut Session, i64) -> DbResult<T>) -> DbResult<T> {
         self.pool.run(|session| {
-            self.once(session, &mut work).map_err(|trouble| match trouble {
+            self.once(session, &mut work).map_err(|error| match error {
                 DatabaseError::CommitUnknown(reason) => DatabaseError::ConnectionLost(reason),
                 other => other,
             })
@@ -327,11 +333,11 @@ impl WriteContext {
     }
 
     fn once<T>(&self, session: &mut Session, work: &mut impl FnMut(&mut Session, i64) -> DbResult<T>) -> DbResult<T> {
-        let began = Instant::now();
-        let stamp = begin(session, &self.tables, &self.clock, true)?;
-        let value = work(session, stamp)?;
+        let started = Instant::now();
+        let commit_time = begin(session, &self.tables, &self.clock, true)?;
+        let value = work(session, commit_time)?;
         session.commit()?;
-        self.written.add(0, began);
+        self.written.add(0, started);
         Ok(value)
     }
 }
@@ -350,9 +356,9 @@ impl<'u> UnitGroup<'u> {
     fn new(requests: &'u mut [QueuedUnit]) -> Self {
         let units: Vec<&mut dyn Unit> = requests.iter_mut().map(|request| &mut *request.unit as &mut dyn Unit).collect();
         let (mut writes, mut owners) = (Vec::new(), HashMap::new());
-        for (place, unit) in units.iter().enumerate() {
+        for (index, unit) in units.iter().enumerate() {
             writes.extend_from_slice(unit.writes());
-            owners.extend(unit.writes().iter().map(|write| ((write.collection, write.key.clone()), place)));
+            owners.extend(unit.writes().iter().map(|write| ((write.collection, write.key.clone()), index)));
         }
         let rows = vec![Cell::new(0); units.len()];
         Self { units, writes, owners, rows }
@@ -364,7 +370,7 @@ impl Unit for UnitGroup<'_> {
         self.units[0].tenant()
     }
 
-    fn waits(&self) -> bool {
+    fn waits_for_locks(&self) -> bool {
         false
     }
 
@@ -377,18 +383,18 @@ impl Unit for UnitGroup<'_> {
     }
 
     fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> crate::Result<Vec<RecordWrite>> {
-        let mut of_units: BTreeMap<usize, Vec<WriteConflict>> = BTreeMap::new();
+        let mut by_unit: BTreeMap<usize, Vec<WriteConflict>> = BTreeMap::new();
         for conflict in conflicts {
             if let Some(owner) = self.owners.get(&(conflict.collection, conflict.key.clone())) {
-                of_units.entry(*owner).or_default().push(conflict);
+                by_unit.entry(*owner).or_default().push(conflict);
             }
         }
         let mut resolved = Vec::new();
-        for (owner, conflicts) in of_units {
-            let lost = conflicts.len() as u64;
-            let own = self.units[owner].resolve(conflicts)?;
-            self.rows[owner].update(|rows| rows - lost + own.len() as u64);
-            resolved.extend(own);
+        for (owner, conflicts) in by_unit {
+            let conflict_count = conflicts.len() as u64;
+            let unit_writes = self.units[owner].resolve(conflicts)?;
+            self.rows[owner].update(|rows| rows - conflict_count + unit_writes.len() as u64);
+            resolved.extend(unit_writes);
         }
         Ok(resolved)
     }
@@ -401,16 +407,16 @@ impl Unit for UnitGroup<'_> {
     }
 
     fn settling(&mut self) -> SettlingChanges {
-        let mut all = SettlingChanges::default();
+        let mut combined = SettlingChanges::default();
         for unit in &mut self.units {
-            let SettlingChanges { cleared_links: forget, edges, marks, marks_if_linked: new, cleared: answered } = unit.settling();
-            all.cleared_links.extend(forget);
-            all.edges.extend(edges);
-            all.marks.extend(marks);
-            all.marks_if_linked.extend(new);
-            all.cleared.extend(answered);
+            let SettlingChanges { cleared_links, edges, marks, marks_if_linked, cleared } = unit.settling();
+            combined.cleared_links.extend(cleared_links);
+            combined.edges.extend(edges);
+            combined.marks.extend(marks);
+            combined.marks_if_linked.extend(marks_if_linked);
+            combined.cleared.extend(cleared);
         }
-        all
+        combined
     }
 
     fn log(&mut self) -> Vec<NewChangeLogEntry> {

@@ -1,7 +1,7 @@
 //! What both stores share for jobs and journals: names, counts, pages of a listing.
 
 use crate::damage::Damage;
-use crate::journal::{ChunkJournal, DocumentOutcome, Issue, JournalEntry, OF_A_CORRECTION, Outcome, OutcomeCounts};
+use crate::journal::{CORRECTION_OFFSET, ChunkJournal, DocumentOutcome, Issue, JournalEntry, Outcome, OutcomeCounts};
 use crate::queue::{JOB_STATES, Job, JobId, JobState, SplitProgress};
 use crate::{LeaseToken, StoreError};
 use std::borrow::Cow;
@@ -33,16 +33,16 @@ pub fn read_counts(bytes: &[u8]) -> Result<OutcomeCounts, DecodeError> {
 
 /// Whether files have been split further than the stored progress.
 pub fn is_further(progress: &SplitProgress, stored: &SplitProgress) -> bool {
-    let how_far = |progress: &SplitProgress| (progress.complete, progress.file, progress.offset, progress.chunks);
-    how_far(progress) > how_far(stored)
+    let extent = |progress: &SplitProgress| (progress.complete, progress.file, progress.offset, progress.chunks);
+    extent(progress) > extent(stored)
 }
 
 /// The reason of a chunk that is dead because it was leased too often.
-pub const NO_ANSWER: &str = "its workers stopped without reporting; the chunk may have crashed them";
+pub const WORKERS_STOPPED: &str = "its workers stopped without reporting; the chunk may have crashed them";
 
-/// The final state of a job without waiting or leased chunks, and the reason. `dead` says whether it has dead chunks.
-pub fn ends_as(dead: bool, counts: &OutcomeCounts) -> (JobState, Option<&'static str>) {
-    if dead {
+/// The final state of a job without waiting or leased chunks, and the reason. `has_dead_chunks` says whether it has dead chunks.
+pub fn final_state(has_dead_chunks: bool, counts: &OutcomeCounts) -> (JobState, Option<&'static str>) {
+    if has_dead_chunks {
         (JobState::Failed, Some("some chunks failed too often; see `stook queue ls`"))
     } else if counts.of(Outcome::Failed) > 0 {
         (JobState::CompletedWithErrors, None)
@@ -52,31 +52,31 @@ pub fn ends_as(dead: bool, counts: &OutcomeCounts) -> (JobState, Option<&'static
 }
 
 /// The state with this name in a store.
-pub fn named_state(job: JobId, name: &str) -> Result<JobState, StoreError> {
-    let known = JOB_STATES.iter().find(|(_, known)| *known == name).map(|(state, _)| *state);
-    known.ok_or_else(|| StoreError::Damaged(Damage::of_row(row_of(job), format!("{name:?} is no state of a job"))))
+pub fn state_by_name(job: JobId, name: &str) -> Result<JobState, StoreError> {
+    let state = JOB_STATES.iter().find(|(_, state_name)| *state_name == name).map(|(state, _)| *state);
+    state.ok_or_else(|| StoreError::Damaged(Damage::of_row(job_row(job), format!("{name:?} is no state of a job"))))
 }
 
 /// The description of a job's row.
-pub fn row_of(job: JobId) -> String {
+pub fn job_row(job: JobId) -> String {
     format!("job {job}")
 }
 
 /// Reads the counts of a chunk in a job's journal.
-pub fn counts_of(job: JobId, bytes: &[u8]) -> Result<OutcomeCounts, StoreError> {
-    read_counts(bytes).map_err(|DecodeError(reason)| StoreError::Damaged(Damage::of_row(format!("the journal of {}", row_of(job)), reason)))
+pub fn read_job_counts(job: JobId, bytes: &[u8]) -> Result<OutcomeCounts, StoreError> {
+    read_counts(bytes).map_err(|DecodeError(reason)| StoreError::Damaged(Damage::of_row(format!("the journal of {}", job_row(job)), reason)))
 }
 
 /// Reads the outcomes of a chunk in a job's journal.
-pub fn lines_of(job: JobId, bytes: &[u8]) -> Result<Vec<DocumentOutcome>, StoreError> {
+pub fn read_job_outcomes(job: JobId, bytes: &[u8]) -> Result<Vec<DocumentOutcome>, StoreError> {
     crate::journal::unpack(bytes)
-        .map_err(|DecodeError(reason)| StoreError::Damaged(Damage::of_row(format!("the journal of {}", row_of(job)), reason)))
+        .map_err(|DecodeError(reason)| StoreError::Damaged(Damage::of_row(format!("the journal of {}", job_row(job)), reason)))
 }
 
 /// The outcome with this number in a correction.
-pub fn corrected(job: JobId, number: i64) -> Result<Outcome, StoreError> {
-    let known = u8::try_from(number).ok().and_then(Outcome::from_number);
-    known.ok_or_else(|| StoreError::Damaged(Damage::of_row(format!("a correction of {}", row_of(job)), format!("{number} is no outcome"))))
+pub fn outcome_by_number(job: JobId, number: i64) -> Result<Outcome, StoreError> {
+    let outcome = u8::try_from(number).ok().and_then(Outcome::from_number);
+    outcome.ok_or_else(|| StoreError::Damaged(Damage::of_row(format!("a correction of {}", job_row(job)), format!("{number} is no outcome"))))
 }
 
 /// The issue rows of a journal: its issues, and the reasons of its corrections.
@@ -85,7 +85,7 @@ pub fn issues<'j>(journal: &'j ChunkJournal, name: impl Fn(CollectionId) -> Stri
         document: correction.document,
         file: journal.file,
         record: 0,
-        offset: OF_A_CORRECTION,
+        offset: CORRECTION_OFFSET,
         key: Some(name(correction.collection)),
         failed: false,
         reason: correction.reason.clone(),
@@ -109,11 +109,11 @@ pub fn add_reasons(entries: &mut [JournalEntry], rows: impl IntoIterator<Item = 
         reasons.entry(document).or_default().push((collection, reason));
     }
     for entry in entries {
-        let all = reasons.get(&entry.document).map(Vec::as_slice).unwrap_or_default();
-        entry.reasons.extend(all.iter().filter(|(collection, _)| collection.is_none()).map(|(_, reason)| reason.clone()));
+        let entry_reasons = reasons.get(&entry.document).map(Vec::as_slice).unwrap_or_default();
+        entry.reasons.extend(entry_reasons.iter().filter(|(collection, _)| collection.is_none()).map(|(_, reason)| reason.clone()));
         // of several corrections the last one counts, and one that makes the document count again has no reason
-        let corrected = all.iter().rfind(|(collection, _)| collection.is_some() && *collection == entry.collection);
-        entry.reasons.extend(corrected.map(|(_, reason)| reason.clone()).filter(|reason| !reason.is_empty()));
+        let correction = entry_reasons.iter().rfind(|(collection, _)| collection.is_some() && *collection == entry.collection);
+        entry.reasons.extend(correction.map(|(_, reason)| reason.clone()).filter(|reason| !reason.is_empty()));
     }
 }
 
@@ -171,33 +171,33 @@ impl JournalPage<'_> {
     }
 
     /// Adds an outcome of a chunk.
-    pub fn add(&mut self, line: &DocumentOutcome, chunk: &ChunkOutcomes) {
-        let collection = line.collection.and_then(|collection| self.names.get(collection)).cloned();
-        let corrected = collection.as_ref().and_then(|name| self.corrections.get(&(line.document, name.clone())).copied());
-        let outcome = corrected.unwrap_or(line.outcome);
+    pub fn add(&mut self, found: &DocumentOutcome, chunk: &ChunkOutcomes) {
+        let collection = found.collection.and_then(|collection| self.names.get(collection)).cloned();
+        let corrected = collection.as_ref().and_then(|name| self.corrections.get(&(found.document, name.clone())).copied());
+        let outcome = corrected.unwrap_or(found.outcome);
         // a document that failed before it had a key reached no collection
-        let reached = outcome != Outcome::Failed || !line.key.is_empty();
+        let reached = outcome != Outcome::Failed || !found.key.is_empty();
         self.entries.push(JournalEntry {
-            document: line.document,
+            document: found.document,
             file: self.job.files.get(chunk.file).map(|file| file.path.clone()).unwrap_or_default(),
-            record: line.document.saturating_sub(chunk.file_start),
-            offset: line.offset,
+            record: found.document.saturating_sub(chunk.file_start),
+            offset: found.offset,
             collection: collection.filter(|_| reached),
-            key: Some(line.key.to_string()).filter(|key| !key.is_empty()),
+            key: Some(found.key.to_string()).filter(|key| !key.is_empty()),
             outcome,
             // a correction has a reason of its own
-            reasons: line.reason.iter().filter(|_| corrected.is_none()).map(ToString::to_string).collect(),
+            reasons: found.reason.iter().filter(|_| corrected.is_none()).map(ToString::to_string).collect(),
         });
     }
 }
 
 /// The outcomes of a chunk, in the order of their documents.
 pub struct ChunkOutcomes {
-    pub lines: Vec<DocumentOutcome>,
+    pub outcomes: Vec<DocumentOutcome>,
     pub file: usize,
     pub file_start: u64,
 }
 
 /// Tables with rows of a job, each with the column that has its number.
-pub const OF_JOB: [(&str, &str); 6] =
+pub const JOB_TABLES: [(&str, &str); 6] =
     [("chunks", "job"), ("chunk_journals", "job"), ("troubles", "job"), ("failed_documents", "job"), ("corrections", "job"), ("jobs", "id")];

@@ -1,18 +1,18 @@
 //! What both stores share, independent of their SQL dialects.
 //!
-//! * [`shape`] compares the definition that a store was prepared for with the current one.
+//! * [`store_schema`] compares the definition that a store was prepared for with the current one.
 //! * [`row`] packs and reads parts of rows; [`pattern`] folds patterns and computes their trigrams.
 //! * [`plan_parts`] is the common part of turning plans into SQL, [`listing`] that of journals and jobs.
-//! * [`lies`] compares geometries, which no database does here.
+//! * [`geometry_filter`] compares geometries, which no database does here.
 //! * [`unique`] decides which record gets the value of a unique field.
 //! * [`mod@unit`] is the part of a unit's protocol that needs no SQL; [`tagging`] computes which records gain or lose tags.
 
-pub mod lies;
+pub mod geometry_filter;
 pub mod listing;
 pub mod pattern;
 pub mod plan_parts;
 pub mod row;
-pub mod shape;
+pub mod store_schema;
 pub mod tagging;
 pub mod unique;
 pub mod unit;

@@ -40,16 +40,16 @@ pub fn after_prefix(prefix: &str) -> Option<String> {
 
 /// Returns trigrams that every text has which contains all pieces.
 pub fn trigrams(pieces: &[String]) -> Vec<String> {
-    let mut wanted: Vec<String> = Vec::new();
+    let mut trigrams: Vec<String> = Vec::new();
     for piece in pieces {
         let characters: Vec<char> = piece.chars().collect();
-        for three in characters.windows(3) {
-            let three: String = three.iter().collect();
+        for trigram in characters.windows(3) {
+            let trigram: String = trigram.iter().collect();
             // no store's index has NUL
-            if wanted.len() < MAX_TRIGRAMS && !three.contains('\0') && !wanted.contains(&three) {
-                wanted.push(three);
+            if trigrams.len() < MAX_TRIGRAMS && !trigram.contains('\0') && !trigrams.contains(&trigram) {
+                trigrams.push(trigram);
             }
         }
     }
-    wanted
+    trigrams
 }

@@ -10,12 +10,12 @@ use stook_catalogue::value::{FieldType, StructMember, Value};
 
 /// Returns the link with this index, if it belongs to the collection.
 pub fn link_of<'c>(catalogue: &'c Catalogue, collection: &Collection, index: LinkId) -> Result<&'c Link> {
-    let own = catalogue.links.get(index).filter(|link| catalogue.collections[link.child_collection].name == collection.name);
-    own.ok_or_else(|| StoreError::Wrong("there is no such link".into()))
+    let link = catalogue.links.get(index).filter(|link| catalogue.collections[link.child_collection].name == collection.name);
+    link.ok_or_else(|| StoreError::Wrong("there is no such link".into()))
 }
 
 /// Returns the list of structs whose elements are the rows: [`QueryPlan::each`].
-pub fn structs(collection: &Collection, each: Option<FieldId>) -> Result<Option<&Field>> {
+pub fn struct_list(collection: &Collection, each: Option<FieldId>) -> Result<Option<&Field>> {
     let Some(index) = each else { return Ok(None) };
     let list = collection.fields.get(index).filter(|field| !field.golden_type().members().is_empty());
     list.map(Some).ok_or_else(|| StoreError::Wrong("there is no such list of structs".into()))
@@ -23,15 +23,15 @@ pub fn structs(collection: &Collection, each: Option<FieldId>) -> Result<Option<
 
 /// Returns a member of these structs.
 pub fn member(collection: &Collection, each: Option<FieldId>, index: usize) -> Result<&StructMember> {
-    let list = structs(collection, each)?;
+    let list = struct_list(collection, each)?;
     let member = list.and_then(|field| field.ty.members().get(index));
     member.ok_or_else(|| StoreError::Wrong("there is no such member".into()))
 }
 
 /// The error for a record with an unreadable value in a column.
-pub fn unreadable(collection: &Collection, column: &str, unfit: &str) -> StoreError {
+pub fn unreadable(collection: &Collection, column: &str, reason: &str) -> StoreError {
     let row = format!("a record of `{}` that the query finds", collection.name);
-    StoreError::Damaged(Damage::of_row(row, format!("`{column}`: {unfit} (`stook check --deep` names the record)")))
+    StoreError::Damaged(Damage::of_row(row, format!("`{column}`: {reason} (`stook check --deep` names the record)")))
 }
 
 /// The plan without its order and page.
@@ -41,7 +41,7 @@ pub fn all_rows(plan: &QueryPlan) -> QueryPlan {
 
 /// Returns the statement whose column `v` has the values to aggregate, one per row of the plan. `name` is the name of `column`, `sql_of` returns a
 /// column's SQL, `from` is the FROM clause.
-pub fn aggregated<E: From<StoreError>>(
+pub fn aggregated_values_sql<E: From<StoreError>>(
     plan: &QueryPlan,
     column: PlanColumn,
     name: &str,
@@ -51,25 +51,25 @@ pub fn aggregated<E: From<StoreError>>(
     if !plan.distinct {
         return Ok(format!("SELECT {} AS v FROM {from}", sql_of(column)?));
     }
-    let Some(wanted) = plan.columns.iter().position(|other| *other == column) else {
+    let Some(aggregated) = plan.columns.iter().position(|other| *other == column) else {
         return Err(StoreError::Wrong(format!("unique rows have no `{name}`")).into());
     };
     let mut selected = Vec::with_capacity(plan.columns.len());
     for (index, column) in plan.columns.iter().enumerate() {
-        let name = if index == wanted { "v".to_owned() } else { format!("c{index}") };
+        let name = if index == aggregated { "v".to_owned() } else { format!("c{index}") };
         selected.push(format!("{} AS {name}", sql_of(*column)?));
     }
     Ok(format!("SELECT DISTINCT {} FROM {from}", selected.join(", ")))
 }
 
 /// The sum or the mean of at least one float.
-pub fn of_floats(function: AggregateFunction, count: i64, sum: Option<f64>) -> Result<Value> {
+pub fn float_aggregate(function: AggregateFunction, count: i64, sum: Option<f64>) -> Result<Value> {
     let sum = sum.filter(|sum| sum.is_finite()).ok_or_else(|| StoreError::Wrong("the sum is too large for a float".into()))?;
     Ok(Value::Float(if function == AggregateFunction::Avg { sum / count as f64 } else { sum }))
 }
 
 /// The sum or the mean of at least one whole number.
-pub fn of_whole_numbers(function: AggregateFunction, count: i64, sum: i128, ty: &FieldType) -> Result<Value> {
+pub fn integer_aggregate(function: AggregateFunction, count: i64, sum: i128, ty: &FieldType) -> Result<Value> {
     if function == AggregateFunction::Avg {
         return Ok(mean_of(sum, i128::from(count), ty));
     }

@@ -11,8 +11,8 @@ use stook_catalogue::value::Value;
 /// Returns all golden values, given the stored ones: members with an index are read from their structs.
 pub fn with_members(collection: &Collection, mut golden: Vec<Value>) -> Vec<Value> {
     for index in collection.fields.ids().skip(golden.len()) {
-        let asked = collection.member(index).filter(|_| collection.fields[index].index.ordered);
-        golden.push(asked.map_or(Value::Null, |(list, member)| members_of(&golden[list], member)));
+        let indexed_member = collection.member(index).filter(|_| collection.fields[index].index.ordered);
+        golden.push(indexed_member.map_or(Value::Null, |(list, member)| members_of(&golden[list], member)));
     }
     golden
 }
@@ -32,13 +32,13 @@ pub fn unpack_state(text: Option<&str>, collection: &Collection) -> Result<Vec<(
     let Some(text) = text else { return Ok(Vec::new()) };
     let entries: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(text).map_err(|_| damaged("what transitions have set is not JSON".into()))?;
-    let mut known = Vec::with_capacity(entries.len());
+    let mut states = Vec::with_capacity(entries.len());
     for (name, json) in &entries {
         let Some((index, state)) = collection.state(name) else { continue };
         let value = stook_catalogue::value::from_json(json, &state.ty, None);
-        known.push((index, value.map_err(|error| damaged(format!("state `{name}`: {error}")))?));
+        states.push((index, value.map_err(|error| damaged(format!("state `{name}`: {error}")))?));
     }
-    Ok(known)
+    Ok(states)
 }
 
 /// Reads JSON that the store wrote into the row that `row` describes.

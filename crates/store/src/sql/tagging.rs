@@ -16,17 +16,17 @@ pub fn id_of(catalogue: &Catalogue, collection: CollectionId) -> Result<u32> {
 /// Records with the names of tags.
 type KeyAndTag<'t> = Vec<(&'t Key, &'t str)>;
 
-/// Returns which assignments of tags to add to those in `now`, and which to remove.
-pub fn differences<'t>(tagging: &'t TagWrites, now: &[(&str, &str)]) -> (KeyAndTag<'t>, KeyAndTag<'t>) {
-    let mut held: HashMap<&str, Vec<&str>> = HashMap::new();
-    for (key, tag) in now {
-        held.entry(key).or_default().push(tag);
+/// Returns which assignments of tags to add to those in `current`, and which to remove.
+pub fn differences<'t>(tagging: &'t TagWrites, current: &[(&str, &str)]) -> (KeyAndTag<'t>, KeyAndTag<'t>) {
+    let mut tags_by_key: HashMap<&str, Vec<&str>> = HashMap::new();
+    for (key, tag) in current {
+        tags_by_key.entry(key).or_default().push(tag);
     }
     let (mut added, mut removed) = (Vec::new(), Vec::new());
-    for (key, carried) in &tagging.assignments {
-        let held = held.get(key.as_str()).map(Vec::as_slice).unwrap_or_default();
-        for (place, tag) in tagging.tags.iter().enumerate() {
-            match (carried.binary_search(&(place as u32)).is_ok(), held.contains(&tag.as_str())) {
+    for (key, wanted) in &tagging.assignments {
+        let current_tags = tags_by_key.get(key.as_str()).map(Vec::as_slice).unwrap_or_default();
+        for (position, tag) in tagging.tags.iter().enumerate() {
+            match (wanted.binary_search(&(position as u32)).is_ok(), current_tags.contains(&tag.as_str())) {
                 (true, false) => added.push((key, tag.as_str())),
                 (false, true) => removed.push((key, tag.as_str())),
                 _ => {}

@@ -24,13 +24,13 @@ pub fn digest(value: &Value) -> Option<Digest> {
 }
 
 /// The hash of the value that a write claims in a unique field; `None` if the record does not exist.
-pub fn wanted(collection: &Collection, field: FieldId, write: &RecordWrite) -> Option<Digest> {
+pub fn claimed_value(collection: &Collection, field: FieldId, write: &RecordWrite) -> Option<Digest> {
     let RecordChange::Put(content) = &write.change else { return None };
     digest(&reserved_value(collection, field, content))
 }
 
 /// Whether a write sets the unique fields of its record; other writes leave them as they are.
-pub fn claims(write: &RecordWrite) -> bool {
+pub fn sets_unique_fields(write: &RecordWrite) -> bool {
     matches!(write.change, RecordChange::Put(_) | RecordChange::Delete)
 }
 
@@ -86,10 +86,10 @@ fn decide_in_order(claims: &[&Claim<'_>], before: &[Taken]) -> (Vec<Refusal>, Ve
     // the obstacle of a refused claim may have been refused itself
     while let Some(claim) = refused.iter().copied().find(|claim| obstacle(claims[*claim], &taken).is_none()) {
         refused.remove(&claim);
-        let own = claims[claim];
-        for (taken, value) in taken.iter_mut().zip(&own.values) {
-            taken.holders.retain(|_, holder| holder != own.key);
-            taken.holders.extend(value.clone().map(|value| (value, own.key.to_owned())));
+        let granted = claims[claim];
+        for (taken, value) in taken.iter_mut().zip(&granted.values) {
+            taken.holders.retain(|_, holder| holder != granted.key);
+            taken.holders.extend(value.clone().map(|value| (value, granted.key.to_owned())));
         }
     }
     let refusal = |claim: usize| obstacle(claims[claim], &taken).map(|(field, holder)| Refusal { claim, field, holder: holder.to_owned() });
@@ -113,24 +113,24 @@ fn grant(claims: &[&Claim<'_>], before: &[Taken], refused: &mut BTreeSet<usize>)
     let changing: HashMap<&str, &Claim<'_>> = granted.iter().map(|claim| (claims[*claim].key, claims[*claim])).collect();
     // a value that a record gives up is free, a value that it keeps is not
     let mut given_up: HashMap<&str, Vec<(usize, &Digest)>> = HashMap::new();
-    for (field, (own, before)) in taken.iter_mut().zip(before).enumerate() {
+    for (field, (taken, before)) in taken.iter_mut().zip(before).enumerate() {
         for (value, holder) in &before.holders {
             if changing.get(holder.as_str()).is_some_and(|claim| claim.values[field].as_ref() != Some(value)) {
-                own.holders.remove(value);
+                taken.holders.remove(value);
                 given_up.entry(holder).or_default().push((field, value));
             }
         }
     }
-    let mut more = Vec::new();
+    let mut newly_refused = Vec::new();
     for index in granted {
         let claim = claims[index];
         if obstacle(claim, &taken).is_none() {
-            for (own, value) in taken.iter_mut().zip(&claim.values) {
-                own.holders.extend(value.clone().map(|value| (value, claim.key.to_owned())));
+            for (taken, value) in taken.iter_mut().zip(&claim.values) {
+                taken.holders.extend(value.clone().map(|value| (value, claim.key.to_owned())));
             }
             continue;
         }
-        more.push(index);
+        newly_refused.push(index);
         for (field, value) in given_up.get(claim.key).into_iter().flatten() {
             if taken[*field].holders.contains_key(*value) {
                 return Err(index);
@@ -138,7 +138,7 @@ fn grant(claims: &[&Claim<'_>], before: &[Taken], refused: &mut BTreeSet<usize>)
             taken[*field].holders.insert((*value).clone(), claim.key.to_owned());
         }
     }
-    refused.extend(more);
+    refused.extend(newly_refused);
     Ok(taken)
 }
 
@@ -151,8 +151,8 @@ mod tests {
         wanted.iter().map(|(key, value)| Claim { key, values: vec![(!value.is_empty()).then(|| value.to_vec())] }).collect()
     }
 
-    fn taken(held: &[(&[u8], &str)]) -> Vec<Taken> {
-        vec![Taken { holders: held.iter().map(|(value, key)| (value.to_vec(), (*key).to_owned())).collect() }]
+    fn taken(holders: &[(&[u8], &str)]) -> Vec<Taken> {
+        vec![Taken { holders: holders.iter().map(|(value, key)| (value.to_vec(), (*key).to_owned())).collect() }]
     }
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_refused_record_keeps_is_not_granted() {
+    fn a_value_that_a_refused_record_keeps_is_not_granted() {
         // c keeps z, so a keeps y, so b does not get it
         let (refusals, state) = decide(&claims(&[("b", b"y"), ("a", b"z")]), &taken(&[(b"y", "a"), (b"z", "c")]));
         let refusal = |claim, holder: &str| Refusal { claim, field: 0, holder: holder.into() };
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_want_the_same_the_one_with_the_lower_key_has_it_in_any_order() {
+    fn of_two_claims_of_one_value_that_of_the_lower_key_is_granted_in_any_order() {
         for (claim, wanted) in [(1, [("a", b"x".as_slice()), ("b", b"x")]), (0, [("b", b"x"), ("a", b"x")])] {
             assert_eq!(decide(&claims(&wanted), &taken(&[])).0, [Refusal { claim, field: 0, holder: "a".into() }]);
         }
@@ -191,17 +191,17 @@ mod tests {
         /// After a unit no value has two holders, refused records have the values they had, others those they claim, and every holder that is named
         /// has the value.
         #[test]
-        fn everybody_has_what_was_said(
-            held in prop::collection::vec((0_usize..6, 0_u8..6), 0..12),
+        fn every_record_ends_with_the_value_it_was_granted(
+            taken_values in prop::collection::vec((0_usize..6, 0_u8..6), 0..12),
             wanted in prop::collection::vec((prop::option::of(0_u8..6), prop::option::of(0_u8..6)), 6),
             order in Just((0..4_usize).collect::<Vec<_>>()).prop_shuffle(),
         ) {
             // each key has at most one value of each field
             let mut before = vec![Taken::default(), Taken::default()];
-            for (place, (key, value)) in held.iter().enumerate() {
-                let own = &mut before[place % 2].holders;
-                if own.values().all(|holder| holder != KEYS[*key]) {
-                    own.entry(vec![*value]).or_insert_with(|| KEYS[*key].to_owned());
+            for (position, (key, value)) in taken_values.iter().enumerate() {
+                let holders = &mut before[position % 2].holders;
+                if holders.values().all(|holder| holder != KEYS[*key]) {
+                    holders.entry(vec![*value]).or_insert_with(|| KEYS[*key].to_owned());
                 }
             }
             let claims: Vec<Claim<'_>> = order
@@ -211,13 +211,14 @@ mod tests {
             let (refusals, state) = decide(&claims, &before);
             let mut listed_by_key: Vec<Claim<'_>> = claims.iter().map(|claim| Claim { key: claim.key, values: claim.values.clone() }).collect();
             listed_by_key.sort_by_key(|claim| claim.key);
-            let other = decide(&listed_by_key, &before);
+            let sorted_result = decide(&listed_by_key, &before);
             let keys = |claims: &[Claim<'_>], refusals: &[Refusal]| refusals.iter().map(|refusal| claims[refusal.claim].key.to_owned()).collect::<BTreeSet<_>>();
-            prop_assert_eq!(keys(&claims, &refusals), keys(&listed_by_key, &other.0), "the order of the list decides nothing");
+            let refused_keys = keys(&claims, &refusals);
+            prop_assert_eq!(refused_keys, keys(&listed_by_key, &sorted_result.0), "the order of the list decides nothing");
             let has = |state: &[Taken], field: usize, key: &str| -> Option<Digest> {
-                let mut all = state[field].holders.iter().filter(|(_, holder)| *holder == key).map(|(value, _)| value.clone());
-                let first = all.next();
-                assert!(all.next().is_none(), "{key} has two values");
+                let mut values = state[field].holders.iter().filter(|(_, holder)| *holder == key).map(|(value, _)| value.clone());
+                let first = values.next();
+                assert!(values.next().is_none(), "{key} has two values");
                 first
             };
             for (index, claim) in claims.iter().enumerate() {
@@ -241,7 +242,7 @@ mod tests {
 
         /// If no two records claim the same value and no other record has it, nothing is refused.
         #[test]
-        fn a_valid_end_is_reached_in_any_order(order in Just((0..6_usize).collect::<Vec<_>>()).prop_shuffle(), goal in Just((0..6_u8).collect::<Vec<_>>()).prop_shuffle()) {
+        fn claims_without_contradictions_are_all_granted_in_any_order(order in Just((0..6_usize).collect::<Vec<_>>()).prop_shuffle(), goal in Just((0..6_u8).collect::<Vec<_>>()).prop_shuffle()) {
             let before = vec![Taken { holders: KEYS.iter().zip(0_u8..).map(|(key, value)| (vec![value], (*key).to_owned())).collect() }];
             let claims: Vec<Claim<'_>> = order.iter().map(|key| Claim { key: KEYS[*key], values: vec![Some(vec![goal[*key]])] }).collect();
             prop_assert_eq!(decide(&claims, &before).0, []);

@@ -51,7 +51,7 @@ impl Unit for PassUnit<'_> {
 
 /// Passes a unit the positions of the records and ranges in its [`ReadSet`](crate::ReadSet) that have changed, and then the records it asks for,
 /// which `read` reads.
-pub fn pass_on_broken<E>(
+pub fn report_read_set_changes<E>(
     unit: &mut dyn Unit,
     (records, ranges): (&[usize], &[usize]),
     mut read: impl FnMut(CollectionId, &[Key]) -> Result<Vec<Option<StoredRecord>>, E>,

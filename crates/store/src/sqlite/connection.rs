@@ -1,6 +1,6 @@
 //! Opens connections to the file, each with the settings that it needs.
 
-use super::error::failure;
+use super::error::store_error;
 use super::packed;
 use crate::*;
 use rusqlite::{Connection, OpenFlags};
@@ -35,104 +35,104 @@ impl Default for SqliteOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImmutableFile {
     size: u64,
-    changed: Option<SystemTime>,
+    modified: Option<SystemTime>,
 }
 
 impl ImmutableFile {
     /// The current state of the file; `None` if the last writes may be in a WAL that cannot be read without writing.
-    pub fn of(path: &Path) -> Option<Self> {
-        let mut log = path.as_os_str().to_owned();
-        log.push("-wal");
-        if std::fs::metadata(log).is_ok_and(|log| log.len() > 0) {
+    pub fn from_path(path: &Path) -> Option<Self> {
+        let mut wal = path.as_os_str().to_owned();
+        wal.push("-wal");
+        if std::fs::metadata(wal).is_ok_and(|wal| wal.len() > 0) {
             return None;
         }
         let file = std::fs::metadata(path).ok()?;
-        Some(Self { size: file.len(), changed: file.modified().ok() })
+        Some(Self { size: file.len(), modified: file.modified().ok() })
     }
 }
 
 /// Opens a read-only connection. If the medium is read-only, locks cannot be created and are not needed.
 pub fn connect_reading(path: &Path, options: &SqliteOptions) -> Result<(Connection, Option<ImmutableFile>)> {
-    let look = |connection: Connection| {
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)).map_err(failure)?;
+    let check_readable = |connection: Connection| {
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)).map_err(store_error)?;
         Ok(connection)
     };
-    let reason = match connect(path, options, None).and_then(look) {
+    let reason = match connect(path, options, None).and_then(check_readable) {
         Err(StoreError::ReadOnly(reason)) => reason,
         opened => return Ok((opened?, None)),
     };
-    let Some(still) = ImmutableFile::of(path) else {
+    let Some(immutable) = ImmutableFile::from_path(path) else {
         return Err(StoreError::ReadOnly(format!(
             "{reason}; the latest changes are in its write-ahead log ({}-wal), which needs a writable folder: copy both files to one",
             path.display()
         )));
     };
-    let connection = connect(path, options, Some(&still)).and_then(look)?;
-    Ok((connection, Some(still)))
+    let connection = connect(path, options, Some(&immutable)).and_then(check_readable)?;
+    Ok((connection, Some(immutable)))
 }
 
 /// The URI of a file that tells the database that it does not change.
-fn unchanging(path: &Path) -> PathBuf {
+fn immutable_uri(path: &Path) -> PathBuf {
     let mut name = String::from("file:");
     for byte in path.as_os_str().as_encoded_bytes() {
         match byte {
             b'/' | b'.' | b'-' | b'_' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => name.push(char::from(*byte)),
-            other => name.push_str(&format!("%{other:02X}")),
+            byte => name.push_str(&format!("%{byte:02X}")),
         }
     }
     PathBuf::from(name + "?immutable=1")
 }
 
 /// Opens a connection with the settings and functions that every connection needs.
-pub fn connect(path: &Path, options: &SqliteOptions, still: Option<&ImmutableFile>) -> Result<Connection> {
-    let mut access = match (options.read_only, options.prepare) {
+pub fn connect(path: &Path, options: &SqliteOptions, immutable: Option<&ImmutableFile>) -> Result<Connection> {
+    let mut flags = match (options.read_only, options.prepare) {
         (true, _) => OpenFlags::SQLITE_OPEN_READ_ONLY,
         (false, true) => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         (false, false) => OpenFlags::SQLITE_OPEN_READ_WRITE,
     };
     let mut name = path.to_owned();
-    if still.is_some() {
-        access |= OpenFlags::SQLITE_OPEN_URI;
-        name = unchanging(path);
+    if immutable.is_some() {
+        flags |= OpenFlags::SQLITE_OPEN_URI;
+        name = immutable_uri(path);
     }
     #[cfg_attr(not(debug_assertions), allow(unused_mut, reason = "only builds for tests look at statements"))]
-    let mut connection = Connection::open_with_flags(name, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failure)?;
+    let mut connection = Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(store_error)?;
     #[cfg(debug_assertions)]
-    super::statements::note(&mut connection).map_err(failure)?;
-    connection.busy_timeout(Duration::from_secs(options.wait)).map_err(failure)?;
-    rusqlite::vtab::array::load_module(&connection).map_err(failure)?;
-    packed::teach(&connection).map_err(failure)?;
+    super::statements::record_statements(&mut connection).map_err(store_error)?;
+    connection.busy_timeout(Duration::from_secs(options.wait)).map_err(store_error)?;
+    rusqlite::vtab::array::load_module(&connection).map_err(store_error)?;
+    packed::register_functions(&connection).map_err(store_error)?;
     connection.set_prepared_statement_cache_capacity(128);
     // indexes are named explicitly: a statement need not be planned again for other parameters
-    connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failure)?;
-    let cache = if options.read_only { options.reader_cache } else { options.writer_cache } / 1024;
+    connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(store_error)?;
+    let cache_kib = if options.read_only { options.reader_cache } else { options.writer_cache } / 1024;
     // readers may sort any amount of rows; the writer needs little temporary space, but often
-    let aside = if options.read_only { "FILE" } else { "MEMORY" };
+    let temp_store = if options.read_only { "FILE" } else { "MEMORY" };
     // the page size comes first: the database counts the cache in pages of the size it knows
     let settings = format!(
-        "PRAGMA page_size = 8192; PRAGMA cache_size = -{cache}; PRAGMA synchronous = FULL; PRAGMA temp_store = {aside}; PRAGMA foreign_keys = OFF;"
+        "PRAGMA page_size = 8192; PRAGMA cache_size = -{cache_kib}; PRAGMA synchronous = FULL; PRAGMA temp_store = {temp_store}; PRAGMA foreign_keys = OFF;"
     );
-    connection.execute_batch(&settings).map_err(failure)?;
+    connection.execute_batch(&settings).map_err(store_error)?;
     Ok(connection)
 }
 
 /// Switches a file to the WAL. If several processes do so at once, the database does not wait for them by itself.
-pub fn use_log(connection: &Connection, wait: Duration) -> Result<()> {
+pub fn use_wal(connection: &Connection, wait: Duration) -> Result<()> {
     let deadline = Instant::now() + wait;
-    let mode = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, String>(0)).map_err(failure);
-    let switch = || {
-        if mode("PRAGMA journal_mode")? != "wal" {
-            let now = mode("PRAGMA journal_mode = WAL")?;
-            if now != "wal" {
-                return Err(StoreError::Other(format!("the file system does not support shared memory (the journal's mode stays {now})")));
+    let query_mode = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, String>(0)).map_err(store_error);
+    let try_switch = || {
+        if query_mode("PRAGMA journal_mode")? != "wal" {
+            let mode = query_mode("PRAGMA journal_mode = WAL")?;
+            if mode != "wal" {
+                return Err(StoreError::Other(format!("the file system does not support shared memory (the journal's mode stays {mode})")));
             }
         }
         Ok(())
     };
     loop {
-        match switch() {
+        match try_switch() {
             Err(StoreError::Busy(_)) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
-            ended => return ended,
+            result => return result,
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::*;
 use rusqlite::ErrorCode;
 
 /// Converts a database error into one of the contract.
-pub fn failure(error: rusqlite::Error) -> StoreError {
+pub fn store_error(error: rusqlite::Error) -> StoreError {
     let code = error.sqlite_error_code();
     match code {
         Some(ErrorCode::DiskFull) => StoreError::Full,

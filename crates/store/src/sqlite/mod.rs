@@ -48,5 +48,5 @@ mod writer;
 
 pub use backup::{BackupReport, backup};
 pub use connection::SqliteOptions;
-pub use packed::teach;
+pub use packed::register_functions;
 pub use store::SqliteStore;

@@ -15,15 +15,15 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Result};
 
 /// The code word of each byte, and its number of bits.
-const WORDS: [(u16, u8); 256] = words();
+const CODE_WORDS: [(u16, u8); 256] = code_words();
 
-const fn words() -> [(u16, u8); 256] {
-    let mut words = [(0, 0); 256];
+const fn code_words() -> [(u16, u8); 256] {
+    let mut code_words = [(0, 0); 256];
     let mut byte = 0;
     while byte < 256 {
-        let at = byte as u16;
+        let value = byte as u16;
         // the first of the 32 five-bit prefixes for a block of bytes, the block's first byte, and the number of bits after the prefix
-        let (beginning, first, more) = match at {
+        let (first_prefix, block_start, suffix_bits) = match value {
             0x00..=0x2C => (0, 0x00, 6),
             0x2D..=0x2F => (1, 0x2D, 2),
             0x30..=0x39 => (2, 0x30, 0),
@@ -34,27 +34,27 @@ const fn words() -> [(u16, u8); 256] {
             // no byte of UTF-8 is 255
             _ => (30, 0x7F, 6),
         };
-        words[byte] = ((beginning << more) + (at - first), 5 + more as u8);
+        code_words[byte] = ((first_prefix << suffix_bits) + (value - block_start), 5 + suffix_bits as u8);
         byte += 1;
     }
-    words
+    code_words
 }
 
 /// Packs a text.
 pub fn pack(text: &[u8]) -> Vec<u8> {
     let mut packed = Vec::with_capacity(text.len() + 8);
-    let (mut bits, mut count) = (0_u64, 0);
+    let (mut bits, mut bit_count) = (0_u64, 0);
     for byte in text {
-        let (word, length) = WORDS[usize::from(*byte)];
-        bits = bits << length | u64::from(word);
-        count += u32::from(length);
-        if count >= 32 {
-            count -= 32;
-            packed.extend_from_slice(&((bits >> count) as u32).to_be_bytes());
+        let (code_word, code_length) = CODE_WORDS[usize::from(*byte)];
+        bits = bits << code_length | u64::from(code_word);
+        bit_count += u32::from(code_length);
+        if bit_count >= 32 {
+            bit_count -= 32;
+            packed.extend_from_slice(&((bits >> bit_count) as u32).to_be_bytes());
         }
     }
-    let rest = ((bits << (32 - count)) as u32).to_be_bytes();
-    packed.extend_from_slice(&rest[..count.div_ceil(8) as usize]);
+    let tail = ((bits << (32 - bit_count)) as u32).to_be_bytes();
+    packed.extend_from_slice(&tail[..bit_count.div_ceil(8) as usize]);
     packed
 }
 
@@ -70,7 +70,7 @@ pub fn digest(text: &[u8]) -> i32 {
 ///
 /// # Errors
 /// When a statement is running.
-pub fn teach(connection: &Connection) -> Result<()> {
+pub fn register_functions(connection: &Connection) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
     connection.create_scalar_function("packed", 1, flags, |context| {
         Ok(match context.get_raw(0) {

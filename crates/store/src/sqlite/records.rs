@@ -1,7 +1,7 @@
 //! Reads records in bulk, and their change logs.
 
-use super::error::failure;
-use super::sql::searched;
+use super::error::store_error;
+use super::sql::assert_no_full_scan;
 use super::tables::{AT_VERSION, BY_KEY, StoreTables, TenantTables};
 use super::values::unbind_stored;
 use crate::damage::{DamagedPart, RecordPart};
@@ -17,38 +17,43 @@ use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value};
 
 /// Reads records by key, in the order of `keys`, with one statement.
-pub fn read(own: TenantTables<'_>, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
-    let found = read_damaged(own, collection, keys, detail)?;
-    found.into_iter().map(|record| record.map(|record| record.sound(&own.tables.names[collection])).transpose()).collect()
+pub fn read(tenant_tables: TenantTables<'_>, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
+    let found = read_damaged(tenant_tables, collection, keys, detail)?;
+    found.into_iter().map(|record| record.map(|record| record.sound(&tenant_tables.tables.names[collection])).transpose()).collect()
 }
 
 /// Like [`read`], but also returns damaged records.
-pub fn read_damaged(own: TenantTables<'_>, collection: CollectionId, keys: &[Key], detail: ReadDetail) -> Result<Vec<Option<StoredRecord>>> {
-    let TenantTables { connection, tables, tenant } = own;
-    let table = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
+pub fn read_damaged(
+    tenant_tables: TenantTables<'_>,
+    collection: CollectionId,
+    keys: &[Key],
+    detail: ReadDetail,
+) -> Result<Vec<Option<StoredRecord>>> {
+    let TenantTables { connection, tables, tenant } = tenant_tables;
+    let collection_tables = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
     let definition = &tables.catalogue().collections[collection];
-    let which = detail as usize;
+    let detail_index = detail as usize;
     if let [key] = keys {
-        let mut statement = connection.prepare_cached(&table.read_one[which]).map_err(failure)?;
-        let mut rows = statement.query(params![tenant, key.as_str()]).map_err(failure)?;
-        let row = rows.next().map_err(failure)?;
+        let mut statement = connection.prepare_cached(&collection_tables.read_one[detail_index]).map_err(store_error)?;
+        let mut rows = statement.query(params![tenant, key.as_str()]).map_err(store_error)?;
+        let row = rows.next().map_err(store_error)?;
         return Ok(vec![row.map(|row| read_row(row, key, definition, detail)).transpose()?]);
     }
-    let mut statement = connection.prepare_cached(&table.read_many[which]).map_err(failure)?;
-    let place = statement.column_count() - 1;
-    let wanted: Rc<Vec<Sql>> = Rc::new(keys.iter().map(|key| Sql::Text(key.as_str().to_owned())).collect());
-    let mut rows = statement.query(params![wanted, tenant]).map_err(failure)?;
+    let mut statement = connection.prepare_cached(&collection_tables.read_many[detail_index]).map_err(store_error)?;
+    let key_column = statement.column_count() - 1;
+    let key_array: Rc<Vec<Sql>> = Rc::new(keys.iter().map(|key| Sql::Text(key.as_str().to_owned())).collect());
+    let mut rows = statement.query(params![key_array, tenant]).map_err(store_error)?;
     let mut found: Vec<Option<StoredRecord>> = Vec::with_capacity(keys.len());
-    while let Some(row) = rows.next().map_err(failure)? {
-        let wanted = row.get_ref(place).map_err(failure)?.as_bytes().map_err(|error| StoreError::Other(error.to_string()))?;
+    while let Some(row) = rows.next().map_err(store_error)? {
+        let found_key = row.get_ref(key_column).map_err(store_error)?.as_bytes().map_err(|error| StoreError::Other(error.to_string()))?;
         // rows come in the order of the keys
-        let missing = keys[found.len()..].iter().position(|key| key.as_str().as_bytes() == wanted);
+        let missing = keys[found.len()..].iter().position(|key| key.as_str().as_bytes() == found_key);
         let missing = missing.ok_or_else(|| StoreError::Other("a record is not the next one that was asked for".into()))?;
         found.resize_with(found.len() + missing, || None);
         found.push(Some(read_row(row, &keys[found.len()], definition, detail)?));
     }
     drop(rows);
-    searched(&statement);
+    assert_no_full_scan(&statement);
     found.resize_with(keys.len(), || None);
     Ok(found)
 }
@@ -77,48 +82,48 @@ fn read_row(row: &Row<'_>, key: &Key, collection: &Collection, detail: ReadDetai
         Ok((version, created_job, alive)) => (record.version, record.created_job, record.exists) = (version, created_job, alive),
         Err(error) => damage.push(DamagedPart { part: RecordPart::Row, reason: format!("what tells its versions apart: {error}") }),
     }
-    if row.get_ref(1).map_err(failure)?.as_bytes().ok() != Some(key.as_str().as_bytes()) {
+    if row.get_ref(1).map_err(store_error)?.as_bytes().ok() != Some(key.as_str().as_bytes()) {
         damage.push(DamagedPart { part: RecordPart::Row, reason: "its key is not the one by which it was found".into() });
     }
-    let state = |_| DamagedPart { part: RecordPart::State, reason: "what transitions have set is not text".into() };
-    match row.get_ref(6).map_err(failure)?.as_str_or_null().map_err(state).and_then(|text| unpack_state(text, collection)) {
-        Ok(set) => record.state_set = set,
+    let not_text = |_| DamagedPart { part: RecordPart::State, reason: "what transitions have set is not text".into() };
+    match row.get_ref(6).map_err(store_error)?.as_str_or_null().map_err(not_text).and_then(|text| unpack_state(text, collection)) {
+        Ok(state_set) => record.state_set = state_set,
         Err(unreadable) => damage.push(unreadable),
     }
-    let mut bytes = |column: usize, may_be_null: bool, what: &str| match row.get_ref(column).map_err(failure)? {
+    let mut read_bytes = |column: usize, may_be_null: bool, part_name: &str| match row.get_ref(column).map_err(store_error)? {
         ValueRef::Blob(bytes) => Ok(Some(bytes.to_vec())),
         ValueRef::Null if may_be_null => Ok(None),
         _ => {
-            damage.push(DamagedPart { part: RecordPart::Contributions, reason: format!("{what} are not bytes") });
+            damage.push(DamagedPart { part: RecordPart::Contributions, reason: format!("{part_name} are not bytes") });
             Ok::<_, StoreError>(None)
         }
     };
     if detail != ReadDetail::Values {
-        record.contributions = bytes(7, false, "its contributions")?.unwrap_or_default();
+        record.contributions = read_bytes(7, false, "its contributions")?.unwrap_or_default();
     }
     if detail != ReadDetail::Head {
-        let first = if detail == ReadDetail::Full { 8 } else { 7 };
+        let first_field = if detail == ReadDetail::Full { 8 } else { 7 };
         let fields = collection.stored_fields();
-        let states = first + fields.len();
-        let conflicts = states + collection.states.len();
+        let first_state = first_field + fields.len();
+        let conflicts_column = first_state + collection.states.len();
         if detail == ReadDetail::Full {
-            record.raw = bytes(conflicts + 1, true, "its documents")?;
+            record.raw = read_bytes(conflicts_column + 1, true, "its documents")?;
         }
-        let mut value = |column: usize, ty: &FieldType, part: RecordPart, what: &dyn Fn() -> String| -> Result<Value> {
-            Ok(unbind_stored(row.get_ref(column).map_err(failure)?, ty).unwrap_or_else(|unfit| {
-                damage.push(DamagedPart { part, reason: format!("{}: {unfit}", what()) });
+        let mut read_value = |column: usize, ty: &FieldType, part: RecordPart, part_name: &dyn Fn() -> String| -> Result<Value> {
+            Ok(unbind_stored(row.get_ref(column).map_err(store_error)?, ty).unwrap_or_else(|unfit| {
+                damage.push(DamagedPart { part, reason: format!("{}: {unfit}", part_name()) });
                 Value::Null
             }))
         };
         let mut golden = Vec::with_capacity(collection.fields.len());
         for (id, field) in fields {
-            golden.push(value(first + id.index(), field.golden_type(), RecordPart::Golden(id), &|| format!("`{}`", field.name))?);
+            golden.push(read_value(first_field + id.index(), field.golden_type(), RecordPart::Golden(id), &|| format!("`{}`", field.name))?);
         }
         record.golden = with_members(collection, golden);
         for (index, state) in collection.states.iter().enumerate() {
-            record.state.push(value(states + index, &state.ty, RecordPart::Other, &|| format!("state `{}`", state.name))?);
+            record.state.push(read_value(first_state + index, &state.ty, RecordPart::Other, &|| format!("state `{}`", state.name))?);
         }
-        let names = value(conflicts, &FieldType::List(Box::new(FieldType::Text)), RecordPart::Other, &|| "its conflicts".to_owned())?;
+        let names = read_value(conflicts_column, &FieldType::List(Box::new(FieldType::Text)), RecordPart::Other, &|| "its conflicts".to_owned())?;
         match conflicts_of(names.elements().iter().filter_map(Value::as_text), collection) {
             Ok(conflicts) => record.conflicts = conflicts,
             Err(unreadable) => damage.push(unreadable),
@@ -128,16 +133,16 @@ fn read_row(row: &Row<'_>, key: &Key, collection: &Collection, detail: ReadDetai
     Ok(record)
 }
 
-pub fn log(own: TenantTables<'_>, collection: CollectionId, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<ChangeLogEntry>> {
-    let TenantTables { connection, tables, tenant } = own;
+pub fn log(tenant_tables: TenantTables<'_>, collection: CollectionId, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<ChangeLogEntry>> {
+    let TenantTables { connection, tables, tenant } = tenant_tables;
     let sql = "SELECT id, at, transition, caller, change FROM record_log WHERE tenant = ? AND collection = ? AND key = ? AND id < ? ORDER BY id DESC LIMIT ?";
-    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let mut statement = connection.prepare_cached(sql).map_err(store_error)?;
     let arguments = params![tenant, tables.names[collection], key.as_str(), before.unwrap_or(i64::MAX), limit as i64];
-    let mut rows = statement.query(arguments).map_err(failure)?;
+    let mut rows = statement.query(arguments).map_err(store_error)?;
     let mut entries = Vec::new();
-    while let Some(row) = rows.next().map_err(failure)? {
+    while let Some(row) = rows.next().map_err(store_error)? {
         let get = || -> rusqlite::Result<_> { Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get::<_, String>(4)?)) };
-        let (id, at, transition, caller, change) = get().map_err(failure)?;
+        let (id, at, transition, caller, change) = get().map_err(store_error)?;
         let change = read_json(&change, || format!("entry {id} of the log of record {:?}", key.as_str()))?;
         entries.push(ChangeLogEntry { id, at, transition, caller, change });
     }
@@ -152,37 +157,37 @@ pub fn is_current(
     (collection, key): (CollectionId, &Key),
     expected: Option<Version>,
 ) -> Result<bool> {
-    let known = expected.and_then(|version| version.location.0);
-    let id = if known.is_some() { known } else { find(connection, tables, tenant, (collection, key))? };
+    let hinted_id = expected.and_then(|version| version.location.0);
+    let id = if hinted_id.is_some() { hinted_id } else { find_id(connection, tables, tenant, (collection, key))? };
     let (Some(id), Some(version)) = (id, expected) else { return Ok(id.is_none() && expected.is_none()) };
     let sql = format!("SELECT 1 FROM {} WHERE {AT_VERSION}", tables.collections[collection].table);
-    let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
-    statement.exists(params![id, tenant, key.as_str(), version.revision, version.touches]).map_err(failure)
+    let mut statement = connection.prepare_cached(&sql).map_err(store_error)?;
+    statement.exists(params![id, tenant, key.as_str(), version.revision, version.touches]).map_err(store_error)
 }
 
 /// Returns the id of the record with this key, if there is one.
-pub fn find(connection: &Connection, tables: &StoreTables, tenant: i64, (collection, key): (CollectionId, &Key)) -> Result<Option<i64>> {
+pub fn find_id(connection: &Connection, tables: &StoreTables, tenant: i64, (collection, key): (CollectionId, &Key)) -> Result<Option<i64>> {
     let sql = format!("SELECT id FROM {} WHERE {BY_KEY}", tables.collections[collection].table);
-    let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
-    statement.query_row(params![tenant, key.as_str()], |row| row.get(0)).optional().map_err(failure)
+    let mut statement = connection.prepare_cached(&sql).map_err(store_error)?;
+    statement.query_row(params![tenant, key.as_str()], |row| row.get(0)).optional().map_err(store_error)
 }
 
 pub fn keys_of(connection: &Connection, sql: &str, arguments: &[&dyn ToSql]) -> Result<Vec<Key>> {
-    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-    let mut rows = statement.query(arguments).map_err(failure)?;
+    let mut statement = connection.prepare_cached(sql).map_err(store_error)?;
+    let mut rows = statement.query(arguments).map_err(store_error)?;
     let mut keys = Vec::new();
-    while let Some(row) = rows.next().map_err(failure)? {
-        let key: String = row.get(0).map_err(failure)?;
+    while let Some(row) = rows.next().map_err(store_error)? {
+        let key: String = row.get(0).map_err(store_error)?;
         keys.push(Key::new(key).map_err(|error| StoreError::Other(error.to_string()))?);
     }
     drop(rows);
-    searched(&statement);
+    assert_no_full_scan(&statement);
     Ok(keys)
 }
 
 /// Reads keys of a collection after one.
-pub fn keys_after(own: TenantTables<'_>, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
-    let TenantTables { connection, tables, tenant } = own;
+pub fn keys_after(tenant_tables: TenantTables<'_>, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
+    let TenantTables { connection, tables, tenant } = tenant_tables;
     let sql = format!("SELECT key FROM {} WHERE tenant = ? AND packed > packed(?) ORDER BY packed LIMIT ?", tables.collections[collection].table);
     keys_of(connection, &sql, params![tenant, key, limit as i64])
 }

@@ -1,7 +1,7 @@
 //! Implements the contract for a file: each method finds the tenant and a connection, and calls the module that does the work.
 
 use super::connection::{SqliteOptions, connect};
-use super::error::{after_waiting, failure};
+use super::error::{after_waiting, store_error};
 use super::sql::execute;
 use super::store::{ChangeProbe, SqliteStore};
 use super::tables::TenantTables;
@@ -12,10 +12,10 @@ use crate::access::{NewToken, Token, TokenRow, Tokens};
 use crate::journal::JournalEntry;
 use crate::plan::{Aggregate, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
-use crate::sql::lies;
+use crate::sql::geometry_filter;
 use crate::sql::listing::{FailedLease, JournalRange, WantedLeases};
+use crate::stats::StoreStats;
 use crate::tag::{CollectionTags, Tag};
-use crate::vitals::StoreStats;
 use crate::wanted::CancelToken;
 use crate::*;
 use rusqlite::{Connection, params};
@@ -28,7 +28,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 
 /// How often to look for chunks that another process has added.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Store for SqliteStore {
     fn clock(&self) -> i64 {
@@ -39,29 +39,29 @@ impl Store for SqliteStore {
         &self.changes
     }
 
-    fn has_redefined(&self) -> bool {
+    fn has_replaced_definition(&self) -> bool {
         self.redefined
     }
 
     fn check_definition(&self) -> Result<()> {
-        self.with_reader(|connection| tables::check(connection, &self.tables))
+        self.with_reader(|connection| tables::check_definition(connection, &self.tables))
     }
 
     fn damage(&self) -> Result<Vec<String>> {
         self.with_reader(|connection| {
-            let mut statement = connection.prepare("PRAGMA integrity_check").map_err(failure)?;
+            let mut statement = connection.prepare("PRAGMA integrity_check").map_err(store_error)?;
             let found = statement.query_map([], |row| row.get(0)).and_then(Iterator::collect::<rusqlite::Result<Vec<String>>>);
             // the first line names the database
-            let lines = found.map_err(failure)?.join("\n");
-            let mut found: Vec<String> = lines.lines().filter(|line| *line != "ok" && !line.starts_with("***")).map(str::to_owned).collect();
+            let report = found.map_err(store_error)?.join("\n");
+            let mut findings: Vec<String> = report.lines().filter(|line| *line != "ok" && !line.starts_with("***")).map(str::to_owned).collect();
             // the database cannot check the content of these columns; they are checked only if the rest is sound, because rows of a damaged file
             // cannot all be read
-            if found.is_empty() {
-                for own in &self.tables.collections {
-                    found.extend(own.wrong_columns(connection)?);
+            if findings.is_empty() {
+                for collection_tables in &self.tables.collections {
+                    findings.extend(collection_tables.wrong_columns(connection)?);
                 }
             }
-            Ok(found)
+            Ok(findings)
         })
     }
 
@@ -69,25 +69,25 @@ impl Store for SqliteStore {
         self.tables.generation(source, feed)
     }
 
-    fn vitals(&self) -> Result<StoreStats> {
-        let in_use = self.reading.load(Ordering::Relaxed);
+    fn stats(&self) -> Result<StoreStats> {
+        let in_use = self.readers_in_use.load(Ordering::Relaxed);
         let idle = self.readers.lock().map_or(0, |readers| readers.len()) as u64;
         // the WAL does not always exist
-        let bytes = ["", "-wal"].iter().filter_map(|end| {
+        let files = ["", "-wal"].iter().filter_map(|end| {
             let mut path = self.path.clone().into_os_string();
             path.push(end);
             std::fs::metadata(path).ok()
         });
-        let bytes = bytes.map(|file| file.len()).sum();
-        let writing = self.writer.as_ref().map(SqliteWriter::vitals).unwrap_or_default();
+        let bytes = files.map(|file| file.len()).sum();
+        let writing = self.writer.as_ref().map(SqliteWriter::stats).unwrap_or_default();
         Ok(StoreStats { connections: u64::from(self.writer.is_some()) + idle + in_use, connections_in_use: in_use, bytes, ..writing })
     }
 
     fn tenants(&self) -> Result<Vec<Tenant>> {
         self.with_reader(|connection| {
-            let mut statement = connection.prepare_cached("SELECT name FROM tenants ORDER BY id").map_err(failure)?;
-            let names = statement.query_map([], |row| row.get::<_, String>(0)).map_err(failure)?;
-            names.map(|name| Tenant::new(&name.map_err(failure)?)).collect()
+            let mut statement = connection.prepare_cached("SELECT name FROM tenants ORDER BY id").map_err(store_error)?;
+            let names = statement.query_map([], |row| row.get::<_, String>(0)).map_err(store_error)?;
+            names.map(|name| Tenant::new(&name.map_err(store_error)?)).collect()
         })
     }
 }
@@ -124,23 +124,25 @@ impl Records for SqliteStore {
 
 impl SqliteStore {
     /// Returns the tenant of a plan, if it exists, and the plan with its geometric conditions replaced by keys; needs a connection with a snapshot.
-    fn decided<'p>(&self, connection: &Connection, plan: &'p QueryPlan) -> Result<Option<(i64, Cow<'p, QueryPlan>)>> {
+    fn resolve_geometry<'p>(&self, connection: &Connection, plan: &'p QueryPlan) -> Result<Option<(i64, Cow<'p, QueryPlan>)>> {
         let Some(tenant) = self.tenant_id(connection, &plan.tenant)? else { return Ok(None) };
-        let decided = lies::decided(&self.catalogue, plan, &mut |candidates, row| query::visit(connection, &self.catalogue, tenant, candidates, row));
+        let decided = geometry_filter::resolve(&self.catalogue, plan, &mut |candidates, row| {
+            query::visit(connection, &self.catalogue, tenant, candidates, row)
+        });
         Ok(Some((tenant, decided?)))
     }
 }
 
 impl Queries for SqliteStore {
     fn visit(&self, plan: &QueryPlan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
-        if lies::asks(plan) {
-            return self.with_snapshot(|connection| match self.decided(connection, plan)? {
+        if geometry_filter::applies_to(plan) {
+            return self.with_snapshot(|connection| match self.resolve_geometry(connection, plan)? {
                 Some((tenant, plan)) => query::visit(connection, &self.catalogue, tenant, &plan, visit),
                 None => Ok(()),
             });
         }
         // a page at a time if that costs no more: a slow consumer would otherwise keep the WAL from starting again
-        let Some(mut page) = query::KeyPager::of(&self.catalogue, plan) else {
+        let Some(mut pager) = query::KeyPager::for_plan(&self.catalogue, plan) else {
             return self.with_reader(|connection| match self.tenant_id(connection, &plan.tenant)? {
                 Some(tenant) => query::visit(connection, &self.catalogue, tenant, plan, visit),
                 None => Ok(()),
@@ -148,21 +150,21 @@ impl Queries for SqliteStore {
         };
         loop {
             let rows = self.with_reader(|connection| match self.tenant_id(connection, &plan.tenant)? {
-                Some(tenant) => page.read(connection, &self.catalogue, tenant),
+                Some(tenant) => pager.read(connection, &self.catalogue, tenant),
                 None => Ok(Vec::new()),
             })?;
-            let goes_on = page.goes_on(&rows);
+            let has_next = pager.move_to_next(&rows);
             for row in rows {
-                visit(page.row(row))?;
+                visit(pager.without_key(row))?;
             }
-            if !goes_on {
+            if !has_next {
                 return Ok(());
             }
         }
     }
 
     fn count(&self, plan: &QueryPlan) -> Result<u64> {
-        self.with_snapshot(|connection| match self.decided(connection, plan)? {
+        self.with_snapshot(|connection| match self.resolve_geometry(connection, plan)? {
             Some((tenant, plan)) => query::count(connection, &self.catalogue, tenant, &plan),
             None => Ok(0),
         })
@@ -170,7 +172,7 @@ impl Queries for SqliteStore {
 
     fn find_and_count(&self, plan: &QueryPlan) -> Result<(ResultRows, u64)> {
         self.with_snapshot(|connection| {
-            let Some((tenant, plan)) = self.decided(connection, plan)? else { return Ok((ResultRows::default(), 0)) };
+            let Some((tenant, plan)) = self.resolve_geometry(connection, plan)? else { return Ok((ResultRows::default(), 0)) };
             let mut rows = Vec::new();
             query::visit(connection, &self.catalogue, tenant, &plan, &mut |row| {
                 rows.push(row);
@@ -182,7 +184,7 @@ impl Queries for SqliteStore {
 
     fn aggregate(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Vec<Value>> {
         self.with_snapshot(|connection| {
-            let (tenant, plan) = self.decided(connection, plan)?.unwrap_or((NO_TENANT, Cow::Borrowed(plan)));
+            let (tenant, plan) = self.resolve_geometry(connection, plan)?.unwrap_or((NO_TENANT, Cow::Borrowed(plan)));
             aggregates.iter().map(|aggregate| query::aggregate(connection, &self.catalogue, tenant, &plan, *aggregate)).collect()
         })
     }
@@ -193,13 +195,13 @@ impl Queries for SqliteStore {
 }
 
 impl Units for SqliteStore {
-    fn submit(&self, unit: Box<dyn Unit>, urgency: Priority) -> PendingCommit {
+    fn submit(&self, unit: Box<dyn Unit>, priority: Priority) -> PendingCommit {
         let Some(writer) = &self.writer else {
-            let (answer, pending) = CommitReply::new(None);
-            answer.send(Err(StoreError::ReadOnly("the store was opened read-only".into())), Some(unit));
+            let (reply, pending) = CommitReply::new(None);
+            reply.send(Err(StoreError::ReadOnly("the store was opened read-only".into())), Some(unit));
             return pending;
         };
-        writer.run(WriterCommand::Unit(unit), urgency)
+        writer.run(WriterCommand::Unit(unit), priority)
     }
 
     fn sync(&self) -> Result<()> {
@@ -209,29 +211,29 @@ impl Units for SqliteStore {
 }
 
 impl CommitNumbers for SqliteStore {
-    fn is_near(&self) -> bool {
+    fn is_local(&self) -> bool {
         true
     }
 
     fn commit_number(&self) -> Result<Option<i64>> {
-        let looking = self.looking.lock().ok().and_then(|mut looking| looking.pop());
-        let mut looking = match looking {
-            Some(looking) => looking,
+        let probe = self.probes.lock().ok().and_then(|mut probes| probes.pop());
+        let mut probe = match probe {
+            Some(probe) => probe,
             None => ChangeProbe {
                 connection: connect(
                     &self.path,
                     &SqliteOptions { read_only: true, reader_cache: 1 << 20, ..self.options.clone() },
-                    self.still.as_ref(),
+                    self.immutable.as_ref(),
                 )?,
                 version: None,
-                stand: 0,
+                commit_number: 0,
             },
         };
-        let stand = looking.commit_number(&self.tables).map_err(|error| after_waiting(error, self.options.wait))?;
-        if let Ok(mut all) = self.looking.lock() {
-            all.push(looking);
+        let commit_number = probe.commit_number(&self.tables).map_err(|error| after_waiting(error, self.options.wait))?;
+        if let Ok(mut probes) = self.probes.lock() {
+            probes.push(probe);
         }
-        Ok(Some(stand))
+        Ok(Some(commit_number))
     }
 
     fn watch(&self, watch: Arc<dyn CommitObserver>) {
@@ -280,20 +282,20 @@ impl Settling for SqliteStore {
 
     fn settle(&self, tenant: &Tenant, pass: &Arc<dyn SettlePass>) -> Result<PassReport> {
         let Some(writer) = &self.writer else { return Err(StoreError::ReadOnly("the store was opened read-only".into())) };
-        let passed = Arc::new(Mutex::new(PassReport::default()));
+        let report = Arc::new(Mutex::new(PassReport::default()));
         let changed = Arc::new(Mutex::new(Vec::new()));
         let (tenant, pass, tables) = (tenant.clone(), pass.clone(), self.tables.clone());
-        let (answer, told) = (passed.clone(), changed.clone());
-        let wanted = CancelToken::now();
-        let work = move |connection: &Connection, stamp: i64| {
-            let (passed, changed) = pass::pass(connection, &tables, &tenant, (&*pass, wanted.as_ref()), stamp)?;
-            let rows = passed.rows;
-            *answer.lock().unwrap_or_else(PoisonError::into_inner) = passed;
-            *told.lock().unwrap_or_else(PoisonError::into_inner) = changed;
-            Ok(CommitReceipt { committed_at: stamp, rows })
+        let (report_slot, changed_slot) = (report.clone(), changed.clone());
+        let cancel_token = CancelToken::current();
+        let work = move |connection: &Connection, commit_time: i64| {
+            let (report, changed) = pass::pass(connection, &tables, &tenant, (&*pass, cancel_token.as_ref()), commit_time)?;
+            let rows = report.rows;
+            *report_slot.lock().unwrap_or_else(PoisonError::into_inner) = report;
+            *changed_slot.lock().unwrap_or_else(PoisonError::into_inner) = changed;
+            Ok(CommitReceipt { committed_at: commit_time, rows })
         };
         writer.run(WriterCommand::Pass(Box::new(work), changed), Priority::Bulk).wait()?;
-        Ok(passed.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        Ok(report.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     fn settled_by(&self) -> Result<Option<String>> {
@@ -319,21 +321,21 @@ impl Tags for SqliteStore {
 
     fn put_tags(&self, tenant: &Tenant, collection: CollectionId, tags: Vec<Tag>, new: bool) -> Result<()> {
         let (tables, tenant) = (self.tables.clone(), tenant.clone());
-        self.write(move |connection, stamp| {
+        self.write(move |connection, commit_time| {
             let tenant = tenant_id(connection, &tenant)?;
-            tags::put(TenantTables { connection, tables: &tables, tenant }, collection, &tags, new, stamp)
+            tags::put(TenantTables { connection, tables: &tables, tenant }, collection, &tags, new, commit_time)
         })
     }
 
     fn delete_tag(&self, tenant: &Tenant, collection: CollectionId, name: &str) -> Result<bool> {
         let (tables, tenant, name) = (self.tables.clone(), tenant.clone(), name.to_owned());
-        self.write(move |connection, stamp| {
+        self.write(move |connection, commit_time| {
             let tenant = tenant_id(connection, &tenant)?;
-            tags::delete(TenantTables { connection, tables: &tables, tenant }, collection, &name, stamp)
+            tags::delete(TenantTables { connection, tables: &tables, tenant }, collection, &name, commit_time)
         })
     }
 
-    fn tagged(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<Vec<String>>> {
+    fn tags_of_records(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<Vec<String>>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
             Some(tenant) => tags::tagged(connection, &self.tables, tenant, collection, keys),
             None => Ok(vec![Vec::new(); keys.len()]),
@@ -350,10 +352,10 @@ impl Tags for SqliteStore {
 
 impl Tokens for SqliteStore {
     fn create_token(&self, token: NewToken) -> Result<u64> {
-        self.write(move |connection, stamp| {
+        self.write(move |connection, commit_time| {
             let sql = "INSERT INTO api_tokens(digest, tenant, role, name, created) VALUES (?, ?, ?, ?, ?)";
             let tenant = token.tenant.as_ref().map(Tenant::as_str);
-            execute(connection, sql, params![token.digest.as_slice(), tenant, token.role.name(), token.name, stamp])?;
+            execute(connection, sql, params![token.digest.as_slice(), tenant, token.role.name(), token.name, commit_time])?;
             Ok(connection.last_insert_rowid() as u64)
         })
     }
@@ -361,10 +363,10 @@ impl Tokens for SqliteStore {
     fn tokens(&self) -> Result<Vec<Token>> {
         self.with_reader(|connection| {
             let sql = "SELECT id, digest, tenant, role, name, created FROM api_tokens WHERE revoked IS NULL ORDER BY id";
-            let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-            let mut rows = statement.query([]).map_err(failure)?;
+            let mut statement = connection.prepare_cached(sql).map_err(store_error)?;
+            let mut rows = statement.query([]).map_err(store_error)?;
             let mut tokens = Vec::new();
-            while let Some(row) = rows.next().map_err(failure)? {
+            while let Some(row) = rows.next().map_err(store_error)? {
                 let get = || -> rusqlite::Result<_> {
                     Ok(TokenRow {
                         id: row.get(0)?,
@@ -375,53 +377,55 @@ impl Tokens for SqliteStore {
                         created: row.get(5)?,
                     })
                 };
-                tokens.push(get().map_err(failure)?.try_into()?);
+                tokens.push(get().map_err(store_error)?.try_into()?);
             }
             Ok(tokens)
         })
     }
 
     fn has_had_tokens(&self) -> Result<bool> {
-        self.with_reader(|connection| connection.query_row("SELECT EXISTS(SELECT 1 FROM api_tokens)", [], |row| row.get(0)).map_err(failure))
+        self.with_reader(|connection| connection.query_row("SELECT EXISTS(SELECT 1 FROM api_tokens)", [], |row| row.get(0)).map_err(store_error))
     }
 
     fn revoke_token(&self, id: u64) -> Result<bool> {
-        self.write(move |connection, stamp| {
+        self.write(move |connection, commit_time| {
             let sql = "UPDATE api_tokens SET revoked = ? WHERE id = ? AND revoked IS NULL";
-            let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-            Ok(statement.execute(params![stamp, id as i64]).map_err(failure)? == 1)
+            let mut statement = connection.prepare_cached(sql).map_err(store_error)?;
+            Ok(statement.execute(params![commit_time, id as i64]).map_err(store_error)? == 1)
         })
     }
 }
 
 impl Queue for SqliteStore {
     fn create_job(&self, job: NewJob) -> Result<JobId> {
-        self.write(move |connection, stamp| jobs::create_job(connection, &job, stamp))
+        self.write(move |connection, commit_time| jobs::create_job(connection, &job, commit_time))
     }
 
     fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: SplitProgress) -> Result<()> {
-        self.write_and_tell(move |connection, stamp| queue::add_chunks(connection, job, &chunks, progress, stamp))
+        self.write_and_notify(move |connection, commit_time| queue::add_chunks(connection, job, &chunks, progress, commit_time))
     }
 
     fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<LeasedChunk>> {
         // repeated polling must not disturb writers
         let now = self.clock();
-        let (line, expired) = self.with_snapshot(|connection| queue::line(connection, &self.tables, job, now))?;
-        if !expired && line.next().is_none() {
+        let (backlog, has_expired_leases) = self.with_snapshot(|connection| queue::backlog(connection, &self.tables, job, now))?;
+        if !has_expired_leases && backlog.next().is_none() {
             return Ok(Vec::new());
         }
         let tables = self.tables.clone();
-        self.write_as(Priority::Bulk, move |connection, stamp| queue::lease(connection, &tables, WantedLeases { job, limit, seconds }, stamp))
+        self.write_as(Priority::Bulk, move |connection, commit_time| {
+            queue::lease(connection, &tables, WantedLeases { job, limit, seconds }, commit_time)
+        })
     }
 
     fn renew(&self, leases: &[LeaseToken], seconds: u64) -> Result<Vec<LeaseToken>> {
         let leases = leases.to_vec();
-        self.write(move |connection, stamp| queue::renew(connection, &leases, seconds, stamp))
+        self.write(move |connection, commit_time| queue::renew(connection, &leases, seconds, commit_time))
     }
 
     fn return_unstarted(&self, leases: &[LeaseToken]) -> Result<()> {
         let leases = leases.to_vec();
-        self.write_and_tell(move |connection, _| queue::return_unstarted(connection, &leases))
+        self.write_and_notify(move |connection, _| queue::return_unstarted(connection, &leases))
     }
 
     fn is_idle(&self) -> Result<bool> {
@@ -430,16 +434,18 @@ impl Queue for SqliteStore {
 
     fn wait_for_chunks(&self, timeout: Duration) {
         // other processes do not notify this one
-        self.added.wait(timeout.min(ASK_AGAIN));
+        self.chunk_signal.wait(timeout.min(POLL_INTERVAL));
     }
 
     fn take_over(&self, job: JobId) -> Result<u64> {
-        self.write_and_tell(move |connection, _| queue::take_over(connection, job))
+        self.write_and_notify(move |connection, _| queue::take_over(connection, job))
     }
 
     fn release(&self, lease: LeaseToken, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
         let reason = reason.to_owned();
-        self.write(move |connection, stamp| queue::release(connection, FailedLease { lease, reason: &reason, delay_seconds, attempts }, stamp))
+        self.write(move |connection, commit_time| {
+            queue::release(connection, FailedLease { lease, reason: &reason, delay_seconds, attempts }, commit_time)
+        })
     }
 
     fn job(&self, job: JobId) -> Result<Job> {
@@ -457,12 +463,12 @@ impl Queue for SqliteStore {
     }
 
     fn interrupt_job(&self, job: JobId) -> Result<()> {
-        self.write(move |connection, stamp| jobs::interrupt_job(connection, job, stamp))
+        self.write(move |connection, commit_time| jobs::interrupt_job(connection, job, commit_time))
     }
 
     fn end_job(&self, job: JobId, state: JobState, reason: &str) -> Result<()> {
         let reason = reason.to_owned();
-        self.write(move |connection, stamp| jobs::end_job(connection, job, state, &reason, stamp))
+        self.write(move |connection, commit_time| jobs::end_job(connection, job, state, &reason, commit_time))
     }
 
     fn forget_job(&self, job: JobId) -> Result<()> {
@@ -489,14 +495,14 @@ impl Queue for SqliteStore {
     }
 
     fn retry(&self, job: JobId, ordinal: Option<u32>) -> Result<u64> {
-        self.write_and_tell(move |connection, _| queue::retry(connection, job, ordinal))
+        self.write_and_notify(move |connection, _| queue::retry(connection, job, ordinal))
     }
 
     fn load_chunk(&self, chunk: ChunkId, slice: ChunkSlice) -> Result<()> {
-        self.write_and_tell(move |connection, _| queue::load_chunk(connection, chunk, &slice))
+        self.write_and_notify(move |connection, _| queue::load_chunk(connection, chunk, &slice))
     }
 
     fn replace_chunk(&self, chunk: ChunkId, parts: Vec<NewChunk>) -> Result<()> {
-        self.write_and_tell(move |connection, stamp| queue::replace_chunk(connection, chunk, &parts, stamp))
+        self.write_and_notify(move |connection, commit_time| queue::replace_chunk(connection, chunk, &parts, commit_time))
     }
 }

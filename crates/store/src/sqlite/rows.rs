@@ -1,6 +1,6 @@
 //! Writes rows of records, each only at the version that was read, and the side tables of indexed fields.
 
-use super::error::failure;
+use super::error::store_error;
 use super::sql::execute;
 use super::tables::{AT_VERSION, CollectionTables, StoreTables, put_box};
 use super::values::{bind, bind_element};
@@ -42,23 +42,23 @@ pub struct RowWriter<'c> {
 impl<'c> RowWriter<'c> {
     pub fn apply(&mut self, write: &RecordWrite) -> Result<RowWriteResult> {
         let (connection, tenant) = (self.connection, self.tenant);
-        let own = &self.tables.collections[write.collection];
+        let collection_tables = &self.tables.collections[write.collection];
         match &write.change {
             RecordChange::Put(content) => self.put(write, content),
             RecordChange::Touch { contributions } => {
                 let Some(version) = write.expect else { return Ok(RowWriteResult::Changed) };
                 let id = self.id(write, version)?;
-                let sql = format!("UPDATE {} SET touch = touch + 1, contributions = ? WHERE {AT_VERSION}", own.table);
-                let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
+                let sql = format!("UPDATE {} SET touch = touch + 1, contributions = ? WHERE {AT_VERSION}", collection_tables.table);
+                let mut statement = connection.prepare_cached(&sql).map_err(store_error)?;
                 let arguments = params![contributions, id, tenant, write.key.as_str(), version.revision, version.touches];
-                let changed = statement.execute(arguments).map_err(failure)?;
+                let changed = statement.execute(arguments).map_err(store_error)?;
                 Ok(if changed == 1 { RowWriteResult::Done } else { RowWriteResult::Changed })
             }
             RecordChange::Settle(content) => self.settle(write, content),
             RecordChange::State { state, state_set } => {
                 let Some(version) = write.expect else { return Ok(RowWriteResult::Changed) };
                 let id = self.id(write, version)?;
-                let mut statement = connection.prepare_cached(&own.set_state).map_err(failure)?;
+                let mut statement = connection.prepare_cached(&collection_tables.update_state).map_err(store_error)?;
                 let mut binder = Binder { statement: &mut statement, index: 0 };
                 binder.bind(self.commit_time.max(version.revision + 1))?;
                 for value in state {
@@ -66,7 +66,7 @@ impl<'c> RowWriter<'c> {
                 }
                 binder.bind(pack_state(state_set, &self.tables.catalogue().collections[write.collection]))?;
                 binder.bind_row(id, tenant, &write.key, version)?;
-                let changed = binder.statement.raw_execute().map_err(failure)?;
+                let changed = binder.statement.raw_execute().map_err(store_error)?;
                 Ok(if changed == 1 { RowWriteResult::Done } else { RowWriteResult::Changed })
             }
             RecordChange::Delete => {
@@ -75,13 +75,13 @@ impl<'c> RowWriter<'c> {
                     return Ok(if self.is_current(write)? { RowWriteResult::Done } else { RowWriteResult::Changed });
                 };
                 let id = self.id(write, version)?;
-                let sql = format!("DELETE FROM {} WHERE {AT_VERSION}", own.table);
-                let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
+                let sql = format!("DELETE FROM {} WHERE {AT_VERSION}", collection_tables.table);
+                let mut statement = connection.prepare_cached(&sql).map_err(store_error)?;
                 let arguments = params![id, tenant, write.key.as_str(), version.revision, version.touches];
-                if statement.execute(arguments).map_err(failure)? == 0 {
+                if statement.execute(arguments).map_err(store_error)? == 0 {
                     return Ok(RowWriteResult::Changed);
                 }
-                forget_side_rows(connection, own, id)?;
+                delete_side_rows(connection, collection_tables, id)?;
                 Ok(RowWriteResult::Done)
             }
         }
@@ -96,39 +96,39 @@ impl<'c> RowWriter<'c> {
     fn id(&self, write: &RecordWrite, version: Version) -> Result<i64> {
         match version.location.0 {
             Some(id) => Ok(id),
-            None => Ok(records::find(self.connection, self.tables, self.tenant, (write.collection, &write.key))?.unwrap_or(NO_ROW)),
+            None => Ok(records::find_id(self.connection, self.tables, self.tenant, (write.collection, &write.key))?.unwrap_or(NO_ROW)),
         }
     }
 
-    /// Returns a collection's statement, which stays in `place` until the next one is for another collection.
+    /// Returns a collection's statement, which stays in `cached` until the next one is for another collection.
     fn statement<'s>(
-        place: &'s mut Option<(CollectionId, CachedStatement<'c>)>,
+        cached: &'s mut Option<(CollectionId, CachedStatement<'c>)>,
         connection: &'c Connection,
         collection: CollectionId,
         sql: &str,
     ) -> Result<&'s mut Statement<'c>> {
-        let own = match place.take().filter(|(of, _)| *of == collection) {
-            Some(same) => same,
-            None => (collection, connection.prepare_cached(sql).map_err(failure)?),
+        let entry = match cached.take().filter(|(cached_collection, _)| *cached_collection == collection) {
+            Some(cached_entry) => cached_entry,
+            None => (collection, connection.prepare_cached(sql).map_err(store_error)?),
         };
-        Ok(&mut place.insert(own).1)
+        Ok(&mut cached.insert(entry).1)
     }
 
     fn put(&mut self, write: &RecordWrite, content: &RecordContent) -> Result<RowWriteResult> {
-        let (connection, tenant, stamp) = (self.connection, self.tenant, self.commit_time);
-        let own = &self.tables.collections[write.collection];
+        let (connection, tenant, commit_time) = (self.connection, self.tenant, self.commit_time);
+        let collection_tables = &self.tables.collections[write.collection];
         let collection = &self.tables.catalogue().collections[write.collection];
-        let rest = write.expect.is_some() && content.indexes_unchanged;
+        let indexes_unchanged = write.expect.is_some() && content.indexes_unchanged;
         let state = pack_state(&content.state_set, collection);
         let conflicts = pack_conflicts(&content.conflicts, collection);
-        let revision = write.expect.map_or(stamp, |version| stamp.max(version.revision + 1));
-        let (place, sql) = match (write.expect, rest) {
-            (None, _) => (0, &own.insert),
-            (Some(_), false) => (1, &own.update),
-            (Some(_), true) => (2, &own.update_rest),
+        let revision = write.expect.map_or(commit_time, |version| commit_time.max(version.revision + 1));
+        let (slot, sql) = match (write.expect, indexes_unchanged) {
+            (None, _) => (0, &collection_tables.insert),
+            (Some(_), false) => (1, &collection_tables.update),
+            (Some(_), true) => (2, &collection_tables.update_unindexed),
         };
         let id = write.expect.map(|version| self.id(write, version)).transpose()?;
-        let statement = Self::statement(&mut self.statements[place], connection, write.collection, sql)?;
+        let statement = Self::statement(&mut self.statements[slot], connection, write.collection, sql)?;
         let mut binder = Binder { statement, index: 0 };
         if write.expect.is_none() {
             binder.bind(tenant)?;
@@ -141,19 +141,19 @@ impl<'c> RowWriter<'c> {
         }
         binder.bind(content.created_job as i64)?;
         binder.bind(content.exists)?;
-        let mut stays = own.indexed.iter().map(|indexed| rest && *indexed);
-        let mut is_written = || !stays.next().unwrap_or(false);
+        let mut skipped = collection_tables.indexed.iter().map(|indexed| indexes_unchanged && *indexed);
+        let mut is_written = || !skipped.next().unwrap_or(false);
         for value in content.golden.iter().take(collection.stored_fields().len()) {
             if is_written() {
                 binder.bind(bind(value))?;
             }
         }
-        for index in &own.folded {
+        for index in &collection_tables.folded {
             if is_written() {
                 binder.bind(content.golden[*index].as_text().map(fold))?;
             }
         }
-        for index in &own.digested {
+        for index in &collection_tables.digested {
             if is_written() {
                 binder.bind(digest_of(&content.golden[*index]))?;
             }
@@ -170,16 +170,16 @@ impl<'c> RowWriter<'c> {
         if let (Some(version), Some(id)) = (write.expect, id) {
             binder.bind_row(id, tenant, &write.key, version)?;
         }
-        if binder.statement.raw_execute().map_err(failure)? == 0 {
+        if binder.statement.raw_execute().map_err(store_error)? == 0 {
             return Ok(RowWriteResult::Changed);
         }
-        if rest || (own.lists.is_empty() && own.trigrams.is_empty() && own.boxes.is_empty()) {
+        if indexes_unchanged || (collection_tables.lists.is_empty() && collection_tables.trigrams.is_empty() && collection_tables.boxes.is_empty()) {
             return Ok(RowWriteResult::Done);
         }
         let id = match id {
             None => connection.last_insert_rowid(),
             Some(id) => {
-                forget_side_rows(connection, own, id)?;
+                delete_side_rows(connection, collection_tables, id)?;
                 id
             }
         };
@@ -189,9 +189,9 @@ impl<'c> RowWriter<'c> {
 
     fn write_side_rows(&self, collection: CollectionId, id: i64, content: &RecordContent) -> Result<()> {
         let (connection, tenant) = (self.connection, self.tenant);
-        let own = &self.tables.collections[collection];
+        let collection_tables = &self.tables.collections[collection];
         let collection = &self.tables.catalogue().collections[collection];
-        for (field, side) in &own.lists {
+        for (field, side) in &collection_tables.lists {
             let definition = &collection.fields[*field];
             for element in content.golden[*field].elements() {
                 let folded = if definition.fold { element.as_text().map(|text| Value::text(fold(text))) } else { None };
@@ -199,13 +199,13 @@ impl<'c> RowWriter<'c> {
                 execute(connection, &format!("INSERT OR IGNORE INTO {side}(tenant, value, id) VALUES (?, ?, ?)"), params![tenant, value, id])?;
             }
         }
-        for (field, side) in &own.trigrams {
+        for (field, side) in &collection_tables.trigrams {
             if let Some(text) = content.golden[*field].as_text() {
                 let folded = if collection.fields[*field].fold { fold(text) } else { text.to_owned() };
                 execute(connection, &format!("INSERT INTO {side}(rowid, value) VALUES (?, ?)"), params![id, folded])?;
             }
         }
-        for (field, side) in &own.boxes {
+        for (field, side) in &collection_tables.boxes {
             put_box(connection, side, id, &content.golden[*field])?;
         }
         Ok(())
@@ -215,25 +215,25 @@ impl<'c> RowWriter<'c> {
     fn settle(&mut self, write: &RecordWrite, content: &RecordContent) -> Result<RowWriteResult> {
         let Some(version) = write.expect else { return Ok(RowWriteResult::Changed) };
         let id = self.id(write, version)?;
-        let own = &self.tables.collections[write.collection];
-        let mut statement = self.connection.prepare_cached(&own.settle).map_err(failure)?;
+        let collection_tables = &self.tables.collections[write.collection];
+        let mut statement = self.connection.prepare_cached(&collection_tables.update_settled).map_err(store_error)?;
         let mut binder = Binder { statement: &mut statement, index: 0 };
-        for index in &own.settled {
+        for index in &collection_tables.settled {
             binder.bind(bind(&content.golden[*index]))?;
         }
-        for index in own.settled.iter().filter(|index| own.folded.contains(index)) {
+        for index in collection_tables.settled.iter().filter(|index| collection_tables.folded.contains(index)) {
             binder.bind(content.golden[*index].as_text().map(fold))?;
         }
-        for index in own.settled.iter().filter(|index| own.digested.contains(index)) {
+        for index in collection_tables.settled.iter().filter(|index| collection_tables.digested.contains(index)) {
             binder.bind(digest_of(&content.golden[*index]))?;
         }
         binder.bind_row(id, self.tenant, &write.key, version)?;
-        if binder.statement.raw_execute().map_err(failure)? == 0 {
+        if binder.statement.raw_execute().map_err(store_error)? == 0 {
             return Ok(RowWriteResult::Changed);
         }
-        let sides = own.lists.iter().chain(&own.trigrams).chain(&own.boxes);
-        if sides.map(|(field, _)| field).any(|field| own.settled.contains(field)) {
-            forget_side_rows(self.connection, own, id)?;
+        let sides = collection_tables.lists.iter().chain(&collection_tables.trigrams).chain(&collection_tables.boxes);
+        if sides.map(|(field, _)| field).any(|field| collection_tables.settled.contains(field)) {
+            delete_side_rows(self.connection, collection_tables, id)?;
             self.write_side_rows(write.collection, id, content)?;
         }
         Ok(RowWriteResult::Done)
@@ -245,14 +245,14 @@ fn digest_of(value: &Value) -> Option<i32> {
     value.as_text().map(|text| packed::digest(text.as_bytes()))
 }
 
-fn forget_side_rows(connection: &Connection, own: &CollectionTables, id: i64) -> Result<()> {
-    for (_, side) in &own.lists {
+fn delete_side_rows(connection: &Connection, collection_tables: &CollectionTables, id: i64) -> Result<()> {
+    for (_, side) in &collection_tables.lists {
         execute(connection, &format!("DELETE FROM {side} WHERE id = ?"), params![id])?;
     }
-    for (_, side) in &own.trigrams {
+    for (_, side) in &collection_tables.trigrams {
         execute(connection, &format!("DELETE FROM {side} WHERE rowid = ?"), params![id])?;
     }
-    for (_, side) in &own.boxes {
+    for (_, side) in &collection_tables.boxes {
         execute(connection, &format!("DELETE FROM {side} WHERE id = ?"), params![id])?;
     }
     Ok(())
@@ -267,7 +267,7 @@ struct Binder<'s, 'c> {
 impl Binder<'_, '_> {
     fn bind(&mut self, value: impl ToSql) -> Result<()> {
         self.index += 1;
-        self.statement.raw_bind_parameter(self.index, value).map_err(failure)
+        self.statement.raw_bind_parameter(self.index, value).map_err(store_error)
     }
 
     /// Binds the parameters that find a record at a version, see [`AT_VERSION`].

@@ -1,6 +1,6 @@
 //! Runs statements and reads parts of their rows.
 
-use super::error::failure;
+use super::error::store_error;
 use crate::Result;
 use rusqlite::{Connection, Row, Statement, StatementStatus, ToSql};
 use stook_catalogue::value::SmolStr;
@@ -12,11 +12,11 @@ pub fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<SmolStr> {
 
 /// Executes a cached statement.
 pub fn execute(connection: &Connection, sql: &str, arguments: &[&dyn ToSql]) -> Result<()> {
-    connection.prepare_cached(sql).and_then(|mut statement| statement.execute(arguments)).map(|_| ()).map_err(failure)
+    connection.prepare_cached(sql).and_then(|mut statement| statement.execute(arguments)).map(|_| ()).map_err(store_error)
 }
 
 /// Asserts in debug builds that a statement has found its rows by an index.
-pub fn searched(statement: &Statement<'_>) {
-    let scanned = || statement.get_status(StatementStatus::FullscanStep);
-    debug_assert_eq!(scanned(), 0, "a whole table is read by {}", statement.expanded_sql().unwrap_or_default());
+pub fn assert_no_full_scan(statement: &Statement<'_>) {
+    let full_scan_steps = || statement.get_status(StatementStatus::FullscanStep);
+    debug_assert_eq!(full_scan_steps(), 0, "a whole table is read by {}", statement.expanded_sql().unwrap_or_default());
 }

@@ -1,11 +1,11 @@
 //! The store in a file: opens it, and keeps its reading connections and its writer.
 
-use super::connection::{ImmutableFile, SqliteOptions, connect, connect_reading, use_log};
-use super::error::{after_waiting, failure};
+use super::connection::{ImmutableFile, SqliteOptions, connect, connect_reading, use_wal};
+use super::error::{after_waiting, store_error};
 use super::tables::{self, StoreTables};
 use super::upgrade;
 use super::writer::{SqliteWriter, WriterCommand};
-use crate::sql::shape::{AccessMode, StoreSchema};
+use crate::sql::store_schema::{AccessMode, StoreSchema};
 use crate::wanted::CancelToken;
 use crate::*;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
@@ -24,16 +24,16 @@ pub struct SqliteStore {
     pub(super) options: SqliteOptions,
     pub(super) readers: Mutex<Vec<Connection>>,
     /// Number of reading connections in use, which are not in `readers`.
-    pub(super) reading: AtomicU64,
-    pub(super) looking: Mutex<Vec<ChangeProbe>>,
+    pub(super) readers_in_use: AtomicU64,
+    pub(super) probes: Mutex<Vec<ChangeProbe>>,
     tenants: RwLock<HashMap<Tenant, i64>>,
     pub(super) writer: Option<SqliteWriter>,
     /// The last time that was given, if there is no writer to keep it.
     pub(super) reading_clock: AtomicI64,
-    pub(super) added: ChunkSignal,
+    pub(super) chunk_signal: ChunkSignal,
     pub(super) changes: Vec<String>,
     pub(super) redefined: bool,
-    pub(super) still: Option<ImmutableFile>,
+    pub(super) immutable: Option<ImmutableFile>,
 }
 
 /// A connection that only checks whether any process has committed, which the database can tell without reading a page.
@@ -42,43 +42,43 @@ pub struct ChangeProbe {
     /// The last `data_version`, if it was read.
     pub(super) version: Option<i64>,
     /// The commit number at that version.
-    pub(super) stand: i64,
+    pub(super) commit_number: i64,
 }
 
 impl ChangeProbe {
     pub(super) fn commit_number(&mut self, tables: &StoreTables) -> Result<i64> {
-        let mut statement = self.connection.prepare_cached("PRAGMA data_version").map_err(failure)?;
-        let version = statement.query_row([], |row| row.get(0)).map_err(failure)?;
+        let mut statement = self.connection.prepare_cached("PRAGMA data_version").map_err(store_error)?;
+        let version = statement.query_row([], |row| row.get(0)).map_err(store_error)?;
         drop(statement);
         if self.version != Some(version) {
-            tables::check(&self.connection, tables)?;
-            self.stand = tables::read_clock(&self.connection)?;
+            tables::check_definition(&self.connection, tables)?;
+            self.commit_number = tables::read_clock(&self.connection)?;
             self.version = Some(version);
         }
-        Ok(self.stand)
+        Ok(self.commit_number)
     }
 }
 
 /// Number of database instructions, some ten microseconds, between checks whether the result is still wanted.
-pub(super) const LOOK_EVERY: i32 = 1_000;
+pub(super) const CANCEL_CHECK_INTERVAL: i32 = 1_000;
 
 /// Wakes threads that wait for chunks.
 #[derive(Default)]
 pub struct ChunkSignal {
-    times: Mutex<u64>,
-    told: Condvar,
+    notifications: Mutex<u64>,
+    notified: Condvar,
 }
 
 impl ChunkSignal {
-    fn tell(&self) {
-        *self.times.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.told.notify_all();
+    fn notify(&self) {
+        *self.notifications.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.notified.notify_all();
     }
 
     pub(super) fn wait(&self, timeout: Duration) {
-        let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = *times;
-        let _ = self.told.wait_timeout_while(times, timeout, |now| *now == before);
+        let notifications = self.notifications.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = *notifications;
+        let _ = self.notified.wait_timeout_while(notifications, timeout, |count| *count == before);
     }
 }
 
@@ -111,20 +111,20 @@ impl SqliteStore {
         let read = || {
             let (connection, _still) = connect_reading(path, &options)?;
             let has_meta = "SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'meta')";
-            if !connection.query_row(has_meta, [], |row| row.get::<_, bool>(0)).map_err(failure)? {
+            if !connection.query_row(has_meta, [], |row| row.get::<_, bool>(0)).map_err(store_error)? {
                 return Ok(None);
             }
-            if !tables::meta(&connection, "format")?.is_some_and(|format| upgrade::FROM.contains(&&*format)) {
+            if !tables::meta(&connection, "format")?.is_some_and(|format| upgrade::UPGRADABLE_FORMATS.contains(&&*format)) {
                 tables::check_format(&connection)?;
             }
-            Ok(Some(crate::sql::shape::stored(tables::meta(&connection, "shape")?.as_deref())?))
+            Ok(Some(crate::sql::store_schema::parse_schema(tables::meta(&connection, "shape")?.as_deref())?))
         };
         read().map_err(|error| after_waiting(error, options.wait))
     }
 
     /// Opens a store for its jobs, chunks and tokens, whatever its definition.
     pub(crate) fn open_admin(path: &Path, options: SqliteOptions) -> Result<Self> {
-        Self::open_as(path, Arc::new(Catalogue::empty()), StoreTables::of_ledger(), SqliteOptions { prepare: false, ..options })
+        Self::open_as(path, Arc::new(Catalogue::empty()), StoreTables::for_any_definition(), SqliteOptions { prepare: false, ..options })
     }
 
     fn open_as(path: &Path, catalogue: Arc<Catalogue>, tables: StoreTables, options: SqliteOptions) -> Result<Self> {
@@ -136,18 +136,18 @@ impl SqliteStore {
     }
 
     fn open_now(path: &Path, catalogue: Arc<Catalogue>, tables: Arc<StoreTables>, (options, prepares): (SqliteOptions, bool)) -> Result<Self> {
-        let (mut connection, still) = if options.read_only { connect_reading(path, &options)? } else { (connect(path, &options, None)?, None) };
+        let (mut connection, immutable) = if options.read_only { connect_reading(path, &options)? } else { (connect(path, &options, None)?, None) };
         let (mut changes, mut redefined) = (Vec::new(), false);
         if !prepares {
             let purpose = match options.read_only {
-                _ if tables.is_of_ledger() => AccessMode::Admin,
+                _ if tables.accepts_any_definition() => AccessMode::Admin,
                 true => AccessMode::Read,
                 false => AccessMode::Write,
             };
-            tables::fits(&connection, &tables, purpose)?;
+            tables::check_fits(&connection, &tables, purpose)?;
         }
         if !options.read_only {
-            use_log(&connection, Duration::from_secs(options.wait))?;
+            use_wal(&connection, Duration::from_secs(options.wait))?;
         }
         if prepares {
             (changes, redefined) = tables::prepare(&mut connection, &tables)?;
@@ -156,47 +156,63 @@ impl SqliteStore {
         tables.set_generations(generations);
         let reading_clock = AtomicI64::new(tables::read_clock(&connection)?);
         let writer = if options.read_only { None } else { Some(SqliteWriter::start(connection, path, tables.clone(), &options)?) };
-        let (path, readers, reading, looking, tenants) = (path.to_owned(), Mutex::default(), AtomicU64::new(0), Mutex::default(), RwLock::default());
-        let added = ChunkSignal::default();
-        Ok(Self { catalogue, tables, path, options, readers, reading, looking, tenants, writer, reading_clock, added, changes, redefined, still })
+        let (path, readers, readers_in_use, probes, tenants) =
+            (path.to_owned(), Mutex::default(), AtomicU64::new(0), Mutex::default(), RwLock::default());
+        let chunk_signal = ChunkSignal::default();
+        Ok(Self {
+            catalogue,
+            tables,
+            path,
+            options,
+            readers,
+            readers_in_use,
+            probes,
+            tenants,
+            writer,
+            reading_clock,
+            chunk_signal,
+            changes,
+            redefined,
+            immutable,
+        })
     }
 
     /// Runs `read`, which makes several reads, on one snapshot.
     pub(super) fn with_snapshot<T>(&self, read: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         self.with_reader(|connection| {
-            let _snapshot = connection.unchecked_transaction().map_err(failure)?;
+            let _snapshot = connection.unchecked_transaction().map_err(store_error)?;
             read(connection)
         })
     }
 
     /// Runs `read` on a reading connection.
     pub(super) fn with_reader<T>(&self, read: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
-        let wanted = CancelToken::now();
-        if wanted.as_ref().is_some_and(CancelToken::is_over) {
+        let cancel_token = CancelToken::current();
+        if cancel_token.as_ref().is_some_and(CancelToken::is_cancelled) {
             return Err(StoreError::Unwanted);
         }
         let pooled = self.readers.lock().ok().and_then(|mut readers| readers.pop());
         let mut connection = match pooled {
             Some(connection) => connection,
-            None => connect(&self.path, &SqliteOptions { read_only: true, ..self.options.clone() }, self.still.as_ref())?,
+            None => connect(&self.path, &SqliteOptions { read_only: true, ..self.options.clone() }, self.immutable.as_ref())?,
         };
-        let is_watched = wanted.is_some();
-        if let Some(wanted) = wanted {
-            connection.progress_handler(LOOK_EVERY, Some(move || wanted.is_over())).map_err(failure)?;
+        let is_cancellable = cancel_token.is_some();
+        if let Some(cancel_token) = cancel_token {
+            connection.progress_handler(CANCEL_CHECK_INTERVAL, Some(move || cancel_token.is_cancelled())).map_err(store_error)?;
         }
-        self.reading.fetch_add(1, Ordering::Relaxed);
+        self.readers_in_use.fetch_add(1, Ordering::Relaxed);
         let result = read(&connection).map_err(|error| match error {
             // a missing index is no damage if another process has prepared the store for another definition
-            StoreError::Other(_) if matches!(tables::check(&connection, &self.tables), Err(StoreError::DefinitionChanged)) => {
+            StoreError::Other(_) if matches!(tables::check_definition(&connection, &self.tables), Err(StoreError::DefinitionChanged)) => {
                 StoreError::DefinitionChanged
             }
             error => after_waiting(error, self.options.wait),
         });
-        self.reading.fetch_sub(1, Ordering::Relaxed);
-        if is_watched {
-            connection.progress_handler(0, None::<fn() -> bool>).map_err(failure)?;
+        self.readers_in_use.fetch_sub(1, Ordering::Relaxed);
+        if is_cancellable {
+            connection.progress_handler(0, None::<fn() -> bool>).map_err(store_error)?;
         }
-        if self.still.is_some() && self.still != ImmutableFile::of(&self.path) {
+        if self.immutable.is_some() && self.immutable != ImmutableFile::from_path(&self.path) {
             return Err(StoreError::Other("the file changed while it was read without locks (its folder is read-only); try again".into()));
         }
         if let Ok(mut readers) = self.readers.lock()
@@ -214,36 +230,36 @@ impl SqliteStore {
 
     pub(super) fn write_as<T: Send + 'static>(
         &self,
-        urgency: Priority,
+        priority: Priority,
         mut work: impl FnMut(&Connection, i64) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let Some(writer) = &self.writer else { return Err(StoreError::ReadOnly("the store was opened read-only".into())) };
-        let (answer, received) = std::sync::mpsc::channel();
-        let small = move |connection: &Connection, stamp: i64| {
-            let value = work(connection, stamp)?;
-            let _ = answer.send(value);
-            Ok(CommitReceipt { committed_at: stamp, rows: 1 })
+        let (sender, received) = std::sync::mpsc::channel();
+        let function = move |connection: &Connection, commit_time: i64| {
+            let value = work(connection, commit_time)?;
+            let _ = sender.send(value);
+            Ok(CommitReceipt { committed_at: commit_time, rows: 1 })
         };
-        writer.run(WriterCommand::Function(Box::new(small)), urgency).wait()?;
+        writer.run(WriterCommand::Function(Box::new(function)), priority).wait()?;
         // if the work was started again, its last result counts
         received.try_iter().last().ok_or_else(|| StoreError::Other("the writer thread has stopped".into()))
     }
 
     /// Runs a small write after which chunks may wait, and wakes the threads that wait for chunks.
-    pub(super) fn write_and_tell<T: Send + 'static>(&self, work: impl FnMut(&Connection, i64) -> Result<T> + Send + 'static) -> Result<T> {
+    pub(super) fn write_and_notify<T: Send + 'static>(&self, work: impl FnMut(&Connection, i64) -> Result<T> + Send + 'static) -> Result<T> {
         let value = self.write(work)?;
-        self.added.tell();
+        self.chunk_signal.notify();
         Ok(value)
     }
 
     /// Returns the id of a tenant, if it has ever written. Ids never change, so they are cached.
     pub(super) fn tenant_id(&self, connection: &Connection, tenant: &Tenant) -> Result<Option<i64>> {
-        let known = self.tenants.read().ok().and_then(|tenants| tenants.get(tenant).copied());
-        if known.is_some() {
-            return Ok(known);
+        let cached = self.tenants.read().ok().and_then(|tenants| tenants.get(tenant).copied());
+        if cached.is_some() {
+            return Ok(cached);
         }
-        let mut statement = connection.prepare_cached("SELECT id FROM tenants WHERE name = ?").map_err(failure)?;
-        let found: Option<i64> = statement.query_row(params![tenant.as_str()], |row| row.get(0)).optional().map_err(failure)?;
+        let mut statement = connection.prepare_cached("SELECT id FROM tenants WHERE name = ?").map_err(store_error)?;
+        let found: Option<i64> = statement.query_row(params![tenant.as_str()], |row| row.get(0)).optional().map_err(store_error)?;
         if let (Some(id), Ok(mut tenants)) = (found, self.tenants.write()) {
             tenants.insert(tenant.clone(), id);
         }

@@ -18,10 +18,10 @@
 //! ```
 //! The definition checks names of collections and fields (lower-case letters, digits, `_`), so they are safe in SQL.
 
-use super::error::failure;
+use super::error::store_error;
 use super::values::unbind;
-use crate::sql::shape::IndexChange;
-use crate::sql::shape::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
+use crate::sql::store_schema::IndexChange;
+use crate::sql::store_schema::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
 use crate::{Result, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
@@ -93,15 +93,15 @@ pub struct CollectionTables {
     /// `UPDATE` of a row that still has the version that was read; this and the following find it by its id.
     pub update: String,
     /// The same `UPDATE` without the indexed columns.
-    pub update_rest: String,
+    pub update_unindexed: String,
     /// Whether each column of [`value_columns`] is indexed.
     pub indexed: Vec<bool>,
     /// `UPDATE` of the settled values of a row that still has the version that was read.
-    pub settle: String,
+    pub update_settled: String,
     /// The settled fields.
     pub settled: Vec<FieldId>,
     /// `UPDATE` of the state of a row that still has the version that was read.
-    pub set_state: String,
+    pub update_state: String,
     /// Reads one record by (tenant, key): its head, its values, or all of it.
     pub read_one: [String; 3],
     /// Reads records by (array of keys, tenant): their heads, their values, or all of them.
@@ -137,8 +137,8 @@ pub struct StoreTables {
     pub names: IdVec<CollectionId, String>,
     definition: std::sync::Arc<Catalogue>,
     /// What the store records of it, see [`format_and_hash`].
-    definition_stamp: String,
-    shape: StoreSchema,
+    format_and_hash: String,
+    store_schema: StoreSchema,
     generations: OnceLock<HashMap<[u8; 16], u32>>,
     /// What the store must keep recording, if that is not the process's own definition.
     expected: OnceLock<String>,
@@ -169,14 +169,13 @@ impl StoreTables {
     pub fn new(catalogue: &std::sync::Arc<Catalogue>) -> Self {
         let collections = catalogue.collections.iter().map(CollectionTables::new).collect();
         let names = catalogue.collections.iter().map(|collection| collection.name.clone()).collect();
-        let stamp = format_and_hash(&catalogue.hash);
         let (generations, expected) = (OnceLock::new(), OnceLock::new());
         Self {
             collections,
             names,
             definition: catalogue.clone(),
-            definition_stamp: stamp,
-            shape: StoreSchema::of(catalogue),
+            format_and_hash: format_and_hash(&catalogue.hash),
+            store_schema: StoreSchema::from_catalogue(catalogue),
             generations,
             expected,
             accepts_any_definition: false,
@@ -184,18 +183,18 @@ impl StoreTables {
     }
 
     /// For jobs, chunks and tokens, which need no definition.
-    pub fn of_ledger() -> Self {
+    pub fn for_any_definition() -> Self {
         Self { accepts_any_definition: true, ..Self::new(&std::sync::Arc::new(Catalogue::empty())) }
     }
 
-    /// Whether these are the tables of [`StoreTables::of_ledger`].
-    pub fn is_of_ledger(&self) -> bool {
+    /// Whether these are the tables of [`StoreTables::for_any_definition`].
+    pub fn accepts_any_definition(&self) -> bool {
         self.accepts_any_definition
     }
 
     /// Whether the store still records the definition it had when this process opened it.
-    fn holds(&self, stored: Option<&str>) -> bool {
-        let expected = self.expected.get().unwrap_or(&self.definition_stamp);
+    fn is_expected_definition(&self, stored: Option<&str>) -> bool {
+        let expected = self.expected.get().unwrap_or(&self.format_and_hash);
         self.accepts_any_definition || stored == Some(expected.as_str())
     }
 
@@ -219,50 +218,52 @@ impl CollectionTables {
     fn new(collection: &Collection) -> Self {
         let name = &collection.name;
         let table = format!("\"r_{name}\"");
-        let folded: Vec<FieldId> = positions(collection, |field| field.fold && !field.ty.is_list());
+        let folded: Vec<FieldId> = fields_where(collection, |field| field.fold && !field.ty.is_list());
         let columns = value_columns(collection);
         let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
-        let all = format!("tenant, key, packed, revision, touch, created_job, alive, {}, conflict, state, contributions, raw", names.join(", "));
-        let marks = vec!["?"; 7 + names.len() + 4].join(", ");
-        let settled = positions(collection, stook_catalogue::definition::Field::is_settled);
-        let digested: Vec<FieldId> = positions(collection, |field| field.index.by_link);
-        let folds = settled.iter().filter(|index| folded.contains(index));
-        let digests = settled.iter().filter(|index| digested.contains(index));
+        let insert_columns =
+            format!("tenant, key, packed, revision, touch, created_job, alive, {}, conflict, state, contributions, raw", names.join(", "));
+        let placeholders = vec!["?"; 7 + names.len() + 4].join(", ");
+        let settled = fields_where(collection, stook_catalogue::definition::Field::is_settled);
+        let digested: Vec<FieldId> = fields_where(collection, |field| field.index.by_link);
+        let settled_folded = settled.iter().filter(|id| folded.contains(id));
+        let settled_digested = settled.iter().filter(|id| digested.contains(id));
         let settled_columns: String = settled
             .iter()
-            .map(|index| format!(", \"f_{}\" = ?", collection.fields[*index].name))
-            .chain(folds.map(|index| format!(", \"x_{}\" = ?", collection.fields[*index].name)))
-            .chain(digests.map(|index| format!(", \"d_{}\" = ?", collection.fields[*index].name)))
+            .map(|id| format!(", \"f_{}\" = ?", collection.fields[*id].name))
+            .chain(settled_folded.map(|id| format!(", \"x_{}\" = ?", collection.fields[*id].name)))
+            .chain(settled_digested.map(|id| format!(", \"d_{}\" = ?", collection.fields[*id].name)))
             .collect();
         let assignments = names.iter().map(|name| format!("{name} = ?")).collect::<Vec<_>>().join(", ");
         let indexed = indexed_columns(collection);
-        let rest: String = names.iter().zip(&indexed).filter(|(_, indexed)| !**indexed).map(|(name, _)| format!("{name} = ?, ")).collect();
+        let unindexed_assignments: String =
+            names.iter().zip(&indexed).filter(|(_, indexed)| !**indexed).map(|(name, _)| format!("{name} = ?, ")).collect();
         let stored = collection.stored_fields().map(|(_, field)| format!("\"f_{}\"", field.name));
         let states = collection.states.iter().map(|state| format!("\"s_{}\"", state.name));
         let values = stored.chain(states).chain(["conflict".to_owned()]).collect::<Vec<_>>().join(", ");
         let details = [HEAD.to_owned(), format!("{}, {values}", HEAD.trim_end_matches(", contributions")), format!("{HEAD}, {values}, raw")];
         let set_states: String = collection.states.iter().map(|state| format!("\"s_{}\" = ?, ", state.name)).collect();
         Self {
-            insert: format!("INSERT INTO {table}({all}) VALUES ({marks}) ON CONFLICT(tenant, packed) DO NOTHING"),
+            insert: format!("INSERT INTO {table}({insert_columns}) VALUES ({placeholders}) ON CONFLICT(tenant, packed) DO NOTHING"),
             update: format!(
                 "UPDATE {table} SET revision = ?, touch = 0, created_job = ?, alive = ?, {assignments}, conflict = ?, state = ?, contributions = ?, raw = ? \
                  WHERE {AT_VERSION}"
             ),
-            update_rest: format!(
-                "UPDATE {table} SET revision = ?, touch = 0, created_job = ?, alive = ?, {rest}conflict = ?, state = ?, contributions = ?, raw = ? \
+            update_unindexed: format!(
+                "UPDATE {table} SET revision = ?, touch = 0, created_job = ?, alive = ?, {unindexed_assignments}conflict = ?, state = ?, contributions = ?, raw = ? \
                  WHERE {AT_VERSION}"
             ),
             indexed,
-            settle: format!("UPDATE {table} SET touch = touch + 1{settled_columns} WHERE {AT_VERSION}"),
+            update_settled: format!("UPDATE {table} SET touch = touch + 1{settled_columns} WHERE {AT_VERSION}"),
             settled,
-            set_state: format!("UPDATE {table} SET revision = ?, touch = 0, {set_states}state = ? WHERE {AT_VERSION}"),
+            update_state: format!("UPDATE {table} SET revision = ?, touch = 0, {set_states}state = ? WHERE {AT_VERSION}"),
             read_one: details.each_ref().map(|columns| format!("SELECT {columns} FROM {table} WHERE {BY_KEY}")),
             read_many: details.each_ref().map(|columns| {
                 format!("SELECT {columns}, wanted.value FROM rarray(?1) AS wanted CROSS JOIN {table} AS r ON r.tenant = ?2 AND r.packed = packed(wanted.value)")
             }),
             table,
             folded,
-            digested_names: digested.iter().map(|index| collection.fields[*index].name.clone()).collect(),
+            digested_names: digested.iter().map(|id| collection.fields[*id].name.clone()).collect(),
             digested,
             lists: side_tables(collection, "i", |field| field.index.ordered && field.ty.is_list()),
             trigrams: side_tables(collection, "t", |field| field.index.contains),
@@ -273,28 +274,28 @@ impl CollectionTables {
 }
 
 /// Maximum number of rows with wrong columns that are reported per table.
-const MOST_NAMED: usize = 20;
+const MAX_REPORTED_ROWS: usize = 20;
 
 impl CollectionTables {
     /// Describes rows whose columns for indexes do not fit their values.
     pub fn wrong_columns(&self, connection: &Connection) -> Result<Vec<String>> {
         let digests = self.digested_names.iter().map(|name| format!(" OR \"d_{name}\" IS NOT digest(\"f_{name}\")"));
-        let wrong = format!("packed IS NOT packed(key){}", digests.collect::<String>());
-        let sql = format!("SELECT key FROM {} WHERE {wrong} LIMIT {MOST_NAMED}", self.table);
-        let mut statement = connection.prepare(&sql).map_err(failure)?;
-        let name = |row: &rusqlite::Row<'_>| Ok(String::from_utf8_lossy(row.get_ref(0)?.as_bytes().unwrap_or_default()).into_owned());
-        let keys = statement.query_map([], name).map_err(failure)?.collect::<rusqlite::Result<Vec<String>>>().map_err(failure)?;
+        let condition = format!("packed IS NOT packed(key){}", digests.collect::<String>());
+        let sql = format!("SELECT key FROM {} WHERE {condition} LIMIT {MAX_REPORTED_ROWS}", self.table);
+        let mut statement = connection.prepare(&sql).map_err(store_error)?;
+        let key_text = |row: &rusqlite::Row<'_>| Ok(String::from_utf8_lossy(row.get_ref(0)?.as_bytes().unwrap_or_default()).into_owned());
+        let keys = statement.query_map([], key_text).map_err(store_error)?.collect::<rusqlite::Result<Vec<String>>>().map_err(store_error)?;
         Ok(keys.iter().map(|key| format!("row {key:?} of {} has a column that does not fit its key or its links", self.table)).collect())
     }
 }
 
-fn positions(collection: &Collection, wanted: impl Fn(&stook_catalogue::definition::Field) -> bool) -> Vec<FieldId> {
-    collection.fields.enumerate().filter(|(_, field)| wanted(field)).map(|(index, _)| index).collect()
+fn fields_where(collection: &Collection, wanted: impl Fn(&stook_catalogue::definition::Field) -> bool) -> Vec<FieldId> {
+    collection.fields.enumerate().filter(|(_, field)| wanted(field)).map(|(id, _)| id).collect()
 }
 
 fn side_tables(collection: &Collection, prefix: &str, wanted: impl Fn(&stook_catalogue::definition::Field) -> bool) -> Vec<(FieldId, String)> {
-    let name = |index: FieldId| format!("\"{prefix}_{}_{}\"", collection.name, collection.fields[index].name);
-    positions(collection, wanted).into_iter().map(|index| (index, name(index))).collect()
+    let name = |id: FieldId| format!("\"{prefix}_{}_{}\"", collection.name, collection.fields[id].name);
+    fields_where(collection, wanted).into_iter().map(|id| (id, name(id))).collect()
 }
 
 /// Value columns in the order in which rows are written: fields, folded fields, digests of fields, states; with their storage class.
@@ -308,9 +309,9 @@ pub fn value_columns(collection: &Collection) -> Vec<(String, &'static str)> {
 
 /// Whether each column of [`value_columns`] has an index.
 fn indexed_columns(collection: &Collection) -> Vec<bool> {
-    let has = |field: &stook_catalogue::definition::Field| field.index.ordered && !field.ty.is_list();
-    let fields = collection.stored_fields().map(|(_, field)| has(field) && !field.fold);
-    let folded = collection.fields.iter().filter(|field| field.fold && !field.ty.is_list()).map(has);
+    let is_ordered = |field: &stook_catalogue::definition::Field| field.index.ordered && !field.ty.is_list();
+    let fields = collection.stored_fields().map(|(_, field)| is_ordered(field) && !field.fold);
+    let folded = collection.fields.iter().filter(|field| field.fold && !field.ty.is_list()).map(is_ordered);
     let states = collection.states.iter().map(|state| state.index.ordered && !state.ty.is_list());
     let digested = collection.fields.iter().filter(|field| field.index.by_link).map(|_| true);
     fields.chain(folded).chain(digested).chain(states).collect()
@@ -332,80 +333,85 @@ pub fn prepare(connection: &mut Connection, tables: &StoreTables) -> Result<(Vec
         return Ok((Vec::new(), false));
     }
     let upgraded = super::upgrade::upgrade(connection)?;
-    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(failure)?;
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(store_error)?;
     let exists: bool =
-        transaction.query_row("SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'meta')", [], |row| row.get(0)).map_err(failure)?;
+        transaction.query_row("SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'meta')", [], |row| row.get(0)).map_err(store_error)?;
     if !exists {
-        transaction.execute_batch(FIXED).map_err(failure)?;
+        transaction.execute_batch(FIXED).map_err(store_error)?;
         put_meta(&transaction, "format", FORMAT)?;
         put_meta(&transaction, "shape", "{\"collections\":{}}")?;
-        transaction.execute("INSERT INTO tenants(name) VALUES (?)", [crate::DEFAULT_TENANT]).map_err(failure)?;
+        transaction.execute("INSERT INTO tenants(name) VALUES (?)", [crate::DEFAULT_TENANT]).map_err(store_error)?;
     }
     check_format(&transaction)?;
     let definition = &tables.definition;
     let (mut changes, mut redefined) = (Vec::new(), false);
-    if meta(&transaction, "definition")?.as_deref() != Some(tables.definition_stamp.as_str()) {
-        let old = crate::sql::shape::stored(meta(&transaction, "shape")?.as_deref())?;
-        old.check(&tables.shape)?;
-        changes = apply(&transaction, tables, &old)?;
-        let shape = serde_json::to_string(&tables.shape).map_err(|error| StoreError::Other(error.to_string()))?;
-        put_meta(&transaction, "shape", &shape)?;
+    if meta(&transaction, "definition")?.as_deref() != Some(tables.format_and_hash.as_str()) {
+        let old_schema = crate::sql::store_schema::parse_schema(meta(&transaction, "shape")?.as_deref())?;
+        old_schema.check(&tables.store_schema)?;
+        changes = migrate(&transaction, tables, &old_schema)?;
+        let schema_json = serde_json::to_string(&tables.store_schema).map_err(|error| StoreError::Other(error.to_string()))?;
+        put_meta(&transaction, "shape", &schema_json)?;
         redefined = meta(&transaction, "definition")?.is_some();
-        put_meta(&transaction, "definition", &tables.definition_stamp)?;
+        put_meta(&transaction, "definition", &tables.format_and_hash)?;
         if !redefined {
             changes.clear();
         }
     }
-    put_meta(&transaction, "collections", &crate::sql::shape::names(definition))?;
+    put_meta(&transaction, "collections", &crate::sql::store_schema::collection_names_json(definition))?;
     for collection in definition.collections.iter().filter(|collection| collection.compares()) {
         let (index, name) = (conflict_index(&collection.name), &collection.name);
         let create = format!("CREATE INDEX IF NOT EXISTS {index} ON \"r_{name}\"(tenant, packed) WHERE conflict IS NOT NULL");
-        transaction.execute_batch(&create).map_err(failure)?;
+        transaction.execute_batch(&create).map_err(store_error)?;
     }
     for feed in definition.sources.iter().flat_map(|source| &source.feeds) {
-        transaction.execute("INSERT OR IGNORE INTO generations(hash) VALUES (?)", params![feed.generation.as_slice()]).map_err(failure)?;
+        transaction.execute("INSERT OR IGNORE INTO generations(hash) VALUES (?)", params![feed.generation.as_slice()]).map_err(store_error)?;
     }
-    transaction.commit().map_err(failure)?;
+    transaction.commit().map_err(store_error)?;
     Ok((upgraded.into_iter().chain(changes).collect(), redefined))
 }
 
 /// Fails for a store of another format.
 pub fn check_format(connection: &Connection) -> Result<()> {
     let format = meta(connection, "format")?;
-    if format.as_deref() == Some(FORMAT) { Ok(()) } else { Err(crate::sql::shape::other_format(format.as_deref(), FORMAT, super::upgrade::FROM)) }
+    if format.as_deref() == Some(FORMAT) {
+        Ok(())
+    } else {
+        Err(crate::sql::store_schema::other_format(format.as_deref(), FORMAT, super::upgrade::UPGRADABLE_FORMATS))
+    }
 }
 
 /// Returns the names of a table's columns.
 pub fn columns_of(connection: &Connection, table: &str) -> Result<Vec<String>> {
-    let mut statement = connection.prepare("SELECT name FROM pragma_table_info(?)").map_err(failure)?;
-    let names = statement.query_map([table.trim_matches('"')], |row| row.get(0)).map_err(failure)?;
-    names.collect::<rusqlite::Result<_>>().map_err(failure)
+    let mut statement = connection.prepare("SELECT name FROM pragma_table_info(?)").map_err(store_error)?;
+    let names = statement.query_map([table.trim_matches('"')], |row| row.get(0)).map_err(store_error)?;
+    names.collect::<rusqlite::Result<_>>().map_err(store_error)
 }
 
 /// Whether there is nothing to do, checked without waiting for a writer.
 fn is_prepared(connection: &Connection, tables: &StoreTables) -> bool {
-    let same = check(connection, tables).is_ok() && meta(connection, "format").is_ok_and(|format| format.as_deref() == Some(FORMAT));
-    let same = same && meta(connection, "collections").is_ok_and(|names| names.is_some());
+    let is_current = check_definition(connection, tables).is_ok() && meta(connection, "format").is_ok_and(|format| format.as_deref() == Some(FORMAT));
+    let is_current = is_current && meta(connection, "collections").is_ok_and(|names| names.is_some());
     let has_index = |name: &str| {
         let found = connection.query_row("SELECT 1 FROM sqlite_schema WHERE name = ?", [conflict_index(name).trim_matches('"')], |_| Ok(()));
         found.is_ok()
     };
-    let same = same && tables.definition.collections.iter().filter(|collection| collection.compares()).all(|own| has_index(&own.name));
-    same && read_generations(connection, &tables.definition).is_ok_and(|numbers| numbers.values().all(|number| *number > 0))
+    let is_current =
+        is_current && tables.definition.collections.iter().filter(|collection| collection.compares()).all(|collection| has_index(&collection.name));
+    is_current && read_generations(connection, &tables.definition).is_ok_and(|numbers| numbers.values().all(|number| *number > 0))
 }
 
 /// Checks whether a process may use the store without preparing it.
-pub fn fits(connection: &Connection, tables: &StoreTables, purpose: AccessMode) -> Result<()> {
+pub fn check_fits(connection: &Connection, tables: &StoreTables, purpose: AccessMode) -> Result<()> {
     let has_tables = connection.query_row("SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'meta')", [], |row| row.get(0));
-    if !has_tables.map_err(failure)? {
+    if !has_tables.map_err(store_error)? {
         return Err(StoreError::Wrong("there is no store in this file yet; create it with `stook prepare` or an import".into()));
     }
     check_format(connection)?;
-    let meta = |name| meta(connection, name);
-    let held =
-        StoredDefinition { definition: meta("definition")?, shape: meta("shape")?, collections: meta("collections")?, settled: meta("settled")? };
-    held.fits(&tables.definition, &tables.definition_stamp, &tables.shape, purpose)?;
-    if let Some(definition) = held.definition {
+    let read = |name| meta(connection, name);
+    let stored =
+        StoredDefinition { definition: read("definition")?, shape: read("shape")?, collections: read("collections")?, settled: read("settled")? };
+    stored.check_usable(&tables.definition, &tables.format_and_hash, &tables.store_schema, purpose)?;
+    if let Some(definition) = stored.definition {
         let _ = tables.expected.set(definition);
     }
     Ok(())
@@ -417,82 +423,88 @@ pub fn collections(connection: &Connection, tables: &StoreTables) -> Result<Vec<
     if !tables.accepts_any_definition {
         return Ok(tables.names.iter().cloned().collect());
     }
-    crate::sql::shape::named(meta(connection, "collections")?.as_deref())
+    crate::sql::store_schema::parse_collection_names(meta(connection, "collections")?.as_deref())
 }
 
 /// Creates and drops tables, columns and indexes so that the store fits the definition.
-fn apply(connection: &Connection, tables: &StoreTables, old: &StoreSchema) -> Result<Vec<String>> {
+fn migrate(connection: &Connection, tables: &StoreTables, old_schema: &StoreSchema) -> Result<Vec<String>> {
     let mut changes = Vec::new();
-    for (collection, own) in tables.definition.collections.iter().zip(&tables.collections) {
+    for (collection, collection_tables) in tables.definition.collections.iter().zip(&tables.collections) {
         let name = &collection.name;
-        let known = old.collections.get(name);
-        if known.is_none() {
+        let old_collection = old_schema.collections.get(name);
+        if old_collection.is_none() {
             let columns: String = value_columns(collection).iter().map(|(column, class)| format!("{column} {class}, ")).collect();
             let create = format!(
                 "CREATE TABLE {}(id INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, key TEXT NOT NULL, packed BLOB NOT NULL, revision INTEGER NOT NULL, touch INTEGER NOT NULL, \
                  created_job INTEGER NOT NULL, alive INTEGER NOT NULL, {columns} conflict TEXT, state TEXT, contributions BLOB NOT NULL, raw BLOB);
                  CREATE UNIQUE INDEX \"k_{name}\" ON {}(tenant, packed);",
-                own.table, own.table
+                collection_tables.table, collection_tables.table
             );
-            connection.execute_batch(&create).map_err(failure)?;
+            connection.execute_batch(&create).map_err(store_error)?;
             changes.push(format!("collection `{name}` is new"));
         }
-        let old_field = |field: &str| known.and_then(|known| known.fields.get(field));
+        let find_old_field = |field: &str| old_collection.and_then(|collection| collection.fields.get(field));
         for field in &collection.fields {
-            let existed = old_field(&field.name);
-            if known.is_some() && existed.is_none() {
+            let old_field = find_old_field(&field.name);
+            if old_collection.is_some() && old_field.is_none() {
                 if !field.is_member() {
-                    add_column(connection, &own.table, &format!("\"f_{}\"", field.name), affinity(field.golden_type()))?;
+                    add_column(connection, &collection_tables.table, &format!("\"f_{}\"", field.name), affinity(field.golden_type()))?;
                 }
                 if field.fold && !field.ty.is_list() {
-                    add_column(connection, &own.table, &format!("\"x_{}\"", field.name), "TEXT")?;
+                    add_column(connection, &collection_tables.table, &format!("\"x_{}\"", field.name), "TEXT")?;
                 }
                 changes.push(format!("field `{name}.{}` is new; import documents again to fill it", field.name));
             }
-            let wanted = tables.shape.collections.get(name).and_then(|shape| shape.fields.get(&field.name));
-            let reshaped = existed.zip(wanted).filter(|(existed, wanted)| existed.is_reshaped(wanted));
-            let mut had = existed.map(FieldSchema::index).unwrap_or_default();
-            if let Some((existed, wanted)) = reshaped {
-                reshape(connection, (&own.table, name, &field.name), existed, wanted.is_list())?;
-                crate::sql::shape::report_reshaped(&mut changes, name, &field.name, wanted.is_list());
-                had = FieldIndexes::default();
-            } else if existed.is_some() {
-                crate::sql::shape::report_index(&mut changes, name, &field.name, field.index, had);
+            let new_field = tables.store_schema.collections.get(name).and_then(|collection| collection.fields.get(&field.name));
+            let converted = old_field.zip(new_field).filter(|(old_field, new_field)| old_field.is_reshaped(new_field));
+            let mut old_indexes = old_field.map(FieldSchema::index).unwrap_or_default();
+            if let Some((old_field, new_field)) = converted {
+                convert_link(connection, (&collection_tables.table, name, &field.name), old_field, new_field.is_list())?;
+                crate::sql::store_schema::report_reshaped(&mut changes, name, &field.name, new_field.is_list());
+                old_indexes = FieldIndexes::default();
+            } else if old_field.is_some() {
+                crate::sql::store_schema::report_index(&mut changes, name, &field.name, field.index, old_indexes);
             }
             let column = if field.fold && !field.ty.is_list() { format!("x_{}", field.name) } else { format!("f_{}", field.name) };
             if field.ty.is_list() {
-                list_index(connection, collection, field, had.ordered)?;
+                list_index(connection, collection, field, old_indexes.ordered)?;
             } else {
-                plain_index(connection, &own.table, name, &column, IndexChange::of(field.index.ordered, had.ordered))?;
-                linked_index(connection, &own.table, name, &field.name, IndexChange::of(field.index.by_link, had.by_link))?;
-                trigram_index(connection, collection, &field.name, &column, IndexChange::of(field.index.contains, had.contains))?;
-                box_index(connection, collection, field, had.intersects)?;
+                plain_index(connection, &collection_tables.table, name, &column, IndexChange::choose(field.index.ordered, old_indexes.ordered))?;
+                linked_index(connection, &collection_tables.table, name, &field.name, IndexChange::choose(field.index.by_link, old_indexes.by_link))?;
+                trigram_index(connection, collection, &field.name, &column, IndexChange::choose(field.index.contains, old_indexes.contains))?;
+                box_index(connection, collection, field, old_indexes.intersects)?;
             }
-            if field.unique && existed.is_none_or(|shape| !shape.unique) {
+            if field.unique && old_field.is_none_or(|field| !field.unique) {
                 let reservations = format!(
                     "CREATE TABLE \"u_{name}_{0}\"(tenant INTEGER NOT NULL, value NOT NULL, key TEXT NOT NULL, PRIMARY KEY(tenant, value)) WITHOUT ROWID;
                      CREATE UNIQUE INDEX \"uk_{name}_{0}\" ON \"u_{name}_{0}\"(tenant, key);",
                     field.name
                 );
-                connection.execute_batch(&reservations).map_err(failure)?;
+                connection.execute_batch(&reservations).map_err(store_error)?;
             }
-            if !field.unique && existed.is_some_and(|shape| shape.unique) {
-                connection.execute_batch(&format!("DROP TABLE \"u_{name}_{}\"", field.name)).map_err(failure)?;
+            if !field.unique && old_field.is_some_and(|field| field.unique) {
+                connection.execute_batch(&format!("DROP TABLE \"u_{name}_{}\"", field.name)).map_err(store_error)?;
                 changes.push(format!("`{name}.{}` is not unique any more", field.name));
             }
         }
         for state in &collection.states {
-            let existed = known.and_then(|known| known.states.get(&state.name));
-            if known.is_some() && existed.is_none() {
-                add_column(connection, &own.table, &format!("\"s_{}\"", state.name), affinity(&state.ty))?;
+            let old_state = old_collection.and_then(|collection| collection.states.get(&state.name));
+            if old_collection.is_some() && old_state.is_none() {
+                add_column(connection, &collection_tables.table, &format!("\"s_{}\"", state.name), affinity(&state.ty))?;
                 changes.push(format!("state field `{name}.{}` is new", state.name));
             }
             // indexes on lists and trigrams need side tables, which state fields do not have
-            let had = FieldIndexes { ordered: existed.is_some_and(|shape| shape.ordered) && !state.ty.is_list(), ..FieldIndexes::default() };
-            let wanted = FieldIndexes { ordered: state.index.ordered && !state.ty.is_list(), ..FieldIndexes::default() };
-            plain_index(connection, &own.table, name, &format!("s_{}", state.name), IndexChange::of(wanted.ordered, had.ordered))?;
-            if existed.is_some() {
-                crate::sql::shape::report_index(&mut changes, name, &state.name, wanted, had);
+            let old_index = FieldIndexes { ordered: old_state.is_some_and(|state| state.ordered) && !state.ty.is_list(), ..FieldIndexes::default() };
+            let new_index = FieldIndexes { ordered: state.index.ordered && !state.ty.is_list(), ..FieldIndexes::default() };
+            plain_index(
+                connection,
+                &collection_tables.table,
+                name,
+                &format!("s_{}", state.name),
+                IndexChange::choose(new_index.ordered, old_index.ordered),
+            )?;
+            if old_state.is_some() {
+                crate::sql::store_schema::report_index(&mut changes, name, &state.name, new_index, old_index);
             }
         }
     }
@@ -500,23 +512,23 @@ fn apply(connection: &Connection, tables: &StoreTables, old: &StoreSchema) -> Re
 }
 
 /// Turns a link's keys into lists, or each list into one key, until they are settled again. Drops their indexes.
-fn reshape(connection: &Connection, (table, collection, field): (&str, &str, &str), had: &FieldSchema, to_list: bool) -> Result<()> {
+fn convert_link(connection: &Connection, (table, collection, field): (&str, &str, &str), old_field: &FieldSchema, to_list: bool) -> Result<()> {
     let column = format!("f_{field}");
-    if had.is_list() && had.ordered {
-        connection.execute_batch(&format!("DROP TABLE \"i_{collection}_{field}\"")).map_err(failure)?;
-    } else if !had.is_list() {
-        plain_index(connection, table, collection, &column, IndexChange::of(false, had.ordered))?;
-        linked_index(connection, table, collection, field, IndexChange::of(false, had.linked))?;
-        if had.contains {
-            connection.execute_batch(&format!("DROP TABLE \"t_{collection}_{field}\"")).map_err(failure)?;
+    if old_field.is_list() && old_field.ordered {
+        connection.execute_batch(&format!("DROP TABLE \"i_{collection}_{field}\"")).map_err(store_error)?;
+    } else if !old_field.is_list() {
+        plain_index(connection, table, collection, &column, IndexChange::choose(false, old_field.ordered))?;
+        linked_index(connection, table, collection, field, IndexChange::choose(false, old_field.linked))?;
+        if old_field.contains {
+            connection.execute_batch(&format!("DROP TABLE \"t_{collection}_{field}\"")).map_err(store_error)?;
         }
     }
     let value = if to_list { format!("json_array(\"{column}\")") } else { format!("\"{column}\" ->> 0") };
-    connection.execute_batch(&format!("UPDATE {table} SET \"{column}\" = {value} WHERE \"{column}\" IS NOT NULL")).map_err(failure)
+    connection.execute_batch(&format!("UPDATE {table} SET \"{column}\" = {value} WHERE \"{column}\" IS NOT NULL")).map_err(store_error)
 }
 
 fn add_column(connection: &Connection, table: &str, column: &str, class: &str) -> Result<()> {
-    connection.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {class}")).map_err(failure)
+    connection.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {class}")).map_err(store_error)
 }
 
 /// Creates or drops the index of a link's children, which only finds equal texts, see [`super::packed`].
@@ -534,7 +546,7 @@ fn linked_index(connection: &Connection, table: &str, collection: &str, field: &
         IndexChange::Drop => format!("DROP INDEX {index}"),
         IndexChange::Nothing => return Ok(()),
     };
-    connection.execute_batch(&sql).map_err(failure)
+    connection.execute_batch(&sql).map_err(store_error)
 }
 
 fn plain_index(connection: &Connection, table: &str, collection: &str, column: &str, change: IndexChange) -> Result<()> {
@@ -544,16 +556,16 @@ fn plain_index(connection: &Connection, table: &str, collection: &str, column: &
         IndexChange::Drop => format!("DROP INDEX {index}"),
         IndexChange::Nothing => return Ok(()),
     };
-    connection.execute_batch(&sql).map_err(failure)
+    connection.execute_batch(&sql).map_err(store_error)
 }
 
-fn list_index(connection: &Connection, collection: &Collection, field: &stook_catalogue::definition::Field, had: bool) -> Result<()> {
+fn list_index(connection: &Connection, collection: &Collection, field: &stook_catalogue::definition::Field, had_index: bool) -> Result<()> {
     let side = format!("\"i_{}_{}\"", collection.name, field.name);
-    let sql = match IndexChange::of(field.index.ordered, had) {
+    let sql = match IndexChange::choose(field.index.ordered, had_index) {
         IndexChange::Create => {
             // folded lists are folded in the side table; an index that is added later starts from what is stored
-            let place = collection.field(&field.name).map(|(place, _)| place);
-            let (list, value) = match place.and_then(|place| collection.member(place)) {
+            let id = collection.field(&field.name).map(|(id, _)| id);
+            let (list, value) = match id.and_then(|id| collection.member(id)) {
                 Some((list, member)) => (collection.fields[list].name.as_str(), format!("(e.value ->> '{}')", member.name)),
                 None => (field.name.as_str(), "e.value".to_owned()),
             };
@@ -565,8 +577,8 @@ fn list_index(connection: &Connection, collection: &Collection, field: &stook_ca
             );
             if field.fold {
                 // values are folded only by the process that writes them
-                let with_values = format!("SELECT EXISTS(SELECT 1 FROM \"r_{}\" WHERE \"f_{}\" IS NOT NULL)", collection.name, field.name);
-                if connection.query_row(&with_values, [], |row| row.get(0)).map_err(failure)? {
+                let has_values_sql = format!("SELECT EXISTS(SELECT 1 FROM \"r_{}\" WHERE \"f_{}\" IS NOT NULL)", collection.name, field.name);
+                if connection.query_row(&has_values_sql, [], |row| row.get(0)).map_err(store_error)? {
                     return Err(StoreError::Definition(format!(
                         "an index on the folded list `{}.{}` cannot be added to a store whose records have it; import into a new store",
                         collection.name, field.name
@@ -578,7 +590,7 @@ fn list_index(connection: &Connection, collection: &Collection, field: &stook_ca
         IndexChange::Drop => format!("DROP TABLE {side}"),
         IndexChange::Nothing => return Ok(()),
     };
-    connection.execute_batch(&sql).map_err(failure)
+    connection.execute_batch(&sql).map_err(store_error)
 }
 
 fn trigram_index(connection: &Connection, collection: &Collection, field: &str, column: &str, change: IndexChange) -> Result<()> {
@@ -592,27 +604,27 @@ fn trigram_index(connection: &Connection, collection: &Collection, field: &str, 
         IndexChange::Drop => format!("DROP TABLE {side}"),
         IndexChange::Nothing => return Ok(()),
     };
-    connection.execute_batch(&sql).map_err(failure)
+    connection.execute_batch(&sql).map_err(store_error)
 }
 
 /// Creates or drops an index of bounding boxes; one that is added later starts from what is stored.
-fn box_index(connection: &Connection, collection: &Collection, field: &stook_catalogue::definition::Field, had: bool) -> Result<()> {
+fn box_index(connection: &Connection, collection: &Collection, field: &stook_catalogue::definition::Field, had_index: bool) -> Result<()> {
     let side = format!("\"g_{}_{}\"", collection.name, field.name);
-    match IndexChange::of(field.index.intersects, had) {
+    match IndexChange::choose(field.index.intersects, had_index) {
         IndexChange::Create => {
-            connection.execute_batch(&format!("CREATE VIRTUAL TABLE {side} USING rtree(id, west, east, south, north)")).map_err(failure)?;
-            let stored = format!("SELECT id, \"f_{0}\" FROM \"r_{1}\" WHERE \"f_{0}\" IS NOT NULL", field.name, collection.name);
-            let mut stored = connection.prepare(&stored).map_err(failure)?;
-            let mut rows = stored.query([]).map_err(failure)?;
-            while let Some(row) = rows.next().map_err(failure)? {
+            connection.execute_batch(&format!("CREATE VIRTUAL TABLE {side} USING rtree(id, west, east, south, north)")).map_err(store_error)?;
+            let sql = format!("SELECT id, \"f_{0}\" FROM \"r_{1}\" WHERE \"f_{0}\" IS NOT NULL", field.name, collection.name);
+            let mut statement = connection.prepare(&sql).map_err(store_error)?;
+            let mut rows = statement.query([]).map_err(store_error)?;
+            while let Some(row) = rows.next().map_err(store_error)? {
                 // damaged values are reported when they are read
-                if let Ok(value) = unbind(row.get_ref(1).map_err(failure)?, &FieldType::Geometry) {
-                    put_box(connection, &side, row.get(0).map_err(failure)?, &value)?;
+                if let Ok(value) = unbind(row.get_ref(1).map_err(store_error)?, &FieldType::Geometry) {
+                    put_box(connection, &side, row.get(0).map_err(store_error)?, &value)?;
                 }
             }
             Ok(())
         }
-        IndexChange::Drop => connection.execute_batch(&format!("DROP TABLE {side}")).map_err(failure),
+        IndexChange::Drop => connection.execute_batch(&format!("DROP TABLE {side}")).map_err(store_error),
         IndexChange::Nothing => Ok(()),
     }
 }
@@ -620,42 +632,42 @@ fn box_index(connection: &Connection, collection: &Collection, field: &stook_cat
 /// Adds the bounding box of a geometry to an index.
 pub fn put_box(connection: &Connection, side: &str, id: i64, value: &Value) -> Result<()> {
     let Value::Geometry(geometry) = value else { return Ok(()) };
-    let reach = geometry.reach();
+    let bounding_box = geometry.reach();
     let sql = format!("INSERT INTO {side}(id, west, east, south, north) VALUES (?, ?, ?, ?, ?)");
-    let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
-    statement.execute(params![id, reach.west, reach.east, reach.south, reach.north]).map(|_| ()).map_err(failure)
+    let mut statement = connection.prepare_cached(&sql).map_err(store_error)?;
+    statement.execute(params![id, bounding_box.west, bounding_box.east, bounding_box.south, bounding_box.north]).map(|_| ()).map_err(store_error)
 }
 
 pub fn meta(connection: &Connection, name: &str) -> Result<Option<String>> {
-    connection.query_row("SELECT value FROM meta WHERE name = ?", [name], |row| row.get(0)).optional().map_err(failure)
+    connection.query_row("SELECT value FROM meta WHERE name = ?", [name], |row| row.get(0)).optional().map_err(store_error)
 }
 
 pub fn put_meta(connection: &Connection, name: &str, value: &str) -> Result<()> {
-    connection.execute("INSERT OR REPLACE INTO meta(name, value) VALUES (?, ?)", [name, value]).map(|_| ()).map_err(failure)
+    connection.execute("INSERT OR REPLACE INTO meta(name, value) VALUES (?, ?)", [name, value]).map(|_| ()).map_err(store_error)
 }
 
 /// Checks that the store still has the definition with which this process works.
-pub fn check(connection: &Connection, tables: &StoreTables) -> Result<()> {
-    let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE name = 'definition'").map_err(failure)?;
-    let stored: Option<String> = statement.query_row([], |row| row.get(0)).optional().map_err(failure)?;
-    if tables.holds(stored.as_deref()) { Ok(()) } else { Err(StoreError::DefinitionChanged) }
+pub fn check_definition(connection: &Connection, tables: &StoreTables) -> Result<()> {
+    let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE name = 'definition'").map_err(store_error)?;
+    let stored: Option<String> = statement.query_row([], |row| row.get(0)).optional().map_err(store_error)?;
+    if tables.is_expected_definition(stored.as_deref()) { Ok(()) } else { Err(StoreError::DefinitionChanged) }
 }
 
 pub fn read_clock(connection: &Connection) -> Result<i64> {
-    let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE name = 'clock'").map_err(failure)?;
-    Ok(statement.query_row([], |row| row.get(0)).optional().map_err(failure)?.unwrap_or(0))
+    let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE name = 'clock'").map_err(store_error)?;
+    Ok(statement.query_row([], |row| row.get(0)).optional().map_err(store_error)?.unwrap_or(0))
 }
 
 pub fn write_clock(connection: &Connection, clock: i64) -> Result<()> {
-    let mut statement = connection.prepare_cached("INSERT OR REPLACE INTO meta(name, value) VALUES ('clock', ?)").map_err(failure)?;
-    statement.execute([clock]).map(|_| ()).map_err(failure)
+    let mut statement = connection.prepare_cached("INSERT OR REPLACE INTO meta(name, value) VALUES ('clock', ?)").map_err(store_error)?;
+    statement.execute([clock]).map(|_| ()).map_err(store_error)
 }
 
 pub fn read_generations(connection: &Connection, catalogue: &Catalogue) -> Result<HashMap<[u8; 16], u32>> {
-    let mut statement = connection.prepare("SELECT id FROM generations WHERE hash = ?").map_err(failure)?;
+    let mut statement = connection.prepare("SELECT id FROM generations WHERE hash = ?").map_err(store_error)?;
     let mut numbers = HashMap::new();
     for feed in catalogue.sources.iter().flat_map(|source| &source.feeds) {
-        let id: Option<u32> = statement.query_row(params![feed.generation.as_slice()], |row| row.get(0)).optional().map_err(failure)?;
+        let id: Option<u32> = statement.query_row(params![feed.generation.as_slice()], |row| row.get(0)).optional().map_err(store_error)?;
         numbers.insert(feed.generation, id.unwrap_or(0));
     }
     Ok(numbers)

@@ -8,7 +8,7 @@
 //! where it stopped. The indexes are changed in one transaction at the end, which also rewrites rows that a process of the earlier version has
 //! written meanwhile.
 
-use super::error::failure;
+use super::error::store_error;
 use super::tables::{FORMAT, columns_of, conflict_index, meta, put_meta};
 use crate::Result;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
@@ -16,19 +16,19 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 /// The only earlier format that stores may have.
 const INDEXES_WITH_FUNCTIONS: &str = "10";
 /// Formats that can be upgraded.
-pub const FROM: &[&str] = &[INDEXES_WITH_FUNCTIONS];
+pub const UPGRADABLE_FORMATS: &[&str] = &[INDEXES_WITH_FUNCTIONS];
 /// Rows that are rewritten in one transaction.
-const ROWS: i64 = 5_000;
+const BATCH_ROWS: i64 = 5_000;
 
 /// Upgrades a store if it has a known earlier format; returns a sentence about it.
 pub fn upgrade(connection: &mut Connection) -> Result<Option<String>> {
     let exists = "SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'meta')";
-    if !connection.query_row(exists, [], |row| row.get::<_, bool>(0)).map_err(failure)? {
+    if !connection.query_row(exists, [], |row| row.get::<_, bool>(0)).map_err(store_error)? {
         return Ok(None);
     }
     match meta(connection, "format")?.as_deref() {
         Some(INDEXES_WITH_FUNCTIONS) => {
-            with_columns(connection)?;
+            add_columns(connection)?;
             Ok(Some(format!(
                 "the store was upgraded from format {INDEXES_WITH_FUNCTIONS} to {FORMAT}; older versions of this program can no longer open it"
             )))
@@ -50,7 +50,7 @@ impl AddedColumns {
     }
 
     /// The assignments that fill the columns, and the condition for rows in which they are not filled correctly.
-    fn rule(&self) -> (String, String) {
+    fn fill_sql(&self) -> (String, String) {
         let pairs = || {
             let digests = self.linked.iter().map(|field| (format!("\"d_{field}\""), format!("digest(\"f_{field}\")")));
             std::iter::once(("packed".to_owned(), "packed(key)".to_owned())).chain(digests)
@@ -61,34 +61,35 @@ impl AddedColumns {
     }
 }
 
-fn with_columns(connection: &mut Connection) -> Result<()> {
-    let shape = crate::sql::shape::stored(meta(connection, "shape")?.as_deref())?;
-    let linked =
-        |shape: &crate::sql::shape::CollectionSchema| shape.fields.iter().filter(|(_, field)| field.linked).map(|(name, _)| name.clone()).collect();
-    let all: Vec<AddedColumns> =
-        shape.collections.iter().map(|(name, shape)| AddedColumns { collection: name.clone(), linked: linked(shape) }).collect();
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failure)?;
-    for own in &all {
-        let known = columns_of(&transaction, &own.table())?;
-        let wanted = std::iter::once(("packed".to_owned(), "BLOB")).chain(own.linked.iter().map(|field| (format!("d_{field}"), "INTEGER")));
-        for (column, class) in wanted.filter(|(column, _)| !known.contains(column)) {
-            transaction.execute_batch(&format!("ALTER TABLE {} ADD COLUMN \"{column}\" {class}", own.table())).map_err(failure)?;
+fn add_columns(connection: &mut Connection) -> Result<()> {
+    let schema = crate::sql::store_schema::parse_schema(meta(connection, "shape")?.as_deref())?;
+    let linked_fields = |schema: &crate::sql::store_schema::CollectionSchema| {
+        schema.fields.iter().filter(|(_, field)| field.linked).map(|(name, _)| name.clone()).collect()
+    };
+    let all_added: Vec<AddedColumns> =
+        schema.collections.iter().map(|(name, schema)| AddedColumns { collection: name.clone(), linked: linked_fields(schema) }).collect();
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(store_error)?;
+    for added in &all_added {
+        let existing = columns_of(&transaction, &added.table())?;
+        let missing = std::iter::once(("packed".to_owned(), "BLOB")).chain(added.linked.iter().map(|field| (format!("d_{field}"), "INTEGER")));
+        for (column, class) in missing.filter(|(column, _)| !existing.contains(column)) {
+            transaction.execute_batch(&format!("ALTER TABLE {} ADD COLUMN \"{column}\" {class}", added.table())).map_err(store_error)?;
         }
     }
-    transaction.commit().map_err(failure)?;
-    for own in &all {
-        fill(connection, own)?;
+    transaction.commit().map_err(store_error)?;
+    for added in &all_added {
+        fill_columns(connection, added)?;
     }
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failure)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(store_error)?;
     if meta(&transaction, "format")?.as_deref() != Some(INDEXES_WITH_FUNCTIONS) {
         // another process has already done it
         return Ok(());
     }
-    for own in &all {
-        let (table, name, (assign, differs)) = (own.table(), &own.collection, own.rule());
+    for added in &all_added {
+        let (table, name, (assign, differs)) = (added.table(), &added.collection, added.fill_sql());
         let index = conflict_index(name);
-        let has_conflicts = "SELECT 1 FROM sqlite_schema WHERE name = ?";
-        let has_conflicts = transaction.query_row(has_conflicts, [index.trim_matches('"')], |_| Ok(())).optional().map_err(failure)?.is_some();
+        let index_exists = "SELECT 1 FROM sqlite_schema WHERE name = ?";
+        let has_conflicts = transaction.query_row(index_exists, [index.trim_matches('"')], |_| Ok(())).optional().map_err(store_error)?.is_some();
         let mut sql = format!(
             "UPDATE {table} SET {assign} WHERE {differs};
              DROP INDEX IF EXISTS \"k_{name}\"; CREATE UNIQUE INDEX \"k_{name}\" ON {table}(tenant, packed);"
@@ -96,31 +97,31 @@ fn with_columns(connection: &mut Connection) -> Result<()> {
         if has_conflicts {
             sql += &format!("DROP INDEX {index}; CREATE INDEX {index} ON {table}(tenant, packed) WHERE conflict IS NOT NULL;");
         }
-        for field in &own.linked {
+        for field in &added.linked {
             sql += &format!("DROP INDEX IF EXISTS \"l_{name}_{field}\"; CREATE INDEX \"l_{name}_{field}\" ON {table}(tenant, \"d_{field}\");");
         }
-        transaction.execute_batch(&sql).map_err(failure)?;
+        transaction.execute_batch(&sql).map_err(store_error)?;
     }
     put_meta(&transaction, "format", FORMAT)?;
     if let Some(hash) = meta(&transaction, "definition")? {
         put_meta(&transaction, "definition", &super::tables::format_and_hash(&hash))?;
     }
-    transaction.commit().map_err(failure)?;
+    transaction.commit().map_err(store_error)?;
     // the WAL need not keep what was rewritten; a reader may prevent this
     let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
     Ok(())
 }
 
 /// Fills the columns of all current rows.
-fn fill(connection: &Connection, own: &AddedColumns) -> Result<()> {
-    let (table, (assign, differs)) = (own.table(), own.rule());
-    let next = format!("SELECT max(id) FROM (SELECT id FROM {table} WHERE id > ? ORDER BY id LIMIT ?)");
+fn fill_columns(connection: &Connection, added: &AddedColumns) -> Result<()> {
+    let (table, (assign, differs)) = (added.table(), added.fill_sql());
+    let batch_end_sql = format!("SELECT max(id) FROM (SELECT id FROM {table} WHERE id > ? ORDER BY id LIMIT ?)");
     let update = format!("UPDATE {table} SET {assign} WHERE id > ? AND id <= ? AND ({differs})");
     let mut after = i64::MIN;
     loop {
-        let last: Option<i64> = connection.query_row(&next, params![after, ROWS], |row| row.get(0)).map_err(failure)?;
+        let last: Option<i64> = connection.query_row(&batch_end_sql, params![after, BATCH_ROWS], |row| row.get(0)).map_err(store_error)?;
         let Some(last) = last else { return Ok(()) };
-        connection.execute(&update, params![after, last]).map_err(failure)?;
+        connection.execute(&update, params![after, last]).map_err(store_error)?;
         let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
         after = last;
     }

@@ -10,7 +10,7 @@
 //! closed. When nothing has been written for a while, the WAL is truncated.
 
 use super::connection::SqliteOptions;
-use super::error::failure;
+use super::error::store_error;
 use crate::{Result, StoreError, WakeFn};
 use rusqlite::Connection;
 use std::fs::File;
@@ -22,32 +22,32 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Length of the WAL in pages from which on it is checkpointed, and again whenever half as many have been added.
-const LONG: u64 = 8_192;
+const CHECKPOINT_PAGES: u64 = 8_192;
 /// Length of the WAL in pages from which on it must start again, for which bulk work pauses.
-const TOO_LONG: u64 = 2 * LONG;
+const RESTART_PAGES: u64 = 2 * CHECKPOINT_PAGES;
 /// Number of pages not yet copied at which bulk work pauses; so few are not copied when bulk work ends.
-const LITTLE: u64 = 1_024;
+const FEW_PAGES: u64 = 1_024;
 /// How often the pages written during a checkpoint are copied before bulk work pauses, however many are left.
-const PASSES: u32 = 2;
+const PASSES_BEFORE_PAUSE: u32 = 2;
 /// How often they are copied after that: the first of these checkpoints syncs the file.
-const LAST_PASSES: u32 = 2;
+const PASSES_WHILE_PAUSED: u32 = 2;
 /// Length of the WAL in pages from which on bulk work waits for readers.
-const FAR_TOO_LONG: u64 = 3 * LONG;
+const WAIT_FOR_READERS_PAGES: u64 = 3 * CHECKPOINT_PAGES;
 /// How long to wait for readers at once, while nothing is written: readers come and go, and those that begin then read from the file alone.
-const FOR_READERS: Duration = Duration::from_millis(50);
+const READERS_TIMEOUT: Duration = Duration::from_millis(50);
 /// How long bulk work waits for readers. After that the WAL may grow to twice its length before bulk work waits again.
-const MOST_HELD: Duration = Duration::from_secs(30);
+const MAX_BULK_PAUSE: Duration = Duration::from_secs(30);
 /// Time without writes after which the WAL is truncated.
-const REST: Duration = Duration::from_secs(1);
+const IDLE_TIME: Duration = Duration::from_secs(1);
 /// Size in bytes up to which the WAL is not truncated.
-const KEPT: u64 = 4 << 20;
+const MAX_IDLE_WAL_BYTES: u64 = 4 << 20;
 
 /// Bulk work runs.
-const GO: u8 = 0;
+const BULK_RUNS: u8 = 0;
 /// Bulk work waits for the checkpoint.
 const BULK_WAITS: u8 = 1;
 /// The writer must copy the rest.
-const FINISH: u8 = 2;
+const WRITER_FINISHES: u8 = 2;
 
 #[derive(Default)]
 struct CheckpointState {
@@ -59,8 +59,8 @@ struct CheckpointState {
     copied: AtomicU64,
     /// Whether bulk work has ended.
     bulk_is_idle: AtomicBool,
-    /// [`GO`], [`BULK_WAITS`] or [`FINISH`].
-    stage: AtomicU8,
+    /// [`BULK_RUNS`], [`BULK_WAITS`] or [`WRITER_FINISHES`].
+    bulk_state: AtomicU8,
     /// Number of commits so far.
     commits: AtomicU64,
     /// Whether anything was written since the WAL was truncated.
@@ -86,34 +86,34 @@ impl Checkpointer {
     /// `wake` must wake the writer.
     pub fn start(writer: &mut Connection, path: &Path, options: &SqliteOptions, wake: WakeFn) -> Result<Self> {
         let shared = Arc::new(CheckpointState::default());
-        let told = shared.clone();
+        let hook_state = shared.clone();
         // this replaces the database's own checkpoints, which would stop the writer
         let hook = move |_: &mut rusqlite::hooks::Wal, pages: i32| {
             let pages = u64::from(pages.unsigned_abs());
-            if pages < told.pages.swap(pages, Ordering::SeqCst) {
+            if pages < hook_state.pages.swap(pages, Ordering::SeqCst) {
                 // the WAL has started again
-                told.copied.store(0, Ordering::SeqCst);
+                hook_state.copied.store(0, Ordering::SeqCst);
             }
-            if pages < LONG {
-                told.threshold.store(LONG, Ordering::SeqCst);
+            if pages < CHECKPOINT_PAGES {
+                hook_state.threshold.store(CHECKPOINT_PAGES, Ordering::SeqCst);
             }
             Ok(())
         };
-        writer.wal_hook(Some(hook)).map_err(failure)?;
+        writer.wal_hook(Some(hook)).map_err(store_error)?;
         let connection = super::connection::connect(path, &SqliteOptions { writer_cache: 1 << 20, ..options.clone() }, None)?;
-        let (own, log, wait) = (shared.clone(), log_of(path), Duration::from_secs(options.wait));
+        let (state, wal, wait) = (shared.clone(), wal_path(path), Duration::from_secs(options.wait));
         let work = move || {
-            while !own.closing.load(Ordering::SeqCst) {
-                let commits = own.commits.load(Ordering::SeqCst);
-                if own.is_written.load(Ordering::SeqCst) {
-                    std::thread::park_timeout(REST);
+            while !state.closing.load(Ordering::SeqCst) {
+                let commits = state.commits.load(Ordering::SeqCst);
+                if state.is_written.load(Ordering::SeqCst) {
+                    std::thread::park_timeout(IDLE_TIME);
                 } else {
                     std::thread::park();
                 }
-                own.truncate(&connection, &log, commits);
-                if own.copy(&connection) {
-                    own.stage.store(FINISH, Ordering::SeqCst);
-                    own.is_copying.store(false, Ordering::SeqCst);
+                state.truncate(&connection, &wal, commits);
+                if state.checkpoint_when_due(&connection) {
+                    state.bulk_state.store(WRITER_FINISHES, Ordering::SeqCst);
+                    state.is_copying.store(false, Ordering::SeqCst);
                     wake();
                 }
             }
@@ -127,14 +127,14 @@ impl Checkpointer {
         Ok(Self { shared, thread: Some(thread), wait: Duration::from_secs(options.wait), bulk_paused_since: None })
     }
 
-    /// Must be called by the writer after a commit; `rests` if a caller waits for all the bulk work there is.
-    pub fn committed(&self, rests: bool) {
-        if rests {
+    /// Must be called by the writer after a commit; `bulk_is_idle` if a caller waits for all the bulk work there is.
+    pub fn committed(&self, bulk_is_idle: bool) {
+        if bulk_is_idle {
             self.shared.bulk_is_idle.store(true, Ordering::SeqCst);
         }
         self.shared.commits.fetch_add(1, Ordering::SeqCst);
         let is_first = !self.shared.is_written.swap(true, Ordering::SeqCst);
-        if (rests || is_first || self.shared.is_due())
+        if (bulk_is_idle || is_first || self.shared.is_due())
             && let Some(thread) = &self.thread
         {
             thread.thread().unpark();
@@ -155,99 +155,99 @@ impl Checkpointer {
     }
 
     /// Whether bulk work must wait.
-    pub fn holds_bulk(&self) -> bool {
+    pub fn must_bulk_wait(&self) -> bool {
         // during a checkpoint the WAL must not grow without limit, however slow that is
-        let is_behind = || self.shared.is_copying.load(Ordering::SeqCst) && self.shared.pages.load(Ordering::SeqCst) > TOO_LONG + LITTLE;
-        self.shared.stage.load(Ordering::SeqCst) != GO || is_behind()
+        let has_grown = || self.shared.is_copying.load(Ordering::SeqCst) && self.shared.pages.load(Ordering::SeqCst) > RESTART_PAGES + FEW_PAGES;
+        self.shared.bulk_state.load(Ordering::SeqCst) != BULK_RUNS || has_grown()
     }
 
     /// Whether the writer must call [`Checkpointer::finish`].
-    pub fn is_nearly_done(&self) -> bool {
-        self.shared.stage.load(Ordering::SeqCst) == FINISH
+    pub fn must_writer_finish(&self) -> bool {
+        self.shared.bulk_state.load(Ordering::SeqCst) == WRITER_FINISHES
     }
 
     /// Copies the rest, so that the next transaction starts the WAL again; returns whether bulk work may go on. Readers that began earlier prevent
     /// that: it waits for them for a moment, and if the WAL is far too long, bulk work waits as well so that it does not grow.
     pub fn finish(&mut self, writer: &Connection) -> bool {
         let pages = self.shared.pages.load(Ordering::SeqCst);
-        let due = if self.begin_anew(writer, "RESTART", FOR_READERS) {
-            LONG
-        } else if pages < FAR_TOO_LONG {
-            pages + LONG / 4
-        } else if self.bulk_paused_since.get_or_insert_with(Instant::now).elapsed() < MOST_HELD {
+        let next_threshold = if self.restart_wal(writer, "RESTART", READERS_TIMEOUT) {
+            CHECKPOINT_PAGES
+        } else if pages < WAIT_FOR_READERS_PAGES {
+            pages + CHECKPOINT_PAGES / 4
+        } else if self.bulk_paused_since.get_or_insert_with(Instant::now).elapsed() < MAX_BULK_PAUSE {
             return false;
         } else {
             2 * pages
         };
         self.bulk_paused_since = None;
-        self.shared.threshold.store(due, Ordering::SeqCst);
-        self.shared.stage.store(GO, Ordering::SeqCst);
+        self.shared.threshold.store(next_threshold, Ordering::SeqCst);
+        self.shared.bulk_state.store(BULK_RUNS, Ordering::SeqCst);
         true
     }
 
     /// Truncates the WAL because the disk is full.
-    pub fn make_room(&self, writer: &Connection) {
-        self.begin_anew(writer, "TRUNCATE", 20 * FOR_READERS);
+    pub fn free_disk_space(&self, writer: &Connection) {
+        self.restart_wal(writer, "TRUNCATE", 20 * READERS_TIMEOUT);
     }
 
-    /// Runs a checkpoint of kind `how`; returns whether the WAL is copied completely and no reader needs it.
-    fn begin_anew(&self, writer: &Connection, how: &str, wait: Duration) -> bool {
-        let done = writer.busy_timeout(wait).is_ok() && checkpoint(writer, how);
+    /// Runs a checkpoint of kind `mode`; returns whether the WAL is copied completely and no reader needs it.
+    fn restart_wal(&self, writer: &Connection, mode: &str, wait: Duration) -> bool {
+        let complete = writer.busy_timeout(wait).is_ok() && checkpoint(writer, mode);
         let _ = writer.busy_timeout(self.wait);
-        if done {
+        if complete {
             self.shared.pages.store(0, Ordering::SeqCst);
             self.shared.copied.store(0, Ordering::SeqCst);
         }
-        done
+        complete
     }
 }
 
 impl CheckpointState {
     fn is_due(&self) -> bool {
-        self.pages.load(Ordering::SeqCst) > self.threshold.load(Ordering::SeqCst).max(LONG)
+        self.pages.load(Ordering::SeqCst) > self.threshold.load(Ordering::SeqCst).max(CHECKPOINT_PAGES)
     }
 
     /// Truncates the WAL if there were no commits since `commits` was read.
-    fn truncate(&self, connection: &Connection, log: &Path, commits: u64) {
-        let rests = || self.commits.load(Ordering::SeqCst) == commits && self.stage.load(Ordering::SeqCst) == GO;
-        if !self.is_written.load(Ordering::SeqCst) || !rests() || self.closing.load(Ordering::SeqCst) {
+    fn truncate(&self, connection: &Connection, wal: &Path, commits: u64) {
+        let is_idle = || self.commits.load(Ordering::SeqCst) == commits && self.bulk_state.load(Ordering::SeqCst) == BULK_RUNS;
+        if !self.is_written.load(Ordering::SeqCst) || !is_idle() || self.closing.load(Ordering::SeqCst) {
             return;
         }
-        let is_long = std::fs::metadata(log).is_ok_and(|log| log.len() > KEPT);
+        let is_long = std::fs::metadata(wal).is_ok_and(|wal| wal.len() > MAX_IDLE_WAL_BYTES);
         // writers and readers are not waited for any longer
-        if !is_long || (connection.busy_timeout(FOR_READERS).is_ok() && checkpoint(connection, "TRUNCATE")) {
+        if !is_long || (connection.busy_timeout(READERS_TIMEOUT).is_ok() && checkpoint(connection, "TRUNCATE")) {
             self.is_written.store(false, Ordering::SeqCst);
-            if !rests() {
+            if !is_idle() {
                 self.is_written.store(true, Ordering::SeqCst);
             }
         }
     }
 
     /// Checkpoints; if the WAL is too long, repeatedly until almost nothing is left. Returns whether the writer must finish.
-    fn copy(&self, connection: &Connection) -> bool {
-        let is_idle = || self.stage.load(Ordering::SeqCst) == GO;
-        if !is_idle() || self.closing.load(Ordering::SeqCst) {
+    fn checkpoint_when_due(&self, connection: &Connection) -> bool {
+        let is_unpaused = || self.bulk_state.load(Ordering::SeqCst) == BULK_RUNS;
+        if !is_unpaused() || self.closing.load(Ordering::SeqCst) {
             return false;
         }
         let (pages, is_due) = (self.pages.load(Ordering::SeqCst), self.is_due());
-        if !is_due || pages < TOO_LONG {
-            let left = pages.saturating_sub(self.copied.load(Ordering::SeqCst));
-            if is_due || (self.bulk_is_idle.swap(false, Ordering::SeqCst) && left > LITTLE) {
-                let copied = copy(connection);
+        if !is_due || pages < RESTART_PAGES {
+            let remaining = pages.saturating_sub(self.copied.load(Ordering::SeqCst));
+            if is_due || (self.bulk_is_idle.swap(false, Ordering::SeqCst) && remaining > FEW_PAGES) {
+                let copied = checkpoint_passively(connection);
                 self.copied.store(copied, Ordering::SeqCst);
-                self.threshold.store(copied + LONG / 2, Ordering::SeqCst);
+                self.threshold.store(copied + CHECKPOINT_PAGES / 2, Ordering::SeqCst);
             }
             return false;
         }
         self.is_copying.store(true, Ordering::SeqCst);
-        for pass in 1..=PASSES + LAST_PASSES {
-            let copied = copy(connection);
-            let left = self.pages.load(Ordering::SeqCst).saturating_sub(copied);
-            if !is_idle() && left == 0 {
+        for pass in 1..=PASSES_BEFORE_PAUSE + PASSES_WHILE_PAUSED {
+            let copied = checkpoint_passively(connection);
+            let remaining = self.pages.load(Ordering::SeqCst).saturating_sub(copied);
+            if !is_unpaused() && remaining == 0 {
                 break;
             }
-            if left <= LITTLE || pass >= PASSES {
-                self.stage.store(BULK_WAITS, Ordering::SeqCst);
+            if remaining <= FEW_PAGES || pass >= PASSES_BEFORE_PAUSE {
+                self.bulk_state.store(BULK_WAITS, Ordering::SeqCst);
             }
         }
         true
@@ -256,9 +256,9 @@ impl CheckpointState {
 
 /// Answers commits when they are durable; dropping it answers all that were given to it.
 pub struct CommitSyncer {
-    answers: Option<Sender<Vec<OnDurable>>>,
+    callbacks: Option<Sender<Vec<OnDurable>>>,
     /// Number of groups that are not durable yet.
-    waiting: Arc<AtomicUsize>,
+    unsynced: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -268,72 +268,72 @@ pub type OnDurable = Box<dyn FnOnce(std::io::Result<()>) + Send>;
 impl CommitSyncer {
     /// Starts a thread that syncs the WAL of the store at `path`, and wakes the writer after each sync.
     pub fn start(path: &Path, wake: WakeFn) -> Result<Self> {
-        let (answers, groups) = mpsc::channel::<Vec<OnDurable>>();
-        let log = log_of(path);
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let left = waiting.clone();
+        let (callbacks, groups) = mpsc::channel::<Vec<OnDurable>>();
+        let wal = wal_path(path);
+        let unsynced = Arc::new(AtomicUsize::new(0));
+        let unsynced_groups = unsynced.clone();
         let work = move || {
-            let mut opened: Option<File> = None;
+            let mut wal_file: Option<File> = None;
             while let Ok(mut group) = groups.recv() {
-                let mut taken = 1;
+                let mut group_count = 1;
                 for more in groups.try_iter() {
                     group.extend(more);
-                    taken += 1;
+                    group_count += 1;
                 }
                 // the file exists from the first commit on, as long as the store is open
-                let synced = match &opened {
+                let synced = match &wal_file {
                     Some(file) => file.sync_data(),
-                    None => File::open(&log).and_then(|file| file.sync_data().map(|()| opened = Some(file))),
+                    None => File::open(&wal).and_then(|file| file.sync_data().map(|()| wal_file = Some(file))),
                 };
-                left.fetch_sub(taken, Ordering::SeqCst);
+                unsynced_groups.fetch_sub(group_count, Ordering::SeqCst);
                 wake();
-                for answer in group {
-                    answer(synced.as_ref().copied().map_err(|error| std::io::Error::new(error.kind(), error.to_string())));
+                for callback in group {
+                    callback(synced.as_ref().copied().map_err(|error| std::io::Error::new(error.kind(), error.to_string())));
                 }
             }
         };
         let thread = std::thread::Builder::new().name("store-sync".into()).spawn(work);
         let thread = Some(thread.map_err(|error| StoreError::Other(error.to_string()))?);
-        Ok(Self { answers: Some(answers), waiting, thread })
+        Ok(Self { callbacks: Some(callbacks), unsynced, thread })
     }
 
     /// Calls the answers once everything committed so far is durable.
-    pub fn answer(&self, group: Vec<OnDurable>) {
-        if let Some(answers) = &self.answers {
-            self.waiting.fetch_add(1, Ordering::SeqCst);
-            let _ = answers.send(group);
+    pub fn call_after_sync(&self, group: Vec<OnDurable>) {
+        if let Some(callbacks) = &self.callbacks {
+            self.unsynced.fetch_add(1, Ordering::SeqCst);
+            let _ = callbacks.send(group);
         }
     }
 
     /// Whether a sync is in progress: what is committed meanwhile waits for the next one.
     pub fn is_busy(&self) -> bool {
-        self.waiting.load(Ordering::SeqCst) > 0
+        self.unsynced.load(Ordering::SeqCst) > 0
     }
 }
 
 impl Drop for CommitSyncer {
     fn drop(&mut self) {
-        drop(self.answers.take());
+        drop(self.callbacks.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-fn log_of(path: &Path) -> PathBuf {
+fn wal_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
     name.into()
 }
 
 /// Checkpoints as much as possible now; returns how many pages of the WAL are in the file. A failure leaves the WAL as it is.
-fn copy(connection: &Connection) -> u64 {
+fn checkpoint_passively(connection: &Connection) -> u64 {
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, i64>(2)).map_or(0, |pages| pages.max(0).unsigned_abs())
 }
 
 /// Runs a checkpoint of this kind; returns whether it was complete.
-fn checkpoint(connection: &Connection, how: &str) -> bool {
-    connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |row| row.get::<_, i64>(0)).is_ok_and(|busy| busy == 0)
+fn checkpoint(connection: &Connection, mode: &str) -> bool {
+    connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| row.get::<_, i64>(0)).is_ok_and(|busy| busy == 0)
 }
 
 impl Drop for Checkpointer {

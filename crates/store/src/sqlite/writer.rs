@@ -10,12 +10,12 @@
 
 use super::connection::SqliteOptions;
 use super::disk_space::DiskSpace;
-use super::error::{failure, is_busy};
-use super::store::LOOK_EVERY;
+use super::error::{is_busy, store_error};
+use super::store::CANCEL_CHECK_INTERVAL;
 use super::tables::{self, StoreTables};
 use super::unit;
 use super::wal::{Checkpointer, CommitSyncer, OnDurable};
-use crate::vitals::{CommitCounters, StoreStats};
+use crate::stats::{CommitCounters, StoreStats};
 use crate::wanted::CancelToken;
 use crate::{
     ChangedRecord, CommitObserver, CommitReceipt, CommitReply, PendingCommit, Priority, RecordChange, RecordWrite, Result, StoreError, Unit, WakeFn,
@@ -43,7 +43,7 @@ pub enum WriterCommand {
 
 impl WriterCommand {
     /// The unit, to be returned to its submitter.
-    fn unit(self) -> Option<Box<dyn Unit>> {
+    fn into_unit(self) -> Option<Box<dyn Unit>> {
         match self {
             WriterCommand::Unit(unit) => Some(unit),
             WriterCommand::Function(_) | WriterCommand::Pass(..) | WriterCommand::Returned => None,
@@ -51,7 +51,7 @@ impl WriterCommand {
     }
 
     /// The records that the command may have changed.
-    fn changes(&self) -> Vec<ChangedRecord> {
+    fn changed_records(&self) -> Vec<ChangedRecord> {
         let unit = match self {
             WriterCommand::Unit(unit) => unit,
             WriterCommand::Pass(_, changed) => return changed.lock().unwrap_or_else(PoisonError::into_inner).clone(),
@@ -75,15 +75,15 @@ const GROUP_TIME: Duration = Duration::from_millis(1000);
 /// Maximum number of bulk requests in a group.
 const GROUP_UNITS: usize = 100;
 /// If there was an interactive request within this time, the next one is expected soon: bulk groups are kept short.
-const RECENTLY: Duration = Duration::from_millis(50);
+const RECENT_TIME: Duration = Duration::from_millis(50);
 /// Maximum number of interactive groups that overtake a bulk request.
-const MOST_OVERTAKEN: u32 = 8;
+const MAX_OVERTAKEN: u32 = 8;
 /// Maximum time that a group of interactive requests waits for the sync in progress.
-const MOST_SYNC: Duration = Duration::from_millis(20);
+const MAX_SYNC_WAIT: Duration = Duration::from_millis(20);
 
 struct QueuedWrite {
     work: WriterCommand,
-    answer: CommitReply,
+    reply: CommitReply,
 }
 
 #[derive(Default)]
@@ -94,10 +94,10 @@ struct WriterQueues {
 }
 
 struct WriterShared {
-    lines: Mutex<WriterQueues>,
+    queues: Mutex<WriterQueues>,
     arrived: Condvar,
     clock: AtomicI64,
-    watch: OnceLock<Arc<dyn CommitObserver>>,
+    observer: OnceLock<Arc<dyn CommitObserver>>,
     written: CommitCounters,
 }
 
@@ -115,40 +115,42 @@ pub fn now() -> i64 {
 
 impl SqliteWriter {
     pub fn start(mut connection: Connection, path: &Path, tables: Arc<StoreTables>, options: &SqliteOptions) -> Result<Self> {
-        connection.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 268435456").map_err(failure)?;
+        connection.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 268435456").map_err(store_error)?;
         // reads of a pass are given up when its caller is gone; nothing else on the writer's thread can be cancelled
-        connection.progress_handler(LOOK_EVERY, Some(|| CancelToken::now().is_some_and(|wanted| wanted.is_over()))).map_err(failure)?;
+        connection
+            .progress_handler(CANCEL_CHECK_INTERVAL, Some(|| CancelToken::current().is_some_and(|cancel_token| cancel_token.is_cancelled())))
+            .map_err(store_error)?;
         let stored_clock = now().max(tables::read_clock(&connection)?);
         let shared = Arc::new(WriterShared {
-            lines: Mutex::default(),
+            queues: Mutex::default(),
             arrived: Condvar::new(),
             clock: AtomicI64::new(stored_clock),
-            watch: OnceLock::new(),
+            observer: OnceLock::new(),
             written: CommitCounters::default(),
         });
-        let waiting = shared.clone();
+        let wake_state = shared.clone();
         let wake: WakeFn = Arc::new(move || {
             // the writer checks its condition under this lock
-            drop(waiting.lines.lock());
-            waiting.arrived.notify_all();
+            drop(wake_state.queues.lock());
+            wake_state.arrived.notify_all();
         });
-        let durable = CommitSyncer::start(path, wake.clone())?;
-        let checkpoints = Checkpointer::start(&mut connection, path, options, wake.clone())?;
+        let syncer = CommitSyncer::start(path, wake.clone())?;
+        let checkpointer = Checkpointer::start(&mut connection, path, options, wake.clone())?;
         let (wait, group_rows) = (options.wait, options.group_rows);
-        let room = DiskSpace::new(&connection, path)?;
+        let disk_space = DiskSpace::new(&connection, path)?;
         let worker = WriterThread {
             connection,
             tables,
             shared: shared.clone(),
             overtaken: 0,
-            last_waited: None,
-            before: 0,
+            last_interactive: None,
+            previous_commit_number: 0,
             wait,
             group_rows,
-            checkpoints,
-            durable,
-            room,
-            full: false,
+            checkpointer,
+            syncer,
+            disk_space,
+            disk_was_full: false,
         };
         let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || worker.run());
         let thread = thread.map_err(|error| StoreError::Other(error.to_string()))?;
@@ -156,14 +158,14 @@ impl SqliteWriter {
     }
 
     /// Queues work.
-    pub fn run(&self, work: WriterCommand, urgency: Priority) -> PendingCommit {
-        let gathers = matches!(&work, WriterCommand::Unit(unit) if unit.is_made_again());
-        let (answer, pending) = CommitReply::new(gathers.then(|| self.wake.clone()));
-        let request = QueuedWrite { work, answer };
-        if let Ok(mut lines) = self.shared.lines.lock() {
-            match urgency {
-                Priority::Interactive => lines.interactive.push_back(request),
-                Priority::Bulk => lines.bulk.push_back(request),
+    pub fn run(&self, work: WriterCommand, priority: Priority) -> PendingCommit {
+        let is_rebuilt = matches!(&work, WriterCommand::Unit(unit) if unit.is_rebuilt_if_undone());
+        let (reply, pending) = CommitReply::new(is_rebuilt.then(|| self.wake.clone()));
+        let request = QueuedWrite { work, reply };
+        if let Ok(mut queues) = self.shared.queues.lock() {
+            match priority {
+                Priority::Interactive => queues.interactive.push_back(request),
+                Priority::Bulk => queues.bulk.push_back(request),
             }
         }
         self.shared.arrived.notify_one();
@@ -171,14 +173,14 @@ impl SqliteWriter {
     }
 
     /// Notifies an observer of commits from now on. Only the first observer is used.
-    pub fn watch(&self, watch: Arc<dyn CommitObserver>) {
-        let _ = self.shared.watch.set(watch);
+    pub fn watch(&self, observer: Arc<dyn CommitObserver>) {
+        let _ = self.shared.observer.set(observer);
     }
 
     /// Statistics of what was written and what waits.
-    pub fn vitals(&self) -> StoreStats {
-        let waiting = self.shared.lines.lock().map_or(0, |lines| lines.interactive.len() + lines.bulk.len()) as u64;
-        StoreStats { waiting, ..self.shared.written.vitals() }
+    pub fn stats(&self) -> StoreStats {
+        let waiting = self.shared.queues.lock().map_or(0, |queues| queues.interactive.len() + queues.bulk.len()) as u64;
+        StoreStats { waiting, ..self.shared.written.stats() }
     }
 
     /// Returns a time later than any before.
@@ -195,8 +197,8 @@ pub fn tick(clock: &AtomicI64) -> i64 {
 
 impl Drop for SqliteWriter {
     fn drop(&mut self) {
-        if let Ok(mut lines) = self.shared.lines.lock() {
-            lines.closed = true;
+        if let Ok(mut queues) = self.shared.queues.lock() {
+            queues.closed = true;
         }
         self.shared.arrived.notify_all();
         if let Some(thread) = self.thread.take() {
@@ -212,61 +214,61 @@ struct WriterThread {
     /// Interactive groups since the last bulk one, while bulk requests waited.
     overtaken: u32,
     /// When the last interactive group began.
-    last_waited: Option<Instant>,
+    last_interactive: Option<Instant>,
     /// The commit number when the current transaction began.
-    before: i64,
+    previous_commit_number: i64,
     wait: u64,
     group_rows: u64,
-    checkpoints: Checkpointer,
-    durable: CommitSyncer,
-    room: DiskSpace,
+    checkpointer: Checkpointer,
+    syncer: CommitSyncer,
+    disk_space: DiskSpace,
     /// Whether the disk was full.
-    full: bool,
+    disk_was_full: bool,
 }
 
 /// How often a checkpoint is tried again while bulk work waits for readers.
-const HELD: Duration = Duration::from_millis(10);
+const FINISH_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 impl WriterThread {
     fn run(mut self) {
-        while let Some((first, interactive)) = self.first() {
-            self.group(first, interactive);
-            if std::mem::take(&mut self.full) {
-                self.checkpoints.make_room(&self.connection);
+        while let Some((first, interactive)) = self.wait_for_first() {
+            self.run_group(first, interactive);
+            if std::mem::take(&mut self.disk_was_full) {
+                self.checkpointer.free_disk_space(&self.connection);
             }
         }
-        drop(self.durable);
-        self.checkpoints.close();
+        drop(self.syncer);
+        self.checkpointer.close();
     }
 
     /// Waits for the first request of a group; returns it and whether it is interactive.
-    fn first(&mut self) -> Option<(QueuedWrite, bool)> {
+    fn wait_for_first(&mut self) -> Option<(QueuedWrite, bool)> {
         let shared = self.shared.clone();
-        let mut lines = shared.lines.lock().ok()?;
+        let mut queues = shared.queues.lock().ok()?;
         loop {
-            if self.checkpoints.is_nearly_done() {
-                drop(lines);
-                self.checkpoints.finish(&self.connection);
-                lines = shared.lines.lock().ok()?;
+            if self.checkpointer.must_writer_finish() {
+                drop(queues);
+                self.checkpointer.finish(&self.connection);
+                queues = shared.queues.lock().ok()?;
             }
             // callers who wait go first, but not for ever
-            if (self.overtaken < MOST_OVERTAKEN || lines.bulk.is_empty() || self.checkpoints.holds_bulk())
-                && let Some(request) = lines.interactive.pop_front()
+            if (self.overtaken < MAX_OVERTAKEN || queues.bulk.is_empty() || self.checkpointer.must_bulk_wait())
+                && let Some(request) = queues.interactive.pop_front()
             {
-                self.overtaken = if lines.bulk.is_empty() { 0 } else { self.overtaken + 1 };
+                self.overtaken = if queues.bulk.is_empty() { 0 } else { self.overtaken + 1 };
                 return Some((request, true));
             }
-            let pausing = self.checkpoints.holds_bulk() && !lines.closed;
-            if !pausing && let Some(request) = lines.bulk.pop_front() {
+            let is_bulk_paused = self.checkpointer.must_bulk_wait() && !queues.closed;
+            if !is_bulk_paused && let Some(request) = queues.bulk.pop_front() {
                 self.overtaken = 0;
                 return Some((request, false));
             }
-            if lines.closed {
+            if queues.closed {
                 return None;
             }
-            lines = match pausing && self.checkpoints.is_nearly_done() {
-                true => shared.arrived.wait_timeout(lines, HELD).ok()?.0,
-                false => shared.arrived.wait(lines).ok()?,
+            queues = match is_bulk_paused && self.checkpointer.must_writer_finish() {
+                true => shared.arrived.wait_timeout(queues, FINISH_RETRY_INTERVAL).ok()?.0,
+                false => shared.arrived.wait(queues).ok()?,
             };
         }
     }
@@ -274,104 +276,104 @@ impl WriterThread {
     /// Returns the next request that may join the current group, which began at `started`. Units of chunks come in a stream, and each commit writes
     /// every page they touch again: so the group waits for more until a caller waits for one of those that are `done`. Interactive requests would
     /// have to wait in any case for the sync in progress before their own begins: all that come until it ends share one commit and one sync.
-    fn next(&self, interactive: bool, started: Instant, done: &[DoneWrite]) -> Option<QueuedWrite> {
-        let most = if interactive { MOST_SYNC } else { GROUP_TIME };
-        let most = most.saturating_sub(started.elapsed());
-        let is_good_for_more = || if interactive { self.durable.is_busy() } else { are_awaited(done) == Some(false) };
-        let waits_for_more = |lines: &mut WriterQueues| lines.interactive.is_empty() && lines.bulk.is_empty() && !lines.closed && is_good_for_more();
-        let lines = self.shared.lines.lock().ok()?;
-        let mut lines = self.shared.arrived.wait_timeout_while(lines, most, waits_for_more).ok()?.0;
-        match (interactive, lines.interactive.is_empty()) {
-            (true, _) => lines.interactive.pop_front(),
-            (false, true) => lines.bulk.pop_front(),
+    fn wait_for_next(&self, interactive: bool, started: Instant, done: &[DoneWrite]) -> Option<QueuedWrite> {
+        let max_wait = if interactive { MAX_SYNC_WAIT } else { GROUP_TIME };
+        let max_wait = max_wait.saturating_sub(started.elapsed());
+        let may_grow = || if interactive { self.syncer.is_busy() } else { are_awaited(done) == Some(false) };
+        let keeps_waiting = |queues: &mut WriterQueues| queues.interactive.is_empty() && queues.bulk.is_empty() && !queues.closed && may_grow();
+        let queues = self.shared.queues.lock().ok()?;
+        let mut queues = self.shared.arrived.wait_timeout_while(queues, max_wait, keeps_waiting).ok()?.0;
+        match (interactive, queues.interactive.is_empty()) {
+            (true, _) => queues.interactive.pop_front(),
+            (false, true) => queues.bulk.pop_front(),
             (false, false) => None,
         }
     }
 
-    fn group(&mut self, first: QueuedWrite, interactive: bool) {
+    fn run_group(&mut self, first: QueuedWrite, interactive: bool) {
         if let Err(error) = self.begin() {
-            self.full |= matches!(error, StoreError::Full);
-            first.answer.send(Err(error), first.work.unit());
+            self.disk_was_full |= matches!(error, StoreError::Full);
+            first.reply.send(Err(error), first.work.into_unit());
             return;
         }
         let started = Instant::now();
         if interactive {
-            self.last_waited = Some(started);
+            self.last_interactive = Some(started);
         }
-        let hurries = self.last_waited.is_some_and(|last| last.elapsed() < RECENTLY);
+        let is_kept_short = self.last_interactive.is_some_and(|last| last.elapsed() < RECENT_TIME);
         let mut rows = 0;
         // after one failure, more are likely
-        let mut saves = false;
+        let mut uses_savepoint = false;
         let mut done: Vec<DoneWrite> = Vec::new();
         let mut changed: Vec<ChangedRecord> = Vec::new();
         let mut request = Some(first);
-        while let Some(QueuedWrite { work, answer }) = request {
+        while let Some(QueuedWrite { work, reply }) = request {
             let mut work = work;
             // read its changes before it is written: reading them later would start its protocol again
-            let watched = self.shared.watch.get().is_some();
-            if watched && matches!(work, WriterCommand::Unit(_)) {
-                changed.extend(work.changes());
+            let is_observed = self.shared.observer.get().is_some();
+            if is_observed && matches!(work, WriterCommand::Unit(_)) {
+                changed.extend(work.changed_records());
             }
-            match self.perform(&mut work, saves) {
+            match self.perform(&mut work, uses_savepoint) {
                 Ok(receipt) => {
-                    if watched && matches!(work, WriterCommand::Pass(..)) {
-                        changed.extend(work.changes());
+                    if is_observed && matches!(work, WriterCommand::Pass(..)) {
+                        changed.extend(work.changed_records());
                     }
                     rows += receipt.rows;
-                    done.push(DoneWrite::new(answer, receipt, work, interactive));
+                    done.push(DoneWrite::new(reply, receipt, work, interactive));
                 }
                 Err(error) => {
-                    self.full |= matches!(error, StoreError::Full);
-                    answer.send(Err(error), work.unit());
-                    let whole = if saves { self.check_open() } else { self.again_without_failed(&mut done) };
-                    if let Err(error) = whole {
+                    self.disk_was_full |= matches!(error, StoreError::Full);
+                    reply.send(Err(error), work.into_unit());
+                    let restarted = if uses_savepoint { self.check_open() } else { self.restart_without_failed(&mut done) };
+                    if let Err(error) = restarted {
                         return refuse_all(done, &error);
                     }
-                    saves = interactive;
+                    uses_savepoint = interactive;
                 }
             }
-            let units = if hurries { 1 } else { GROUP_UNITS };
-            let full = rows >= self.group_rows || (!interactive && done.len() >= units) || started.elapsed() >= GROUP_TIME;
-            request = if full { None } else { self.next(interactive, started, &done) };
+            let max_units = if is_kept_short { 1 } else { GROUP_UNITS };
+            let is_complete = rows >= self.group_rows || (!interactive && done.len() >= max_units) || started.elapsed() >= GROUP_TIME;
+            request = if is_complete { None } else { self.wait_for_next(interactive, started, &done) };
         }
-        let rests = are_awaited(&done) == Some(true);
+        let bulk_is_idle = are_awaited(&done) == Some(true);
         match self.end() {
-            Ok(stand) => {
+            Ok(commit_number) => {
                 self.shared.written.add(rows, started);
-                if let Some(watch) = self.shared.watch.get() {
-                    watch.committed(stand, &changed);
+                if let Some(observer) = self.shared.observer.get() {
+                    observer.committed(commit_number, &changed);
                 }
                 if interactive {
-                    self.durable.answer(done.into_iter().map(DoneWrite::when_durable).collect());
+                    self.syncer.call_after_sync(done.into_iter().map(DoneWrite::when_durable).collect());
                 } else {
                     done.into_iter().for_each(|done| done.when_durable()(Ok(())));
-                    if hurries {
+                    if is_kept_short {
                         // so that the next sync has less to write
-                        self.durable.answer(Vec::new());
+                        self.syncer.call_after_sync(Vec::new());
                     }
                 }
-                self.checkpoints.committed(rests);
+                self.checkpointer.committed(bulk_is_idle);
             }
             Err(error) => {
-                self.full |= matches!(error, StoreError::Full);
+                self.disk_was_full |= matches!(error, StoreError::Full);
                 refuse_all(done, &error);
             }
         }
     }
 
-    /// Does work in the open transaction, with a savepoint of its own only if `saves`: saving every page that it touches, and writing out the words
-    /// that its full-text tables have collected, costs more than writing its rows.
-    fn perform(&self, work: &mut WriterCommand, saves: bool) -> Result<CommitReceipt> {
-        if !saves {
+    /// Does work in the open transaction, with a savepoint of its own only if `uses_savepoint`: saving every page that it touches, and writing out
+    /// the words that its full-text tables have collected, costs more than writing its rows.
+    fn perform(&self, work: &mut WriterCommand, uses_savepoint: bool) -> Result<CommitReceipt> {
+        if !uses_savepoint {
             return self.write(work);
         }
-        self.connection.execute_batch("SAVEPOINT interactive").map_err(failure)?;
+        self.connection.execute_batch("SAVEPOINT interactive").map_err(store_error)?;
         let result = self.write(work);
         if self.connection.is_autocommit() {
             return result.and(Err(StoreError::Full));
         }
-        let end = if result.is_ok() { "RELEASE interactive" } else { "ROLLBACK TO interactive; RELEASE interactive" };
-        let ended = self.connection.execute_batch(end).map_err(failure);
+        let end_sql = if result.is_ok() { "RELEASE interactive" } else { "ROLLBACK TO interactive; RELEASE interactive" };
+        let ended = self.connection.execute_batch(end_sql).map_err(store_error);
         if ended.is_err() {
             // what cannot be rolled back alone is rolled back with the entire transaction
             let _ = self.connection.execute_batch("ROLLBACK");
@@ -381,10 +383,10 @@ impl WriterThread {
 
     /// Does work; a panic makes it fail like any error.
     fn write(&self, work: &mut WriterCommand) -> Result<CommitReceipt> {
-        let stamp = tick(&self.shared.clock);
+        let commit_time = tick(&self.shared.clock);
         let write = AssertUnwindSafe(|| match work {
-            WriterCommand::Unit(unit) => unit::write(&self.connection, &self.tables, &mut **unit, stamp),
-            WriterCommand::Function(work) | WriterCommand::Pass(work, _) => work(&self.connection, stamp),
+            WriterCommand::Unit(unit) => unit::write(&self.connection, &self.tables, &mut **unit, commit_time),
+            WriterCommand::Function(work) | WriterCommand::Pass(work, _) => work(&self.connection, commit_time),
             WriterCommand::Returned => Err(StoreError::Undone),
         });
         std::panic::catch_unwind(write).unwrap_or_else(|_| Err(StoreError::Other("a unit of work panicked".into())))
@@ -397,42 +399,42 @@ impl WriterThread {
 
     /// Starts the transaction again after a failure and repeats what had succeeded in it, except units that were returned, which are answered as
     /// undone. What fails now is answered and left out in turn.
-    fn again_without_failed(&mut self, done: &mut Vec<DoneWrite>) -> Result<()> {
+    fn restart_without_failed(&mut self, done: &mut Vec<DoneWrite>) -> Result<()> {
         loop {
             if !self.connection.is_autocommit() {
-                self.connection.execute_batch("ROLLBACK").map_err(failure)?;
+                self.connection.execute_batch("ROLLBACK").map_err(store_error)?;
             } else if !done.is_empty() {
                 return Err(StoreError::Full);
             }
-            for DoneWrite { answer, .. } in done.extract_if(.., |done| done.is_given_back()) {
-                answer.send(Err(StoreError::Undone), None);
+            for DoneWrite { reply, .. } in done.extract_if(.., |done| done.is_returned()) {
+                reply.send(Err(StoreError::Undone), None);
             }
             self.begin()?;
             let mut failed = None;
-            for (place, done) in done.iter_mut().enumerate() {
+            for (index, done) in done.iter_mut().enumerate() {
                 match self.write(&mut done.work) {
                     Ok(receipt) => done.receipt = receipt,
                     Err(error) => {
-                        failed = Some((place, error));
+                        failed = Some((index, error));
                         break;
                     }
                 }
             }
-            let Some((place, error)) = failed else { return Ok(()) };
-            let DoneWrite { answer, work, .. } = done.remove(place);
-            answer.send(Err(error), work.unit());
+            let Some((index, error)) = failed else { return Ok(()) };
+            let DoneWrite { reply, work, .. } = done.remove(index);
+            reply.send(Err(error), work.into_unit());
         }
     }
 
     fn begin(&mut self) -> Result<()> {
         self.connection
             .execute_batch("BEGIN IMMEDIATE")
-            .map_err(|error| if is_busy(&error) { StoreError::Busy(self.wait) } else { failure(error) })?;
-        let checked = self.room.for_a_group(&self.connection).and_then(|()| tables::check(&self.connection, &self.tables));
-        match checked.and_then(|()| tables::read_clock(&self.connection)) {
-            Ok(stored) => {
-                self.before = stored;
-                self.shared.clock.fetch_max(stored, Ordering::SeqCst);
+            .map_err(|error| if is_busy(&error) { StoreError::Busy(self.wait) } else { store_error(error) })?;
+        let checks = self.disk_space.check_group_fits(&self.connection).and_then(|()| tables::check_definition(&self.connection, &self.tables));
+        match checks.and_then(|()| tables::read_clock(&self.connection)) {
+            Ok(stored_clock) => {
+                self.previous_commit_number = stored_clock;
+                self.shared.clock.fetch_max(stored_clock, Ordering::SeqCst);
                 Ok(())
             }
             Err(error) => {
@@ -445,26 +447,26 @@ impl WriterThread {
     /// Commits; returns the new commit number, which is the clock's time.
     fn end(&mut self) -> Result<i64> {
         let clock = self.shared.clock.load(Ordering::SeqCst);
-        if let Some(watch) = self.shared.watch.get() {
-            watch.committing(self.before, clock);
+        if let Some(observer) = self.shared.observer.get() {
+            observer.committing(self.previous_commit_number, clock);
         }
-        let ended = tables::write_clock(&self.connection, clock).and_then(|()| self.room.for_the_file(&self.connection));
-        let before = self.checkpoints.pages();
-        let ended = ended.and_then(|()| self.connection.execute_batch("COMMIT").map_err(failure));
-        self.room.note(self.checkpoints.pages().saturating_sub(before));
-        if ended.is_err() && !self.connection.is_autocommit() {
+        let result = tables::write_clock(&self.connection, clock).and_then(|()| self.disk_space.check_file_fits(&self.connection));
+        let pages_before = self.checkpointer.pages();
+        let result = result.and_then(|()| self.connection.execute_batch("COMMIT").map_err(store_error));
+        self.disk_space.record_group(self.checkpointer.pages().saturating_sub(pages_before));
+        if result.is_err() && !self.connection.is_autocommit() {
             let _ = self.connection.execute_batch("ROLLBACK");
         }
-        if let (Err(_), Some(watch)) = (&ended, self.shared.watch.get()) {
-            watch.committing(self.before, self.before);
+        if let (Err(_), Some(observer)) = (&result, self.shared.observer.get()) {
+            observer.committing(self.previous_commit_number, self.previous_commit_number);
         }
-        ended.map(|()| clock)
+        result.map(|()| clock)
     }
 }
 
 /// Work that has succeeded in a group that is not durable yet.
 struct DoneWrite {
-    answer: CommitReply,
+    reply: CommitReply,
     receipt: CommitReceipt,
     work: WriterCommand,
 }
@@ -472,45 +474,45 @@ struct DoneWrite {
 impl DoneWrite {
     /// Keeps the work, except a unit of a bulk group that can be built again, which is returned: the memory of many units is worth more than what is
     /// saved in the rare case that one fails.
-    fn new(mut answer: CommitReply, receipt: CommitReceipt, work: WriterCommand, interactive: bool) -> Self {
+    fn new(mut reply: CommitReply, receipt: CommitReceipt, work: WriterCommand, interactive: bool) -> Self {
         let work = match work {
-            WriterCommand::Unit(unit) if !interactive && unit.is_made_again() => {
-                answer.return_unit(unit);
+            WriterCommand::Unit(unit) if !interactive && unit.is_rebuilt_if_undone() => {
+                reply.return_unit(unit);
                 WriterCommand::Returned
             }
             work => work,
         };
-        Self { answer, receipt, work }
+        Self { reply, receipt, work }
     }
 
     /// Whether its unit was returned.
-    fn is_given_back(&self) -> bool {
+    fn is_returned(&self) -> bool {
         matches!(self.work, WriterCommand::Returned)
     }
 
     /// The function that answers once the group is durable, or has failed to be.
     fn when_durable(self) -> OnDurable {
-        let DoneWrite { answer, receipt, work } = self;
+        let DoneWrite { reply, receipt, work } = self;
         Box::new(move |synced| {
             let result = synced.map(|()| receipt).map_err(|error| StoreError::Other(format!("it is not known to be on the disk: {error}")));
-            answer.send(result, work.unit());
+            reply.send(result, work.into_unit());
         })
     }
 }
 
 /// Whether a caller waits for one of the returned units; `None` if there are none.
 fn are_awaited(done: &[DoneWrite]) -> Option<bool> {
-    done.iter().filter(|done| done.is_given_back()).map(|done| done.answer.is_awaited()).reduce(|any, own| any || own)
+    done.iter().filter(|done| done.is_returned()).map(|done| done.reply.is_awaited()).reduce(|any, is_awaited| any || is_awaited)
 }
 
 fn refuse_all(done: Vec<DoneWrite>, error: &StoreError) {
-    for DoneWrite { answer, work, .. } in done {
-        answer.send(Err(again(error)), work.unit());
+    for DoneWrite { reply, work, .. } in done {
+        reply.send(Err(copy_error(error)), work.into_unit());
     }
 }
 
 /// Copies an error, for every request of a group.
-fn again(error: &StoreError) -> StoreError {
+fn copy_error(error: &StoreError) -> StoreError {
     match error {
         StoreError::Full => StoreError::Full,
         StoreError::ReadOnly(reason) => StoreError::ReadOnly(reason.clone()),

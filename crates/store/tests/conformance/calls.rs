@@ -9,196 +9,200 @@ use stook_store::*;
 
 const ITEMS: &str = "catalogue: c\ncollections:\n  item:\n    key: code\n    fields: { code: text, title: text }\n    state: { status: text }\n";
 
-pub fn a_call_is_done_once_and_answered_as_before(place: &Place) {
-    let desk = Desk::open(place, ITEMS);
-    let write = |title: &str| desk.work().write(put(CollectionId::from(0), "a", None, desk.content(&[("code", text("a")), ("title", text(title))])));
-    let (_, told) = write("first").call(1, 7, b"done").commit(&*desk.store);
-    assert_eq!(told.repeated, None);
-    let (receipt, told) = write("second").call(1, 7, b"done again").commit(&*desk.store);
-    assert_eq!((receipt.expect("answered").rows, told.repeated), (0, Some((true, b"done".to_vec()))));
-    assert_eq!(desk.value("a", "title"), text("first"));
-    let desk = desk.reopen(place);
-    let (_, told) = desk.work().call(1, 7, b"x").commit(&*desk.store);
-    assert_eq!(told.repeated, Some((true, b"done".to_vec())));
+pub fn a_repeated_call_is_executed_once_and_gets_the_first_response(location: &StoreLocation) {
+    let fixture = Fixture::open(location, ITEMS);
+    let write =
+        |title: &str| fixture.unit().write(put(CollectionId::from(0), "a", None, fixture.content(&[("code", text("a")), ("title", text(title))])));
+    let (_, feedback) = write("first").call(1, 7, b"done").commit(&*fixture.store);
+    assert_eq!(feedback.repeated, None);
+    let (receipt, feedback) = write("second").call(1, 7, b"done again").commit(&*fixture.store);
+    assert_eq!((receipt.expect("answered").rows, feedback.repeated), (0, Some((true, b"done".to_vec()))));
+    assert_eq!(fixture.value("a", "title"), text("first"));
+    let fixture = fixture.reopen(location);
+    let (_, feedback) = fixture.unit().call(1, 7, b"x").commit(&*fixture.store);
+    assert_eq!(feedback.repeated, Some((true, b"done".to_vec())));
 }
 
-pub fn a_call_with_another_request_is_told_so(place: &Place) {
-    let desk = Desk::open(place, ITEMS);
-    desk.work().call(1, 7, b"done").done(&*desk.store);
-    let (_, told) = desk.work().write(desk.write_of("a", &[("code", text("a"))])).call(1, 8, b"no").commit(&*desk.store);
-    assert_eq!(told.repeated, Some((false, b"done".to_vec())));
-    assert_eq!(desk.record("a"), None);
+pub fn a_call_id_with_another_request_is_reported_as_different(location: &StoreLocation) {
+    let fixture = Fixture::open(location, ITEMS);
+    fixture.unit().call(1, 7, b"done").commit_ok(&*fixture.store);
+    let (_, feedback) = fixture.unit().write(fixture.write_of("a", &[("code", text("a"))])).call(1, 8, b"no").commit(&*fixture.store);
+    assert_eq!(feedback.repeated, Some((false, b"done".to_vec())));
+    assert_eq!(fixture.record("a"), None);
 }
 
-pub fn a_call_without_an_answer_may_be_tried_again(place: &Place) {
-    let desk = Desk::open(place, ITEMS);
-    desk.work().call(1, 7, b"").done(&*desk.store);
-    let (_, told) = desk.work().call(1, 7, b"now").commit(&*desk.store);
-    assert_eq!(told.repeated, None);
+pub fn a_call_without_a_kept_response_may_be_repeated(location: &StoreLocation) {
+    let fixture = Fixture::open(location, ITEMS);
+    fixture.unit().call(1, 7, b"").commit_ok(&*fixture.store);
+    let (_, feedback) = fixture.unit().call(1, 7, b"now").commit(&*fixture.store);
+    assert_eq!(feedback.repeated, None);
 }
 
-pub fn calls_of_two_tenants_are_two_calls(place: &Place) {
-    let desk = Desk::open(place, ITEMS);
-    desk.work().call(1, 7, b"done").done(&*desk.store);
-    let (_, told) = Work::of(&tenant("other")).call(1, 7, b"theirs").commit(&*desk.store);
-    assert_eq!(told.repeated, None);
+pub fn equal_calls_of_two_tenants_are_two_calls(location: &StoreLocation) {
+    let fixture = Fixture::open(location, ITEMS);
+    fixture.unit().call(1, 7, b"done").commit_ok(&*fixture.store);
+    let (_, feedback) = TestUnit::new(&tenant("other")).call(1, 7, b"theirs").commit(&*fixture.store);
+    assert_eq!(feedback.repeated, None);
 }
 
-pub fn of_equal_calls_at_once_one_is_done(place: &Place) {
-    let desk = Desk::open(place, ITEMS);
+pub fn of_simultaneous_equal_calls_only_one_is_executed(location: &StoreLocation) {
+    let fixture = Fixture::open(location, ITEMS);
     for round in 0..10 {
         let name = format!("r{round}");
         let repeated: Vec<bool> = std::thread::scope(|scope| {
             let call = |index: u8| {
-                let write = put(CollectionId::from(0), &name, None, desk.content(&[("code", text(&name)), ("title", text(&index.to_string()))]));
-                let work = desk.work().write(write).log(&name, "made").call(round, 1, &[b'0' + index]);
-                let (result, told) = work.resolve(|_| Ok(Vec::new())).commit(&*desk.store);
+                let write = put(CollectionId::from(0), &name, None, fixture.content(&[("code", text(&name)), ("title", text(&index.to_string()))]));
+                let unit = fixture.unit().write(write).log(&name, "made").call(round, 1, &[b'0' + index]);
+                let (result, feedback) = unit.resolve(|_| Ok(Vec::new())).commit(&*fixture.store);
                 result.expect("answered");
-                told.repeated.is_some()
+                feedback.repeated.is_some()
             };
             let threads: Vec<_> = (0..6).map(|index| scope.spawn(move || call(index))).collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
         });
         assert_eq!(repeated.iter().filter(|repeated| !**repeated).count(), 1, "{repeated:?}");
-        assert_eq!(desk.store.log(&desk.tenant, CollectionId::from(0), &key(&name), None, 10).expect("a log").len(), 1);
+        assert_eq!(fixture.store.log(&fixture.tenant, CollectionId::from(0), &key(&name), None, 10).expect("a log").len(), 1);
     }
 }
 
-pub fn whoever_waits_for_a_held_record_keeps_nobody_else_waiting(place: &Place) {
-    let desk = Desk::open(place, ITEMS);
-    desk.put("a", &[("code", text("a"))]);
-    desk.put("b", &[("code", text("b"))]);
+pub fn a_unit_that_waits_for_a_locked_record_does_not_delay_others(location: &StoreLocation) {
+    let fixture = Fixture::open(location, ITEMS);
+    fixture.put("a", &[("code", text("a"))]);
+    fixture.put("b", &[("code", text("b"))]);
     let (release, released) = std::sync::mpsc::channel::<()>();
     let (arrive, arrived) = std::sync::mpsc::channel();
     // it locks the record while it computes
-    let holding = desk.work().write(touch(CollectionId::from(0), "a", None, b"")).resolve(move |_| {
+    let holding = fixture.unit().write(touch(CollectionId::from(0), "a", None, b"")).resolve(move |_| {
         let _ = arrive.send(());
         let _ = released.recv();
         Ok(Vec::new())
     });
-    let other = Desk::open(place, ITEMS);
-    let holding = other.store.submit(Box::new(holding), Priority::Interactive);
+    let other_fixture = Fixture::open(location, ITEMS);
+    let holding = other_fixture.store.submit(Box::new(holding), Priority::Interactive);
     arrived.recv().expect("it is at work");
-    let hurry = |name: &str| -> PendingCommit {
-        desk.store.submit(Box::new(desk.work().write(desk.write_of(name, &[("code", text(name))])).without_waiting()), Priority::Interactive)
+    let submit_impatient = |name: &str| -> PendingCommit {
+        fixture.store.submit(Box::new(fixture.unit().write(fixture.write_of(name, &[("code", text(name))])).without_waiting()), Priority::Interactive)
     };
-    let patient =
-        || desk.store.submit(Box::new(desk.work().write(touch(CollectionId::from(0), "a", desk.version("a"), b"patient"))), Priority::Interactive);
-    let first = (!desk.store.is_near()).then(patient);
-    let (held, free) = (hurry("a"), hurry("b"));
-    if desk.store.is_near() {
+    let submit_patient = || {
+        fixture
+            .store
+            .submit(Box::new(fixture.unit().write(touch(CollectionId::from(0), "a", fixture.version("a"), b"patient"))), Priority::Interactive)
+    };
+    let waiting = (!fixture.store.is_local()).then(submit_patient);
+    let (locked, free) = (submit_impatient("a"), submit_impatient("b"));
+    if fixture.store.is_local() {
         // units come one after the other
         drop(release);
-        assert!(matches!(held.wait(), Err(StoreError::Held) | Ok(_)));
+        assert!(matches!(locked.wait(), Err(StoreError::Held) | Ok(_)));
         free.wait().expect("nobody held it");
     } else {
-        assert!(matches!(held.wait(), Err(StoreError::Held)));
+        assert!(matches!(locked.wait(), Err(StoreError::Held)));
         free.wait().expect("nobody held it");
         drop(release);
     }
     holding.wait().expect("it goes on");
-    first.map_or_else(|| Ok(CommitReceipt::default()), PendingCommit::wait).expect("then it is its turn");
-    let (result, _) = desk.work().write(desk.write_of("a", &[("code", text("a"))])).without_waiting().commit(&*desk.store);
+    waiting.map_or_else(|| Ok(CommitReceipt::default()), PendingCommit::wait).expect("then it is its turn");
+    let (result, _) = fixture.unit().write(fixture.write_of("a", &[("code", text("a"))])).without_waiting().commit(&*fixture.store);
     result.expect("nobody holds it now");
 }
 
-pub fn what_transitions_did_is_listed_newest_first(place: &Place) {
-    let desk = Desk::open(place, ITEMS);
+pub fn the_change_log_lists_transitions_newest_first(location: &StoreLocation) {
+    let fixture = Fixture::open(location, ITEMS);
     for name in ["out", "in", "lost"] {
-        desk.work().log("a", name).log("b", name).done(&*desk.store);
+        fixture.unit().log("a", name).log("b", name).commit_ok(&*fixture.store);
     }
     let names = |entries: &[ChangeLogEntry]| entries.iter().map(|entry| entry.transition.clone().unwrap_or_default()).collect::<Vec<_>>();
-    let all = desk.store.log(&desk.tenant, CollectionId::from(0), &key("a"), None, 10).expect("a log");
+    let all = fixture.store.log(&fixture.tenant, CollectionId::from(0), &key("a"), None, 10).expect("a log");
     assert_eq!(names(&all), ["lost", "in", "out"]);
     assert!(all[0].at > all[1].at && all[0].caller == "ann" && all[0].change["after"]["status"] == "lost");
-    let older = desk.store.log(&desk.tenant, CollectionId::from(0), &key("a"), Some(all[0].id), 1).expect("a log");
+    let older = fixture.store.log(&fixture.tenant, CollectionId::from(0), &key("a"), Some(all[0].id), 1).expect("a log");
     assert_eq!(names(&older), ["in"]);
-    assert_eq!(desk.store.log(&tenant("other"), CollectionId::from(0), &key("a"), None, 10).expect("a log"), []);
+    assert_eq!(fixture.store.log(&tenant("other"), CollectionId::from(0), &key("a"), None, 10).expect("a log"), []);
 }
 
-pub fn a_unit_that_fails_logs_nothing(place: &Place) {
-    let desk = Desk::open(place, ITEMS);
-    desk.put("a", &[("code", text("a"))]);
-    let failing = desk.work().write(put(CollectionId::from(0), "a", None, desk.content(&[]))).log("a", "out").call(1, 1, b"yes");
-    failing.commit(&*desk.store).0.expect_err("the conflict is not resolved");
-    assert_eq!(desk.store.log(&desk.tenant, CollectionId::from(0), &key("a"), None, 10).expect("a log"), []);
-    assert_eq!(desk.work().call(1, 1, b"yes").commit(&*desk.store).1.repeated, None);
+pub fn a_unit_that_fails_logs_nothing(location: &StoreLocation) {
+    let fixture = Fixture::open(location, ITEMS);
+    fixture.put("a", &[("code", text("a"))]);
+    let failing = fixture.unit().write(put(CollectionId::from(0), "a", None, fixture.content(&[]))).log("a", "out").call(1, 1, b"yes");
+    failing.commit(&*fixture.store).0.expect_err("the conflict is not resolved");
+    assert_eq!(fixture.store.log(&fixture.tenant, CollectionId::from(0), &key("a"), None, 10).expect("a log"), []);
+    assert_eq!(fixture.unit().call(1, 1, b"yes").commit(&*fixture.store).1.repeated, None);
 }
 
-pub fn tokens_are_listed_until_they_are_revoked(place: &Place) {
-    let desk = Desk::open(place, ITEMS);
+pub fn tokens_are_listed_until_they_are_revoked(location: &StoreLocation) {
+    let fixture = Fixture::open(location, ITEMS);
     let token = |byte: u8, tenant: Option<Tenant>, role| NewToken { digest: [byte; 32], tenant, role, name: format!("t{byte}") };
-    let (all, one) = (token(1, None, Role::Admin), token(2, Some(tenant("acme")), Role::Read));
-    assert!(!desk.store.has_had_tokens().expect("asked"));
-    let first = desk.store.create_token(all.clone()).expect("written");
-    let second = desk.store.create_token(one.clone()).expect("written");
-    let listed: Vec<(u64, NewToken)> = desk.store.tokens().expect("listed").into_iter().map(|token| (token.id, token.token)).collect();
-    assert_eq!(listed, [(first, all), (second, one.clone())]);
-    assert!(desk.store.revoke_token(first).expect("revoked"));
-    assert!(!desk.store.revoke_token(first).expect("asked"), "it is revoked already");
-    let desk = desk.reopen(place);
-    assert_eq!(desk.store.tokens().expect("listed").into_iter().map(|token| token.token).collect::<Vec<_>>(), [one]);
-    assert!(desk.store.revoke_token(second).expect("revoked"));
-    assert!(desk.store.tokens().expect("listed").is_empty() && desk.store.has_had_tokens().expect("asked"));
+    let (admin_token, reader_token) = (token(1, None, Role::Admin), token(2, Some(tenant("acme")), Role::Read));
+    assert!(!fixture.store.has_had_tokens().expect("read"));
+    let first = fixture.store.create_token(admin_token.clone()).expect("written");
+    let second = fixture.store.create_token(reader_token.clone()).expect("written");
+    let listed: Vec<(u64, NewToken)> = fixture.store.tokens().expect("listed").into_iter().map(|token| (token.id, token.token)).collect();
+    assert_eq!(listed, [(first, admin_token), (second, reader_token.clone())]);
+    assert!(fixture.store.revoke_token(first).expect("revoked"));
+    assert!(!fixture.store.revoke_token(first).expect("read"), "it is revoked already");
+    let fixture = fixture.reopen(location);
+    assert_eq!(fixture.store.tokens().expect("listed").into_iter().map(|token| token.token).collect::<Vec<_>>(), [reader_token]);
+    assert!(fixture.store.revoke_token(second).expect("revoked"));
+    assert!(fixture.store.tokens().expect("listed").is_empty() && fixture.store.has_had_tokens().expect("read"));
 }
 
-pub fn versions_are_those_that_reading_gives(place: &Place) {
-    let desk = Desk::open(place, ITEMS);
-    desk.put("a", &[("code", text("a"))]);
-    desk.work().write(touch(CollectionId::from(0), "a", desk.version("a"), b"again")).done(&*desk.store);
-    desk.put("b", &[("code", text("b"))]);
+pub fn versions_are_those_of_the_records_that_are_read(location: &StoreLocation) {
+    let fixture = Fixture::open(location, ITEMS);
+    fixture.put("a", &[("code", text("a"))]);
+    fixture.unit().write(touch(CollectionId::from(0), "a", fixture.version("a"), b"again")).commit_ok(&*fixture.store);
+    fixture.put("b", &[("code", text("b"))]);
     let keys: Vec<Key> = ["b", "missing", "a", "b"].map(key).to_vec();
-    let versions = desk.store.versions(&desk.tenant, CollectionId::from(0), &keys).expect("versions");
-    assert_eq!(versions, ["b", "missing", "a", "b"].map(|name| desk.version(name)));
+    let versions = fixture.store.versions(&fixture.tenant, CollectionId::from(0), &keys).expect("versions");
+    assert_eq!(versions, ["b", "missing", "a", "b"].map(|name| fixture.version(name)));
     assert_eq!(versions[2].map(|version| version.touches), Some(1));
-    assert_eq!(desk.store.versions(&tenant("other"), CollectionId::from(0), &keys).expect("versions"), vec![None; 4]);
+    assert_eq!(fixture.store.versions(&tenant("other"), CollectionId::from(0), &keys).expect("versions"), vec![None; 4]);
 }
 
 /// The commit number before, the commit number, and the keys that were reported.
-pub type Told = (i64, i64, Option<Vec<String>>);
+pub type ObservedCommit = (i64, i64, Option<Vec<String>>);
 
 /// The commits that were reported.
 #[derive(Default)]
-pub struct Heard(pub Mutex<Vec<Told>>);
+pub struct CommitRecorder(pub Mutex<Vec<ObservedCommit>>);
 
-impl CommitObserver for Heard {
-    fn committing(&self, before: i64, stand: i64) {
-        self.0.lock().expect("not poisoned").push((before, stand, None));
+impl CommitObserver for CommitRecorder {
+    fn committing(&self, previous: i64, current: i64) {
+        self.0.lock().expect("not poisoned").push((previous, current, None));
     }
 
-    fn committed(&self, stand: i64, changed: &[ChangedRecord]) {
-        let mut heard = self.0.lock().expect("not poisoned");
-        let last = heard.last_mut().expect("it was announced");
-        assert_eq!(last.1, stand);
+    fn committed(&self, commit_number: i64, changed: &[ChangedRecord]) {
+        let mut commits = self.0.lock().expect("not poisoned");
+        let last = commits.last_mut().expect("it was announced");
+        assert_eq!(last.1, commit_number);
         last.2 = Some(changed.iter().map(|changed| changed.key.to_string()).collect());
     }
 }
 
-pub fn where_there_is_a_stand_it_grows_with_every_commit_and_near_watchers_hear_of_it(place: &Place) {
-    let desk = Desk::open(place, ITEMS);
-    let Some(begin) = desk.store.commit_number().expect("a stand") else { return };
-    let heard = Arc::new(Heard::default());
-    desk.store.watch(heard.clone());
-    desk.put("a", &[("code", text("a"))]);
-    let own = desk.store.commit_number().expect("a stand").expect("still");
-    assert!(own > begin);
-    if !desk.store.is_near() {
+pub fn commit_numbers_grow_with_every_commit_and_local_observers_are_notified(location: &StoreLocation) {
+    let fixture = Fixture::open(location, ITEMS);
+    let Some(first_number) = fixture.store.commit_number().expect("a commit number") else { return };
+    let recorder = Arc::new(CommitRecorder::default());
+    fixture.store.watch(recorder.clone());
+    fixture.put("a", &[("code", text("a"))]);
+    let own_number = fixture.store.commit_number().expect("a commit number").expect("still");
+    assert!(own_number > first_number);
+    if !fixture.store.is_local() {
         // other users of the server commit at the same time
-        let other = Desk::open(place, ITEMS);
-        other.put("b", &[("code", text("b"))]);
-        assert!(desk.store.commit_number().expect("a stand").expect("still") > own);
+        let other_fixture = Fixture::open(location, ITEMS);
+        other_fixture.put("b", &[("code", text("b"))]);
+        assert!(fixture.store.commit_number().expect("a commit number").expect("still") > own_number);
         return;
     }
-    assert_eq!(desk.store.commit_number().expect("a stand"), Some(own));
-    let last = heard.0.lock().expect("not poisoned").last().cloned().expect("heard");
-    assert_eq!((last.1, last.2), (own, Some(vec!["a".to_owned()])));
+    assert_eq!(fixture.store.commit_number().expect("a commit number"), Some(own_number));
+    let last = recorder.0.lock().expect("not poisoned").last().cloned().expect("it was notified");
+    assert_eq!((last.1, last.2), (own_number, Some(vec!["a".to_owned()])));
     // another process
-    let other = Desk::open(place, ITEMS);
-    other.put("b", &[("code", text("b"))]);
-    let theirs = desk.store.commit_number().expect("a stand").expect("still");
-    assert!(theirs > own);
-    let before = heard.0.lock().expect("not poisoned").len();
-    desk.put("c", &[("code", text("c"))]);
-    let news = heard.0.lock().expect("not poisoned")[before..].to_vec();
-    assert_eq!(news[0].0, theirs, "what happened between is noticed");
+    let other_fixture = Fixture::open(location, ITEMS);
+    other_fixture.put("b", &[("code", text("b"))]);
+    let other_number = fixture.store.commit_number().expect("a commit number").expect("still");
+    assert!(other_number > own_number);
+    let known_commits = recorder.0.lock().expect("not poisoned").len();
+    fixture.put("c", &[("code", text("c"))]);
+    let new_commits = recorder.0.lock().expect("not poisoned")[known_commits..].to_vec();
+    assert_eq!(new_commits[0].0, other_number, "what happened between is noticed");
 }

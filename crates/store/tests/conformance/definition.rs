@@ -50,9 +50,9 @@ fn changed(changes: &[(&str, &str)]) -> Catalogue {
     definition(&text)
 }
 
-/// A desk with the first definition, with records called a, b and c.
-fn first_desk(place: &Place) -> Desk {
-    let desk = Desk::open(place, FIRST);
+/// A fixture with the first definition, with records called a, b and c.
+fn first_fixture(location: &StoreLocation) -> Fixture {
+    let fixture = Fixture::open(location, FIRST);
     for (name, number) in [("a", 1), ("b", 2), ("c", 3)] {
         let values = [
             ("name", text(name)),
@@ -68,34 +68,34 @@ fn first_desk(place: &Place) -> Desk {
             ("place", text(&format!("shelf {name}"))),
             ("count", Value::Int(number)),
         ];
-        desk.put(name, &values);
+        fixture.put(name, &values);
     }
     // a record that does not exist for readers is stored like the others
-    let dead = RecordContent { exists: false, ..desk.content(&[("title", text("Title a")), ("words", texts(&["a"]))]) };
-    desk.work().write(put(CollectionId::from(0), "dead", None, dead)).done(&*desk.store);
-    desk
+    let dead = RecordContent { exists: false, ..fixture.content(&[("title", text("Title a")), ("words", texts(&["a"]))]) };
+    fixture.unit().write(put(CollectionId::from(0), "dead", None, dead)).commit_ok(&*fixture.store);
+    fixture
 }
 
 /// The same store with another definition.
-fn reopened(desk: Desk, place: &Place, catalogue: Catalogue) -> Desk {
-    drop(desk.store);
-    let store = place.open(&catalogue);
-    Desk { catalogue, store, tenant: desk.tenant, collection: desk.collection }
+fn reopened(fixture: Fixture, location: &StoreLocation, catalogue: Catalogue) -> Fixture {
+    drop(fixture.store);
+    let store = location.open(&catalogue);
+    Fixture { catalogue, store, tenant: fixture.tenant, collection: fixture.collection }
 }
 
-pub fn a_new_store_and_an_unchanged_definition_report_nothing(place: &Place) {
-    let desk = first_desk(place);
-    assert_eq!(desk.store.changes(), Vec::<String>::new());
-    let desk = desk.reopen(place);
-    assert_eq!(desk.store.changes(), Vec::<String>::new());
+pub fn a_new_store_and_an_unchanged_definition_report_nothing(location: &StoreLocation) {
+    let fixture = first_fixture(location);
+    assert_eq!(fixture.store.changes(), Vec::<String>::new());
+    let fixture = fixture.reopen(location);
+    assert_eq!(fixture.store.changes(), Vec::<String>::new());
     // comments and layout are not the definition
-    let desk = reopened(desk, place, changed(&[("      title: text\n", "\n      # a comment\n      title:   text\n")]));
-    assert_eq!(desk.store.changes(), Vec::<String>::new());
-    assert!(desk.record("a").is_some());
+    let fixture = reopened(fixture, location, changed(&[("      title: text\n", "\n      # a comment\n      title:   text\n")]));
+    assert_eq!(fixture.store.changes(), Vec::<String>::new());
+    assert!(fixture.record("a").is_some());
 }
 
-pub fn additions_are_applied_and_reported(place: &Place) {
-    let desk = first_desk(place);
+pub fn additions_are_applied_and_reported(location: &StoreLocation) {
+    let fixture = first_fixture(location);
     let additions = [
         (
             "      title: text\n",
@@ -114,8 +114,8 @@ pub fn additions_are_applied_and_reported(place: &Place) {
     for (from, to) in &additions[..4] {
         wanted = wanted.replace(from, to);
     }
-    let desk = reopened(desk, place, definition(&wanted));
-    let mut changes = desk.store.changes().to_vec();
+    let fixture = reopened(fixture, location, definition(&wanted));
+    let mut changes = fixture.store.changes().to_vec();
     changes.sort();
     let expected = [
         "collection `shelf` is new",
@@ -129,40 +129,40 @@ pub fn additions_are_applied_and_reported(place: &Place) {
     ];
     assert_eq!(changes, expected);
     // and everything new works
-    desk.put("d", &[("size", Value::Int(5)), ("badge", text("1")), ("since", Value::Int(7)), ("title", text("Title a"))]);
-    assert_eq!(desk.keys_where("size", equal(Value::Int(5))), ["d"]);
-    assert_eq!(desk.keys_where("badge", equal(text("1"))), ["d"]);
-    assert_eq!(desk.keys_where("since", Comparison::Exists(true)), ["d"]);
-    assert_eq!(desk.keys_where("title", equal(text("Title a"))), ["a", "d"]);
-    let (result, told) = desk.work().write(desk.write_of("e", &[("badge", text("1"))])).commit(&*desk.store);
+    fixture.put("d", &[("size", Value::Int(5)), ("badge", text("1")), ("since", Value::Int(7)), ("title", text("Title a"))]);
+    assert_eq!(fixture.keys_where("size", equal(Value::Int(5))), ["d"]);
+    assert_eq!(fixture.keys_where("badge", equal(text("1"))), ["d"]);
+    assert_eq!(fixture.keys_where("since", Comparison::Exists(true)), ["d"]);
+    assert_eq!(fixture.keys_where("title", equal(text("Title a"))), ["a", "d"]);
+    let (result, feedback) = fixture.unit().write(fixture.write_of("e", &[("badge", text("1"))])).commit(&*fixture.store);
     result.expect("the unit is written");
-    assert_eq!(told.refused.len(), 1);
-    let shelf = desk.catalogue.collection("shelf").expect("it is new").0;
-    desk.work().write(put(shelf, "s", None, content(&desk.catalogue, shelf, &[]))).done(&*desk.store);
+    assert_eq!(feedback.refused.len(), 1);
+    let shelf = fixture.catalogue.collection("shelf").expect("it is new").0;
+    fixture.unit().write(put(shelf, "s", None, content(&fixture.catalogue, shelf, &[]))).commit_ok(&*fixture.store);
     // once applied, there is nothing to report
-    assert_eq!(desk.reopen(place).store.changes(), Vec::<String>::new());
+    assert_eq!(fixture.reopen(location).store.changes(), Vec::<String>::new());
 }
 
-pub fn records_from_before_an_addition_have_no_value_there(place: &Place) {
-    let desk = first_desk(place);
-    let before = desk.record("a").expect("it is there");
+pub fn existing_records_have_no_value_in_an_added_field(location: &StoreLocation) {
+    let fixture = first_fixture(location);
+    let before = fixture.record("a").expect("it is there");
     // in front of the others, so that positions move
     let added = "      aside: { type: [integer], index: equal }\n      first: { type: text, fold: true, index: [equal, contains] }\n      code:";
-    let desk = reopened(desk, place, changed(&[("      code:", added), ("      place: text\n", "      mood: text\n      place: text\n")]));
-    let after = desk.record("a").expect("it is there");
+    let fixture = reopened(fixture, location, changed(&[("      code:", added), ("      place: text\n", "      mood: text\n      place: text\n")]));
+    let after = fixture.record("a").expect("it is there");
     assert_eq!((after.version, &after.contributions), (before.version, &before.contributions));
     assert_eq!(after.golden[..3], [text("a"), Value::Null, Value::Null]);
     assert_eq!(after.golden[3..], before.golden[1..]);
     assert_eq!(after.state, [Value::Null, text("shelf a"), Value::Int(1)]);
-    assert_eq!(desk.keys_where("first", Comparison::Exists(false)), ["a", "b", "c"]);
-    desk.put("a", &[("first", text("NOW known")), ("aside", Value::List(vec![Value::Int(1)]))]);
-    assert_eq!(desk.keys_where("first", wildcard("*know*")), ["a"]);
-    assert_eq!(desk.keys_where("first", equal(text("now KNOWN"))), ["a"]);
-    assert_eq!(desk.keys_where("aside", equal(Value::Int(1))), ["a"]);
+    assert_eq!(fixture.keys_where("first", Comparison::Exists(false)), ["a", "b", "c"]);
+    fixture.put("a", &[("first", text("NOW known")), ("aside", Value::List(vec![Value::Int(1)]))]);
+    assert_eq!(fixture.keys_where("first", wildcard("*know*")), ["a"]);
+    assert_eq!(fixture.keys_where("first", equal(text("now KNOWN"))), ["a"]);
+    assert_eq!(fixture.keys_where("aside", equal(Value::Int(1))), ["a"]);
 }
 
-pub fn an_index_added_later_answers_for_old_records(place: &Place) {
-    let desk = first_desk(place);
+pub fn an_index_added_later_finds_existing_records(location: &StoreLocation) {
+    let fixture = first_fixture(location);
     let indexed = changed(&[
         ("      title: text\n", "      title: { type: text, index: [equal, prefix, contains] }\n"),
         ("folded: { type: text, fold: true }", "folded: { type: text, fold: true, index: [equal, prefix, contains] }"),
@@ -170,7 +170,7 @@ pub fn an_index_added_later_answers_for_old_records(place: &Place) {
         ("      place: text\n", "      place: { type: text, index: equal }\n"),
         ("      spot: geometry\n", "      spot: { type: geometry, index: intersects }\n"),
     ]);
-    let desk = reopened(desk, place, indexed);
+    let fixture = reopened(fixture, location, indexed);
     for (name, test, expected) in [
         ("title", equal(text("Title b")), vec!["b"]),
         ("title", Comparison::Prefix("Title".into()), vec!["a", "b", "c"]),
@@ -181,28 +181,28 @@ pub fn an_index_added_later_answers_for_old_records(place: &Place) {
         ("words", equal(text("b")), vec!["b"]),
         ("words", Comparison::In(vec![text("all")]), vec!["a", "b", "c"]),
         ("place", equal(text("shelf a")), vec!["a"]),
-        ("spot", meets("LINESTRING(2 0, 9 15)"), vec![]),
-        ("spot", meets("LINESTRING(2 0, 2 15)"), vec!["b"]),
-        ("spot", meets("LINESTRING(2 5, 9 5)"), vec!["b", "c"]),
+        ("spot", intersects("LINESTRING(2 0, 9 15)"), vec![]),
+        ("spot", intersects("LINESTRING(2 0, 2 15)"), vec!["b"]),
+        ("spot", intersects("LINESTRING(2 5, 9 5)"), vec!["b", "c"]),
     ] {
-        assert_eq!(desk.keys_where(name, test.clone()), expected, "{name} {test:?}");
-        let explanation = desk.store.explain(&desk.plan(vec![(name, test.clone())])).expect("explaining works");
-        assert!(!place.scans(&explanation), "{name} {test:?}: {explanation:?}");
+        assert_eq!(fixture.keys_where(name, test.clone()), expected, "{name} {test:?}");
+        let explanation = fixture.store.explain(&fixture.plan(vec![(name, test.clone())])).expect("explaining works");
+        assert!(!location.is_full_scan(&explanation), "{name} {test:?}: {explanation:?}");
     }
     // and it reflects what happens to them
-    desk.put("a", &[("title", text("Other")), ("words", texts(&["other"])), ("spot", geometry("POINT(3 5)"))]);
-    desk.delete("b");
-    assert_eq!(desk.keys_where("title", Comparison::Prefix("Title".into())), ["c"]);
-    assert_eq!(desk.keys_where("title", wildcard("*itle*")), ["c"]);
-    assert_eq!(desk.keys_where("words", equal(text("all"))), ["c"]);
-    assert_eq!(desk.keys_where("spot", meets("LINESTRING(0 5, 9 5)")), ["a", "c"]);
-    desk.put("dead", &[("words", texts(&["alive"]))]);
-    assert_eq!(desk.keys_where("words", equal(text("a"))), Vec::<String>::new());
-    assert_eq!(desk.keys_where("words", equal(text("alive"))), ["dead"]);
+    fixture.put("a", &[("title", text("Other")), ("words", texts(&["other"])), ("spot", geometry("POINT(3 5)"))]);
+    fixture.delete("b");
+    assert_eq!(fixture.keys_where("title", Comparison::Prefix("Title".into())), ["c"]);
+    assert_eq!(fixture.keys_where("title", wildcard("*itle*")), ["c"]);
+    assert_eq!(fixture.keys_where("words", equal(text("all"))), ["c"]);
+    assert_eq!(fixture.keys_where("spot", intersects("LINESTRING(0 5, 9 5)")), ["a", "c"]);
+    fixture.put("dead", &[("words", texts(&["alive"]))]);
+    assert_eq!(fixture.keys_where("words", equal(text("a"))), Vec::<String>::new());
+    assert_eq!(fixture.keys_where("words", equal(text("alive"))), ["dead"]);
 }
 
-pub fn an_index_taken_away_and_given_back_answers_again(place: &Place) {
-    let desk = first_desk(place);
+pub fn an_index_that_is_dropped_and_added_again_finds_all_records(location: &StoreLocation) {
+    let fixture = first_fixture(location);
     let without = || {
         changed(&[
             ("survivorship: latest, index: equal }", "survivorship: latest }"),
@@ -212,19 +212,19 @@ pub fn an_index_taken_away_and_given_back_answers_again(place: &Place) {
             ("count: { type: integer, index: equal }", "count: integer"),
         ])
     };
-    let answers = |desk: &Desk, number: i64, word: &str| {
+    let answers = |fixture: &Fixture, number: i64, word: &str| {
         [
-            desk.keys_where("price", equal(Value::Int(number))),
-            desk.keys_where("old_words", equal(text(word))),
-            desk.keys_where("note", wildcard(&format!("*note of {word}*"))),
-            desk.keys_where("area", meets(&format!("LINESTRING({number} 0, {number} 9)"))),
-            desk.keys_where("count", equal(Value::Int(number))),
+            fixture.keys_where("price", equal(Value::Int(number))),
+            fixture.keys_where("old_words", equal(text(word))),
+            fixture.keys_where("note", wildcard(&format!("*note of {word}*"))),
+            fixture.keys_where("area", intersects(&format!("LINESTRING({number} 0, {number} 9)"))),
+            fixture.keys_where("count", equal(Value::Int(number))),
         ]
     };
     let everywhere = |name: &str| [(); 5].map(|()| vec![name.to_owned()]);
-    let desk = reopened(desk, place, without());
-    assert_eq!(answers(&desk, 1, "a"), everywhere("a"));
-    desk.put(
+    let fixture = reopened(fixture, location, without());
+    assert_eq!(answers(&fixture, 1, "a"), everywhere("a"));
+    fixture.put(
         "a",
         &[
             ("price", Value::Int(10)),
@@ -234,136 +234,147 @@ pub fn an_index_taken_away_and_given_back_answers_again(place: &Place) {
             ("count", Value::Int(10)),
         ],
     );
-    desk.delete("b");
-    let desk = reopened(desk, place, definition(FIRST));
-    assert_eq!(answers(&desk, 10, "x"), everywhere("a"));
-    assert_eq!(answers(&desk, 1, "a"), [(); 5].map(|()| Vec::<String>::new()));
-    assert_eq!(answers(&desk, 2, "b"), [(); 5].map(|()| Vec::<String>::new()));
-    assert_eq!(answers(&desk, 3, "c"), everywhere("c"));
+    fixture.delete("b");
+    let fixture = reopened(fixture, location, definition(FIRST));
+    assert_eq!(answers(&fixture, 10, "x"), everywhere("a"));
+    assert_eq!(answers(&fixture, 1, "a"), [(); 5].map(|()| Vec::<String>::new()));
+    assert_eq!(answers(&fixture, 2, "b"), [(); 5].map(|()| Vec::<String>::new()));
+    assert_eq!(answers(&fixture, 3, "c"), everywhere("c"));
 }
 
-pub fn a_folded_list_may_be_added_to_a_collection_with_records(place: &Place) {
-    let desk = first_desk(place);
-    let desk =
-        reopened(desk, place, changed(&[("      title: text\n", "      title: text\n      names: { type: [text], fold: true, index: equal }\n")]));
-    assert_eq!(desk.keys_where("names", Comparison::Exists(true)), Vec::<String>::new());
-    desk.put("a", &[("names", texts(&["\u{c4}da"]))]);
-    assert_eq!(desk.keys_where("names", equal(text("\u{e4}DA"))), ["a"]);
+pub fn a_folded_list_may_be_added_to_a_collection_with_records(location: &StoreLocation) {
+    let fixture = first_fixture(location);
+    let fixture = reopened(
+        fixture,
+        location,
+        changed(&[("      title: text\n", "      title: text\n      names: { type: [text], fold: true, index: equal }\n")]),
+    );
+    assert_eq!(fixture.keys_where("names", Comparison::Exists(true)), Vec::<String>::new());
+    fixture.put("a", &[("names", texts(&["\u{c4}da"]))]);
+    assert_eq!(fixture.keys_where("names", equal(text("\u{e4}DA"))), ["a"]);
 }
 
-pub fn a_field_that_is_no_longer_unique_takes_any_value(place: &Place) {
-    let desk = first_desk(place);
-    let desk = reopened(desk, place, changed(&[("code: { type: text, unique: true }", "code: text")]));
-    assert_eq!(desk.store.changes(), ["`item.code` is not unique any more"]);
-    desk.put("d", &[("code", text("a"))]);
-    assert_eq!(desk.keys_where("code", equal(text("a"))), ["a", "d"]);
+pub fn a_field_that_is_no_longer_unique_takes_any_value(location: &StoreLocation) {
+    let fixture = first_fixture(location);
+    let fixture = reopened(fixture, location, changed(&[("code: { type: text, unique: true }", "code: text")]));
+    assert_eq!(fixture.store.changes(), ["`item.code` is not unique any more"]);
+    fixture.put("d", &[("code", text("a"))]);
+    assert_eq!(fixture.keys_where("code", equal(text("a"))), ["a", "d"]);
 }
 
-pub fn a_changed_map_has_a_number_of_its_own_and_is_no_change_of_shape(place: &Place) {
-    let desk = first_desk(place);
-    let numbers = |desk: &Desk| [(0, 0), (1, 0), (1, 1)].map(|(source, feed)| desk.store.generation(SourceId::from(source), feed));
-    let first = numbers(&desk);
-    assert!(first.iter().all(|number| *number > 0));
-    let desk = desk.reopen(place);
-    assert_eq!(numbers(&desk), first);
-    let desk = reopened(desk, place, changed(&[("      title: text\n", "      title: { type: text, path: \"$.caption\" }\n")]));
-    assert_eq!(desk.store.changes(), Vec::<String>::new());
-    let second = numbers(&desk);
-    assert!(first[..2].iter().all(|number| !second.contains(number)), "items are mapped anew");
+pub fn a_changed_mapping_has_a_new_generation_and_is_no_change_of_the_store_schema(location: &StoreLocation) {
+    let fixture = first_fixture(location);
+    let generations = |fixture: &Fixture| [(0, 0), (1, 0), (1, 1)].map(|(source, feed)| fixture.store.generation(SourceId::from(source), feed));
+    let first = generations(&fixture);
+    assert!(first.iter().all(|generation| *generation > 0));
+    let fixture = fixture.reopen(location);
+    assert_eq!(generations(&fixture), first);
+    let fixture = reopened(fixture, location, changed(&[("      title: text\n", "      title: { type: text, path: \"$.caption\" }\n")]));
+    assert_eq!(fixture.store.changes(), Vec::<String>::new());
+    let second = generations(&fixture);
+    assert!(first[..2].iter().all(|generation| !second.contains(generation)), "items are mapped anew");
     assert_eq!(second[2], first[2], "companies are mapped as before");
-    let desk = reopened(desk, place, definition(FIRST));
-    assert_eq!(numbers(&desk), first, "the old map has its old number");
+    let fixture = reopened(fixture, location, definition(FIRST));
+    assert_eq!(generations(&fixture), first, "the old map has its old number");
 }
 
 /// Changes that are refused, and parts of the messages.
 fn refusals() -> Vec<(Catalogue, &'static str)> {
-    let one = |from: &str, to: &str, reason: &'static str| (changed(&[(from, to)]), reason);
+    let single_change = |from: &str, to: &str, reason: &'static str| (changed(&[(from, to)]), reason);
     let company = "  company:\n    key: name\n    fields:\n      name: text\n";
     vec![
         (
             changed(&[(", { into: company }]", "]"), (company, "")]),
             "collection `company` is not in the definition any more, its records are in the store",
         ),
-        one("  item:\n    key: name", "  item:\n    key: title", "the key of `item` was `name` and is now `title`"),
-        one("  item:\n    key: name", "  item:\n    key: \"{name}/{title}\"", "the key of `item` was `name` and is now `{name}/{title}`"),
-        one("exists: latest", "exists: any", "`exists` of `item` changed"),
-        one("      folded: { type: text, fold: true }\n", "", "field `item.folded` is not in the definition any more"),
-        one("      place: text\n", "", "state field `item.place` is not in the definition any more"),
-        one("price: { type: integer,", "price: { type: text,", "field `item.price` was of type integer and is now text"),
-        one("      words: { type: [text] }", "      words: text", "field `item.words` was of type [text] and is now text"),
-        one("      place: text\n", "      place: uuid\n", "state field `item.place` was of type text and is now uuid"),
-        one("survivorship: latest, index", "survivorship: earliest, index", "the rule for the golden value of `item.price` changed"),
-        one("prefer: [shop], then: latest", "prefer: [shop], then: earliest", "the rule for the golden value of `item.trusted` changed"),
-        one("prefer: [shop], then: latest", "prefer: [maker, shop], then: latest", "the rule for the golden value of `item.trusted` changed"),
-        one("heard: { type: text, from: [shop] }", "heard: text", "the rule for the golden value of `item.heard` changed"),
-        one("derive: \"title\"", "derive: \"folded\"", "the rule for the golden value of `item.both` changed"),
-        one("checked: { type: text, compare: true }", "checked: text", "the rule for the golden value of `item.checked` changed"),
-        one("folded: { type: text, fold: true }", "folded: text", "`fold` of `item.folded` changed"),
-        one("      title: text\n", "      title: { type: text, fold: true }\n", "`fold` of `item.title` changed"),
-        one("      title: text\n", "      title: { type: text, unique: true }\n", "`item.title` is now unique, records in the store may not be"),
+        single_change("  item:\n    key: name", "  item:\n    key: title", "the key of `item` was `name` and is now `title`"),
+        single_change("  item:\n    key: name", "  item:\n    key: \"{name}/{title}\"", "the key of `item` was `name` and is now `{name}/{title}`"),
+        single_change("exists: latest", "exists: any", "`exists` of `item` changed"),
+        single_change("      folded: { type: text, fold: true }\n", "", "field `item.folded` is not in the definition any more"),
+        single_change("      place: text\n", "", "state field `item.place` is not in the definition any more"),
+        single_change("price: { type: integer,", "price: { type: text,", "field `item.price` was of type integer and is now text"),
+        single_change("      words: { type: [text] }", "      words: text", "field `item.words` was of type [text] and is now text"),
+        single_change("      place: text\n", "      place: uuid\n", "state field `item.place` was of type text and is now uuid"),
+        single_change("survivorship: latest, index", "survivorship: earliest, index", "the rule for the golden value of `item.price` changed"),
+        single_change("prefer: [shop], then: latest", "prefer: [shop], then: earliest", "the rule for the golden value of `item.trusted` changed"),
+        single_change(
+            "prefer: [shop], then: latest",
+            "prefer: [maker, shop], then: latest",
+            "the rule for the golden value of `item.trusted` changed",
+        ),
+        single_change("heard: { type: text, from: [shop] }", "heard: text", "the rule for the golden value of `item.heard` changed"),
+        single_change("derive: \"title\"", "derive: \"folded\"", "the rule for the golden value of `item.both` changed"),
+        single_change("checked: { type: text, compare: true }", "checked: text", "the rule for the golden value of `item.checked` changed"),
+        single_change("folded: { type: text, fold: true }", "folded: text", "`fold` of `item.folded` changed"),
+        single_change("      title: text\n", "      title: { type: text, fold: true }\n", "`fold` of `item.title` changed"),
+        single_change(
+            "      title: text\n",
+            "      title: { type: text, unique: true }\n",
+            "`item.title` is now unique, records in the store may not be",
+        ),
     ]
 }
 
-fn refused(place: &Place, catalogue: &Catalogue) -> String {
-    match place.try_open(catalogue) {
+fn refusal_of(location: &StoreLocation, catalogue: &Catalogue) -> String {
+    match location.try_open(catalogue) {
         Ok(_) => panic!("it is opened with a definition that does not fit"),
         Err(StoreError::Definition(reasons)) => reasons,
         Err(error) => panic!("it is refused with another error: {error}"),
     }
 }
 
-pub fn every_change_that_would_make_stored_values_wrong_is_refused_with_its_reason(place: &Place) {
-    drop(first_desk(place));
+pub fn every_change_that_would_make_stored_values_wrong_is_refused_with_its_reason(location: &StoreLocation) {
+    drop(first_fixture(location));
     for (catalogue, reason) in refusals() {
-        let said = refused(place, &catalogue);
-        let reasons: Vec<&str> = said.lines().filter_map(|line| line.trim().strip_prefix("- ")).collect();
+        let message = refusal_of(location, &catalogue);
+        let reasons: Vec<&str> = message.lines().filter_map(|line| line.trim().strip_prefix("- ")).collect();
         assert_eq!(reasons, [reason]);
     }
 }
 
-pub fn all_reasons_are_given_at_once(place: &Place) {
-    drop(first_desk(place));
+pub fn all_reasons_are_given_at_once(location: &StoreLocation) {
+    drop(first_fixture(location));
     let catalogue = changed(&[("exists: latest", "exists: any"), ("      place: text\n", ""), ("derive: \"title\"", "derive: \"folded\"")]);
-    let said = refused(place, &catalogue);
+    let message = refusal_of(location, &catalogue);
     for reason in ["`exists` of `item` changed", "the rule for the golden value of `item.both` changed", "state field `item.place` is not"] {
-        assert!(said.contains(reason), "{said}");
+        assert!(message.contains(reason), "{message}");
     }
-    assert!(said.contains("revert these changes, or export with the old definition"), "it says what to do: {said}");
+    assert!(message.contains("revert these changes, or export with the old definition"), "it says what to do: {message}");
 }
 
-pub fn a_refused_definition_leaves_the_store_to_the_old_one(place: &Place) {
-    let desk = first_desk(place);
-    let before = desk.record("a");
-    drop(desk);
+pub fn a_refused_definition_leaves_the_store_unchanged(location: &StoreLocation) {
+    let fixture = first_fixture(location);
+    let before = fixture.record("a");
+    drop(fixture);
     // an addition in the same definition is not applied either
     let catalogue =
         changed(&[("exists: latest", "exists: any"), ("      title: text\n", "      title: { type: text, index: equal }\n      new: text\n")]);
-    refused(place, &catalogue);
-    let desk = Desk::open(place, FIRST);
-    assert_eq!(desk.store.changes(), Vec::<String>::new());
-    assert_eq!(desk.record("a"), before);
-    desk.put("a", &[("title", text("goes on"))]);
-    drop(desk);
+    refusal_of(location, &catalogue);
+    let fixture = Fixture::open(location, FIRST);
+    assert_eq!(fixture.store.changes(), Vec::<String>::new());
+    assert_eq!(fixture.record("a"), before);
+    fixture.put("a", &[("title", text("goes on"))]);
+    drop(fixture);
     let addition = changed(&[("      title: text\n", "      title: text\n      new: text\n")]);
-    assert_eq!(place.open(&addition).changes().len(), 1);
+    assert_eq!(location.open(&addition).changes().len(), 1);
 }
 
-/// A desk with the first definition, while another process has opened the store with a larger one.
-fn overtaken_desk(place: &Place) -> (Desk, Desk) {
-    let old = first_desk(place);
+/// A fixture with the first definition, while another process has opened the store with a larger one.
+fn fixtures_of_old_and_new_definition(location: &StoreLocation) -> (Fixture, Fixture) {
+    let old = first_fixture(location);
     let catalogue = changed(&[
         ("      title: text\n", "      title: text\n      new: text\n"),
         ("survivorship: latest, index: equal }", "survivorship: latest }"),
     ]);
-    let store = place.open(&catalogue);
-    let new = Desk { catalogue, store, tenant: old.tenant.clone(), collection: CollectionId::from(0) };
+    let store = location.open(&catalogue);
+    let new = Fixture { catalogue, store, tenant: old.tenant.clone(), collection: CollectionId::from(0) };
     (old, new)
 }
 
-pub fn a_process_with_the_old_definition_is_told_when_it_writes(place: &Place) {
-    let (old, new) = overtaken_desk(place);
+pub fn writes_of_a_process_with_the_old_definition_are_refused(location: &StoreLocation) {
+    let (old, new) = fixtures_of_old_and_new_definition(location);
     let write = put(CollectionId::from(0), "d", None, old.content(&[]));
-    let (result, _) = old.work().write(write).commit(&*old.store);
+    let (result, _) = old.unit().write(write).commit(&*old.store);
     assert!(matches!(result, Err(StoreError::DefinitionChanged)), "{result:?}");
     let job = old.store.create_job(super::queue::new_job(&old.tenant, 1));
     assert!(matches!(job, Err(StoreError::DefinitionChanged)), "{job:?}");
@@ -373,12 +384,12 @@ pub fn a_process_with_the_old_definition_is_told_when_it_writes(place: &Place) {
     // reads by key still work, so that running requests can be answered
     assert_eq!(old.value("a", "title"), text("Title a"));
     drop(old);
-    assert!(matches!(place.try_open(&definition(FIRST)), Err(StoreError::Definition(_))), "the old definition has a field less");
+    assert!(matches!(location.try_open(&definition(FIRST)), Err(StoreError::Definition(_))), "the old definition has a field less");
 }
 
-pub fn a_process_with_the_old_definition_is_told_when_its_questions_fail(place: &Place) {
+pub fn failing_queries_of_a_process_with_the_old_definition_report_the_new_one(location: &StoreLocation) {
     // the index it uses is gone: the error is that the definition changed, not a damaged store
-    let (old, new) = overtaken_desk(place);
+    let (old, new) = fixtures_of_old_and_new_definition(location);
     let plan = || old.plan(vec![("price", equal(Value::Int(1)))]);
     let found = old.store.find(&plan());
     assert!(matches!(&found, Err(StoreError::DefinitionChanged)) || found.as_ref().is_ok_and(|found| found.rows.len() == 1), "{found:?}");
@@ -390,56 +401,56 @@ pub fn a_process_with_the_old_definition_is_told_when_its_questions_fail(place: 
     assert_eq!(new.keys_where("price", equal(Value::Int(1))), ["a"]);
 }
 
-pub fn a_new_store_may_be_opened_by_several_at_once(place: &Place) {
+pub fn a_new_store_may_be_opened_by_several_threads_at_once(location: &StoreLocation) {
     let catalogue = definition(FIRST);
     let stores: Vec<Box<dyn Store>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| place.try_open(&catalogue))).collect();
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| location.try_open(&catalogue))).collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic").expect("it waits for the others")).collect()
     });
     for (number, store) in stores.iter().enumerate() {
         let write = put(CollectionId::from(0), &number.to_string(), None, content(&catalogue, CollectionId::from(0), &[]));
-        Work::of(&main_tenant()).write(write).done(&**store);
+        TestUnit::new(&main_tenant()).write(write).commit_ok(&**store);
     }
-    let desk = Desk::open(place, FIRST);
-    assert_eq!(desk.keys(desk.plan(vec![])).len(), 8);
+    let fixture = Fixture::open(location, FIRST);
+    assert_eq!(fixture.keys(fixture.plan(vec![])).len(), 8);
 }
 
-pub fn indexed_state_of_every_kind_can_be_asked_for(place: &Place) {
+pub fn indexed_state_of_every_kind_can_be_queried(location: &StoreLocation) {
     let state = "      place: { type: text, index: contains }\n      flags: { type: [text], index: equal }\n";
     let catalogue = changed(&[("      place: text\n", state)]);
-    let desk = Desk { store: place.open(&catalogue), catalogue, tenant: main_tenant(), collection: CollectionId::from(0) };
-    desk.put("a", &[("place", text("upper shelf")), ("flags", texts(&["new", "red"]))]);
-    desk.put("b", &[("place", text("box")), ("flags", texts(&["red"]))]);
-    assert_eq!(desk.keys_where("place", wildcard("*shelf*")), ["a"]);
-    assert_eq!(desk.keys_where("place", Comparison::Prefix("box".into())), ["b"]);
-    assert_eq!(desk.keys_where("flags", equal(text("red"))), ["a", "b"]);
-    assert_eq!(desk.keys_where("flags", Comparison::In(vec![text("new")])), ["a"]);
+    let fixture = Fixture { store: location.open(&catalogue), catalogue, tenant: main_tenant(), collection: CollectionId::from(0) };
+    fixture.put("a", &[("place", text("upper shelf")), ("flags", texts(&["new", "red"]))]);
+    fixture.put("b", &[("place", text("box")), ("flags", texts(&["red"]))]);
+    assert_eq!(fixture.keys_where("place", wildcard("*shelf*")), ["a"]);
+    assert_eq!(fixture.keys_where("place", Comparison::Prefix("box".into())), ["b"]);
+    assert_eq!(fixture.keys_where("flags", equal(text("red"))), ["a", "b"]);
+    assert_eq!(fixture.keys_where("flags", Comparison::In(vec![text("new")])), ["a"]);
 }
 
-pub fn structs_get_members_and_indexes_later(place: &Place) {
-    let written = |members: &str, index: &str| {
+pub fn structs_get_members_and_indexes_later(location: &StoreLocation) {
+    let definition_text = |members: &str, index: &str| {
         format!(
             "catalogue: c\ncollections: {{ b: {{ key: name, fields: {{ name: text, parts: {{ type: [{{ {members} }}], index: {{ {index} }} }} }} }} }}"
         )
     };
-    let desk = Desk::open(place, &written("site: text", ""));
+    let fixture = Fixture::open(location, &definition_text("site: text", ""));
     let part = |entries: &[(&str, &str)]| {
         let json: serde_json::Map<String, serde_json::Value> = entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
         Value::Json(std::sync::Arc::new(json.into()))
     };
     for (name, sites) in [("a", ["x", "y"]), ("b", ["y", "z"])] {
         let parts = sites.map(|site| part(&[("site", site)]));
-        desk.put(name, &[("name", text(name)), ("parts", Value::List(parts.to_vec()))]);
+        fixture.put(name, &[("name", text(name)), ("parts", Value::List(parts.to_vec()))]);
     }
-    assert_eq!(desk.keys_where("parts.site", equal(text("y"))), ["a", "b"]);
+    assert_eq!(fixture.keys_where("parts.site", equal(text("y"))), ["a", "b"]);
     // an index and a member are added later; existing records are found by the index, and have no value for the member
-    let catalogue = definition(&written("site: text, kind: text", "site: equal, kind: equal"));
-    let desk = reopened(desk, place, catalogue);
-    let asked = desk.plan(vec![("parts.site", equal(text("x")))]);
-    assert!(!place.scans(&desk.store.explain(&asked).expect("a way")));
-    assert_eq!(desk.keys(asked), ["a"]);
-    assert!(desk.keys_where("parts.kind", Comparison::Exists(true)).is_empty());
-    desk.put(
+    let catalogue = definition(&definition_text("site: text, kind: text", "site: equal, kind: equal"));
+    let fixture = reopened(fixture, location, catalogue);
+    let indexed_plan = fixture.plan(vec![("parts.site", equal(text("x")))]);
+    assert!(!location.is_full_scan(&fixture.store.explain(&indexed_plan).expect("a way")));
+    assert_eq!(fixture.keys(indexed_plan), ["a"]);
+    assert!(fixture.keys_where("parts.kind", Comparison::Exists(true)).is_empty());
+    fixture.put(
         "b",
         &[
             ("name", text("b")),
@@ -448,7 +459,7 @@ pub fn structs_get_members_and_indexes_later(place: &Place) {
             ("parts.kind", texts(&["disk"])),
         ],
     );
-    assert_eq!(desk.keys_where("parts.site", equal(text("x"))), ["a", "b"]);
-    assert_eq!(desk.keys_where("parts.kind", Comparison::Prefix("d".into())), ["b"]);
-    assert_eq!(desk.keys_where("parts.site", equal(text("z"))), Vec::<String>::new());
+    assert_eq!(fixture.keys_where("parts.site", equal(text("x"))), ["a", "b"]);
+    assert_eq!(fixture.keys_where("parts.kind", Comparison::Prefix("d".into())), ["b"]);
+    assert_eq!(fixture.keys_where("parts.site", equal(text("z"))), Vec::<String>::new());
 }

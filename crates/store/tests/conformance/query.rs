@@ -120,29 +120,29 @@ impl Dice {
 
 /// A column as the naive reader knows it.
 #[derive(Clone)]
-struct Known {
+struct NaiveColumn {
     name: String,
     column: PlanColumn,
     ty: FieldType,
     fold: bool,
 }
 
-fn known_columns(catalogue: &Catalogue) -> Vec<Known> {
+fn naive_columns(catalogue: &Catalogue) -> Vec<NaiveColumn> {
     let collection = &catalogue.collections[CollectionId::from(0)];
-    let own = |name: &str, column, ty| Known { name: name.into(), column, ty, fold: false };
-    let mut columns = vec![own("key", PlanColumn::Key, FieldType::Text)];
+    let unfolded = |name: &str, column, ty| NaiveColumn { name: name.into(), column, ty, fold: false };
+    let mut columns = vec![unfolded("key", PlanColumn::Key, FieldType::Text)];
     for (index, field) in collection.fields.enumerate() {
-        columns.push(Known { name: field.name.clone(), column: PlanColumn::Field(index), ty: field.ty.clone(), fold: field.fold });
+        columns.push(NaiveColumn { name: field.name.clone(), column: PlanColumn::Field(index), ty: field.ty.clone(), fold: field.fold });
     }
     for (index, state) in collection.states.iter().enumerate() {
-        columns.push(own(&state.name, PlanColumn::State(index), state.ty.clone()));
+        columns.push(unfolded(&state.name, PlanColumn::State(index), state.ty.clone()));
     }
     columns
 }
 
 /// Existing records in memory, with the documented meaning of plans.
 struct Naive {
-    columns: Vec<Known>,
+    columns: Vec<NaiveColumn>,
     records: Vec<(String, RecordContent)>,
 }
 
@@ -158,19 +158,19 @@ impl Naive {
         }
     }
 
-    fn known(&self, column: PlanColumn) -> &Known {
-        self.columns.iter().find(|known| known.column == column).expect("a column of the library")
+    fn naive_column(&self, column: PlanColumn) -> &NaiveColumn {
+        self.columns.iter().find(|naive_column| naive_column.column == column).expect("a column of the library")
     }
 
     fn satisfying(&self, conditions: &[Condition]) -> Vec<&(String, RecordContent)> {
         let holds = |record: &(String, RecordContent), condition: &Condition| {
-            satisfies(&Self::value(record, condition.column), &condition.test, self.known(condition.column))
+            satisfies(&Self::value(record, condition.column), &condition.test, self.naive_column(condition.column))
         };
         self.records.iter().filter(|record| conditions.iter().all(|condition| holds(record, condition))).collect()
     }
 
     fn compare(&self, a: &(String, RecordContent), b: &(String, RecordContent), sort: &SortKey) -> Ordering {
-        let fold = self.known(sort.column).fold;
+        let fold = self.naive_column(sort.column).fold;
         let order = comparable(&Self::value(a, sort.column), fold).compare(&comparable(&Self::value(b, sort.column), fold));
         if sort.descending { order.reverse() } else { order }
     }
@@ -202,7 +202,7 @@ impl Naive {
 
     fn aggregate(&self, plan: &QueryPlan, aggregate: &Aggregate) -> Value {
         let found = self.satisfying(&plan.conditions);
-        let ty = &self.known(aggregate.column).ty;
+        let ty = &self.naive_column(aggregate.column).ty;
         let mut values: Vec<Value> = found.iter().flat_map(|record| parts(&Self::value(record, aggregate.column), ty)).collect();
         values.sort_by(Value::compare);
         let numbers = || values.iter().map(as_number);
@@ -241,12 +241,12 @@ fn comparable(value: &Value, folds: bool) -> Value {
     }
 }
 
-fn satisfies(value: &Value, test: &Comparison, known: &Known) -> bool {
+fn satisfies(value: &Value, test: &Comparison, naive_column: &NaiveColumn) -> bool {
     match test {
         Comparison::Exists(wanted) => value.is_null() != *wanted,
-        Comparison::NotEqual(wanted) => !satisfies(value, &Comparison::Equal(wanted.clone()), known),
-        Comparison::NotWildcard(pieces) => !satisfies(value, &Comparison::Wildcard(pieces.clone()), known),
-        test => parts(value, &known.ty).iter().any(|element| element_satisfies(element, test, known)),
+        Comparison::NotEqual(wanted) => !satisfies(value, &Comparison::Equal(wanted.clone()), naive_column),
+        Comparison::NotWildcard(pieces) => !satisfies(value, &Comparison::Wildcard(pieces.clone()), naive_column),
+        test => parts(value, &naive_column.ty).iter().any(|element| element_satisfies(element, test, naive_column)),
     }
 }
 
@@ -258,10 +258,10 @@ fn parts(value: &Value, ty: &FieldType) -> Vec<Value> {
     }
 }
 
-fn element_satisfies(element: &Value, test: &Comparison, known: &Known) -> bool {
-    let own = comparable(element, known.fold);
-    let own_text = own.as_text().unwrap_or_default();
-    let compare = |wanted: &Value| own.compare(&comparable(wanted, known.fold));
+fn element_satisfies(element: &Value, test: &Comparison, naive_column: &NaiveColumn) -> bool {
+    let comparable_element = comparable(element, naive_column.fold);
+    let element_text = comparable_element.as_text().unwrap_or_default();
+    let compare = |wanted: &Value| comparable_element.compare(&comparable(wanted, naive_column.fold));
     match test {
         Comparison::Equal(wanted) => compare(wanted).is_eq(),
         Comparison::In(wanted) => wanted.iter().any(|wanted| compare(wanted).is_eq()),
@@ -270,14 +270,14 @@ fn element_satisfies(element: &Value, test: &Comparison, known: &Known) -> bool 
             let below = high.as_ref().is_none_or(|(bound, included)| compare(bound).is_lt() || *included && compare(bound).is_eq());
             above && below
         }
-        Comparison::Prefix(prefix) => own_text.starts_with(&if known.fold { fold(prefix) } else { prefix.clone() }),
+        Comparison::Prefix(prefix) => element_text.starts_with(&if naive_column.fold { fold(prefix) } else { prefix.clone() }),
         Comparison::Wildcard(pieces) => {
-            let pieces: Vec<String> = pieces.iter().map(|piece| if known.fold { fold(piece) } else { piece.clone() }).collect();
-            matches_pieces(own_text, &pieces)
+            let pieces: Vec<String> = pieces.iter().map(|piece| if naive_column.fold { fold(piece) } else { piece.clone() }).collect();
+            matches_pieces(element_text, &pieces)
         }
-        Comparison::Lies(relation, wanted) => match (element, relation) {
-            (Value::Geometry(own), GeometryRelation::Intersects) => own.intersects(wanted).expect("few edges"),
-            (Value::Geometry(own), GeometryRelation::Within) => own.is_within(wanted).expect("few edges"),
+        Comparison::Related(relation, wanted) => match (element, relation) {
+            (Value::Geometry(geometry), GeometryRelation::Intersects) => geometry.intersects(wanted).expect("few edges"),
+            (Value::Geometry(geometry), GeometryRelation::Within) => geometry.is_within(wanted).expect("few edges"),
             _ => false,
         },
         Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) => unreachable!("handled for the whole value"),
@@ -297,8 +297,8 @@ fn matches_pieces(text: &str, pieces: &[String]) -> bool {
 }
 
 /// Comparisons to try on a column.
-fn tests_of(known: &Known) -> Vec<Comparison> {
-    let values = scalars(known.ty.element());
+fn tests_of(naive_column: &NaiveColumn) -> Vec<Comparison> {
+    let values = scalars(naive_column.ty.element());
     let mut tests = vec![Comparison::Exists(true), Comparison::Exists(false), Comparison::In(Vec::new())];
     for value in &values {
         tests.push(Comparison::Equal(value.clone()));
@@ -308,10 +308,10 @@ fn tests_of(known: &Known) -> Vec<Comparison> {
     tests.push(Comparison::In([&values[1..2], &values[1..2]].concat()));
     for value in &values {
         if let Value::Geometry(wanted) = value {
-            tests.extend([GeometryRelation::Intersects, GeometryRelation::Within].map(|relation| Comparison::Lies(relation, wanted.clone())));
+            tests.extend([GeometryRelation::Intersects, GeometryRelation::Within].map(|relation| Comparison::Related(relation, wanted.clone())));
         }
     }
-    if matches!(known.ty.element(), FieldType::Json | FieldType::Geometry) {
+    if matches!(naive_column.ty.element(), FieldType::Json | FieldType::Geometry) {
         return tests;
     }
     for (number, low) in values.iter().enumerate() {
@@ -323,7 +323,7 @@ fn tests_of(known: &Known) -> Vec<Comparison> {
         }
     }
     tests.push(between(None, None));
-    if known.ty.element() == &FieldType::Text {
+    if naive_column.ty.element() == &FieldType::Text {
         tests.extend(TEXTS.map(|prefix| Comparison::Prefix(prefix.into())));
         let patterns = [
             "",
@@ -360,9 +360,9 @@ fn tests_of(known: &Known) -> Vec<Comparison> {
 }
 
 /// A library whose records have been changed, marked as not existing and deleted, and the same in memory.
-fn library(place: &Place) -> (Desk, Naive) {
-    let desk = Desk::open(place, LIBRARY);
-    let columns = known_columns(&desk.catalogue);
+fn library(location: &StoreLocation) -> (Fixture, Naive) {
+    let fixture = Fixture::open(location, LIBRARY);
+    let columns = naive_columns(&fixture.catalogue);
     let mut dice = Dice(1);
     let mut records = Vec::new();
     for round in 0..3 {
@@ -373,40 +373,41 @@ fn library(place: &Place) -> (Desk, Naive) {
             if round > 0 && dice.below(3) == 0 {
                 continue;
             }
-            let golden = columns.iter().filter(|known| matches!(known.column, PlanColumn::Field(_)));
-            let golden: Vec<Value> =
-                golden.map(|known| if known.name == "badge" { text(&format!("badge {name}")) } else { dice.value(&known.ty) }).collect();
-            let state = columns.iter().filter(|known| matches!(known.column, PlanColumn::State(_)));
-            let state: Vec<Value> = state.map(|known| dice.value(&known.ty)).collect();
-            let alive = round < 2 || dice.below(6) > 0;
-            let content = RecordContent { golden: golden.into(), state, exists: alive, ..desk.content(&[]) };
-            let gone = round == 2 && dice.below(8) == 0;
-            records.retain(|(known, _): &(String, RecordContent)| *known != name);
-            if gone {
-                writes.push(delete(CollectionId::from(0), &name, desk.version(&name)));
+            let golden = columns.iter().filter(|naive_column| matches!(naive_column.column, PlanColumn::Field(_)));
+            let golden: Vec<Value> = golden
+                .map(|naive_column| if naive_column.name == "badge" { text(&format!("badge {name}")) } else { dice.value(&naive_column.ty) })
+                .collect();
+            let state = columns.iter().filter(|naive_column| matches!(naive_column.column, PlanColumn::State(_)));
+            let state: Vec<Value> = state.map(|naive_column| dice.value(&naive_column.ty)).collect();
+            let exists = round < 2 || dice.below(6) > 0;
+            let content = RecordContent { golden: golden.into(), state, exists, ..fixture.content(&[]) };
+            let is_deleted = round == 2 && dice.below(8) == 0;
+            records.retain(|(existing, _): &(String, RecordContent)| *existing != name);
+            if is_deleted {
+                writes.push(delete(CollectionId::from(0), &name, fixture.version(&name)));
             } else {
-                writes.push(put(CollectionId::from(0), &name, desk.version(&name), content.clone()));
+                writes.push(put(CollectionId::from(0), &name, fixture.version(&name), content.clone()));
                 records.push((name, content));
             }
         }
-        desk.work().writes(writes).done(&*desk.store);
+        fixture.unit().writes(writes).commit_ok(&*fixture.store);
     }
     records.retain(|(_, content)| content.exists);
     // another tenant's records must not change any result
-    let theirs = records.iter().take(50).map(|(name, content)| put(CollectionId::from(0), name, None, content.clone()));
-    Work::of(&tenant("other")).writes(theirs).done(&*desk.store);
-    (desk, Naive { columns, records })
+    let other_writes = records.iter().take(50).map(|(name, content)| put(CollectionId::from(0), name, None, content.clone()));
+    TestUnit::new(&tenant("other")).writes(other_writes).commit_ok(&*fixture.store);
+    (fixture, Naive { columns, records })
 }
 
-pub fn every_condition_on_every_column_finds_what_a_naive_reader_finds(place: &Place) {
-    let (desk, naive) = library(place);
+pub fn every_condition_on_every_column_finds_what_a_naive_reader_finds(location: &StoreLocation) {
+    let (fixture, naive) = library(location);
     let mut hits = 0;
-    for known in &naive.columns {
-        for test in tests_of(known) {
-            let plan = QueryPlan { conditions: vec![Condition { column: known.column, test: test.clone() }], ..desk.plan(vec![]) };
+    for naive_column in &naive.columns {
+        for test in tests_of(naive_column) {
+            let plan = QueryPlan { conditions: vec![Condition { column: naive_column.column, test: test.clone() }], ..fixture.plan(vec![]) };
             let expected: Vec<String> = naive.rows(&plan).iter().map(|row| row[0].as_text().expect("a key").to_owned()).collect();
-            assert_eq!(desk.keys(plan.clone()), expected, "{} {test:?}", known.name);
-            assert_eq!(desk.store.count(&plan).expect("counting works"), expected.len() as u64, "{} {test:?}", known.name);
+            assert_eq!(fixture.keys(plan.clone()), expected, "{} {test:?}", naive_column.name);
+            assert_eq!(fixture.store.count(&plan).expect("counting works"), expected.len() as u64, "{} {test:?}", naive_column.name);
             hits += expected.len();
         }
     }
@@ -441,29 +442,30 @@ prop_compose! {
 
 fn chosen_plan(choices: &Choices, naive: &Naive, plan: QueryPlan) -> (QueryPlan, Vec<Aggregate>) {
     // lists have no order that stores agree on
-    let scalar: Vec<&Known> = naive.columns.iter().filter(|known| !known.ty.is_list() && known.ty != FieldType::Ranges).collect();
-    let conditions = choices.conditions.iter().map(|(which, test)| {
-        let known = &naive.columns[which % naive.columns.len()];
-        let tests = tests_of(known);
-        Condition { column: known.column, test: tests[test % tests.len()].clone() }
+    let scalar: Vec<&NaiveColumn> =
+        naive.columns.iter().filter(|naive_column| !naive_column.ty.is_list() && naive_column.ty != FieldType::Ranges).collect();
+    let conditions = choices.conditions.iter().map(|(choice, test)| {
+        let naive_column = &naive.columns[choice % naive.columns.len()];
+        let tests = tests_of(naive_column);
+        Condition { column: naive_column.column, test: tests[test % tests.len()].clone() }
     });
-    let from = if choices.distinct { &scalar } else { &naive.columns.iter().collect::<Vec<_>>() };
-    let columns: Vec<PlanColumn> = choices.columns.iter().map(|which| from[which % from.len()].column).collect();
-    let sort = choices.sort.iter().map(|(which, descending)| {
+    let candidates = if choices.distinct { &scalar } else { &naive.columns.iter().collect::<Vec<_>>() };
+    let columns: Vec<PlanColumn> = choices.columns.iter().map(|choice| candidates[choice % candidates.len()].column).collect();
+    let sort = choices.sort.iter().map(|(choice, descending)| {
         // only one of equal rows is left, so they can only be ordered by their values
-        let column = if choices.distinct { columns[which % columns.len()] } else { scalar[which % scalar.len()].column };
+        let column = if choices.distinct { columns[choice % columns.len()] } else { scalar[choice % scalar.len()].column };
         SortKey { column, descending: *descending }
     });
-    let aggregates = choices.aggregates.iter().map(|(which, function)| {
-        let known = &naive.columns[which % naive.columns.len()];
-        let numeric = matches!(known.ty.element(), FieldType::Integer | FieldType::Float);
+    let aggregates = choices.aggregates.iter().map(|(choice, function)| {
+        let naive_column = &naive.columns[choice % naive.columns.len()];
+        let numeric = matches!(naive_column.ty.element(), FieldType::Integer | FieldType::Float);
         let functions: Vec<AggregateFunction> = FUNCTIONS.iter().map(|(function, _)| *function).collect();
         let function = if numeric {
             functions[function % functions.len()]
         } else {
             [AggregateFunction::Count, AggregateFunction::Min, AggregateFunction::Max][function % 3]
         };
-        Aggregate { function, column: known.column }
+        Aggregate { function, column: naive_column.column }
     });
     let (conditions, sort, aggregates) = (conditions.collect(), sort.collect(), aggregates.collect());
     (QueryPlan { conditions, sort, columns, distinct: choices.distinct, offset: choices.offset, limit: choices.limit, ..plan }, aggregates)
@@ -477,9 +479,9 @@ fn about_equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-pub fn random_plans_give_what_a_naive_reader_gives(place: &Place) {
-    let (desk, naive) = library(place);
-    compare_random_plans(&desk, &naive, desk.plan(vec![]), 1_500);
+pub fn random_plans_give_what_a_naive_reader_gives(location: &StoreLocation) {
+    let (fixture, naive) = library(location);
+    compare_random_plans(&fixture, &naive, fixture.plan(vec![]), 1_500);
 }
 
 /// Members of the structs below, as they are written.
@@ -487,30 +489,32 @@ const STRUCT: [&str; 8] =
     ["site: text", "size: integer", "seen: timestamp", "ratio: float", "held: boolean", "id: uuid", "day: date", "runs: ranges"];
 
 /// Records with lists of structs and sets of numbers, and the same in memory: by record, and by struct.
-fn replicas(place: &Place) -> (Desk, Naive, Naive) {
-    let written = format!(
+fn replicas(location: &StoreLocation) -> (Fixture, Naive, Naive) {
+    let definition_text = format!(
         "catalogue: replicas\ncollections: {{ block: {{ key: name, fields: {{ name: text, size: integer, lumi: ranges, \
          parts: {{ type: [{{ {} }}], index: {{ site: equal, size: equal }} }} }} }} }}",
         STRUCT.join(", ")
     );
-    let desk = Desk::open(place, &written);
-    let collection = &desk.catalogue.collections[CollectionId::from(0)];
+    let fixture = Fixture::open(location, &definition_text);
+    let collection = &fixture.catalogue.collections[CollectionId::from(0)];
     let (list, parts) = collection.field("parts").expect("a list");
     let members = parts.ty.members();
     let mut dice = Dice(7);
-    let set = |dice: &mut Dice| ranges_of((0..dice.below(4)).map(|_| dice.below(8) as i64).map(|low| (low - 2, low)).collect());
+    let number_set = |dice: &mut Dice| ranges_of((0..dice.below(4)).map(|_| dice.below(8) as i64).map(|low| (low - 2, low)).collect());
     let (mut records, mut rows, mut writes) = (Vec::new(), Vec::new(), Vec::new());
     for number in 0..200 {
         let name = format!("{}{number}", TEXTS[number % 7]);
         let structs: Vec<Vec<Value>> = (0..dice.below(4))
-            .map(|_| members.iter().map(|member| if member.ty == FieldType::Ranges { set(&mut dice) } else { dice.value(&member.ty) }).collect())
+            .map(|_| {
+                members.iter().map(|member| if member.ty == FieldType::Ranges { number_set(&mut dice) } else { dice.value(&member.ty) }).collect()
+            })
             .filter(|values: &Vec<Value>| values.iter().any(|value| !value.is_null()))
             .collect();
-        let own = Value::List(structs.iter().map(|values| struct_of(members, values.iter().cloned())).collect());
-        let mut golden = vec![text(&name), dice.value(&FieldType::Integer), set(&mut dice), own];
-        let told: Vec<Value> = members.iter().map(|member| members_of(&golden[list], member)).collect();
-        golden.extend(told);
-        let content = RecordContent { golden: golden.clone().into(), ..desk.content(&[]) };
+        let struct_list = Value::List(structs.iter().map(|values| struct_of(members, values.iter().cloned())).collect());
+        let mut golden = vec![text(&name), dice.value(&FieldType::Integer), number_set(&mut dice), struct_list];
+        let member_values: Vec<Value> = members.iter().map(|member| members_of(&golden[list], member)).collect();
+        golden.extend(member_values);
+        let content = RecordContent { golden: golden.clone().into(), ..fixture.content(&[]) };
         writes.push(put(CollectionId::from(0), &name, None, content.clone()));
         records.push((name.clone(), content.clone()));
         rows.extend(structs.into_iter().map(|values| {
@@ -518,52 +522,52 @@ fn replicas(place: &Place) -> (Desk, Naive, Naive) {
             (name.clone(), RecordContent { golden: golden.into(), ..content.clone() })
         }));
     }
-    desk.work().writes(writes).done(&*desk.store);
-    let columns: Vec<Known> = known_columns(&desk.catalogue).into_iter().filter(|known| known.name != "parts").collect();
+    fixture.unit().writes(writes).commit_ok(&*fixture.store);
+    let columns: Vec<NaiveColumn> = naive_columns(&fixture.catalogue).into_iter().filter(|naive_column| naive_column.name != "parts").collect();
     let element = |(index, member): (usize, &StructMember)| {
         let (name, ty) = (format!("element {}", member.name), member.ty.clone());
-        Known { name, column: PlanColumn::Element(index), ty, fold: false }
+        NaiveColumn { name, column: PlanColumn::Element(index), ty, fold: false }
     };
-    let of_structs: Vec<Known> = columns.iter().cloned().chain(members.iter().enumerate().map(element)).collect();
+    let of_structs: Vec<NaiveColumn> = columns.iter().cloned().chain(members.iter().enumerate().map(element)).collect();
     let rows = Naive { columns: of_structs, records: rows };
-    (desk, Naive { columns, records }, rows)
+    (fixture, Naive { columns, records }, rows)
 }
 
-pub fn members_of_structs_and_rows_of_them_are_those_of_a_naive_reader(place: &Place) {
-    let (desk, naive, rows) = replicas(place);
-    let by_struct = QueryPlan { each: Some(FieldId::from(3)), ..desk.plan(vec![]) };
-    for (naive, plan) in [(&naive, desk.plan(vec![])), (&rows, by_struct)] {
+pub fn members_of_structs_and_rows_of_them_are_those_of_a_naive_reader(location: &StoreLocation) {
+    let (fixture, naive, rows) = replicas(location);
+    let by_struct = QueryPlan { each: Some(FieldId::from(3)), ..fixture.plan(vec![]) };
+    for (naive, plan) in [(&naive, fixture.plan(vec![])), (&rows, by_struct)] {
         let mut hits = 0;
-        for known in &naive.columns {
-            for test in tests_of(known) {
-                let plan = QueryPlan { conditions: vec![Condition { column: known.column, test: test.clone() }], ..plan.clone() };
+        for naive_column in &naive.columns {
+            for test in tests_of(naive_column) {
+                let plan = QueryPlan { conditions: vec![Condition { column: naive_column.column, test: test.clone() }], ..plan.clone() };
                 let expected = naive.rows(&plan);
-                assert_eq!(desk.rows(&plan), expected, "{} {test:?}", known.name);
+                assert_eq!(fixture.rows(&plan), expected, "{} {test:?}", naive_column.name);
                 hits += expected.len();
             }
         }
         assert!(hits > 5_000, "the questions have answers");
-        compare_random_plans(&desk, naive, plan, 600);
+        compare_random_plans(&fixture, naive, plan, 600);
     }
-    let site = Condition { column: desk.column("parts.site"), test: equal(text("ab")) };
-    let explained = desk.store.explain(&QueryPlan { conditions: vec![site], ..desk.plan(vec![]) }).expect("a way");
-    assert!(!place.scans(&explained), "{explained:?}");
-    let nothing = QueryPlan { each: Some(FieldId::from(0)), ..desk.plan(vec![]) };
-    assert!(matches!(desk.store.find(&nothing), Err(StoreError::Wrong(_))), "a text has no structs");
-    let nowhere = QueryPlan { columns: vec![PlanColumn::Element(0)], ..desk.plan(vec![]) };
-    assert!(matches!(desk.store.find(&nowhere), Err(StoreError::Wrong(_))), "no struct is asked for");
+    let site = Condition { column: fixture.column("parts.site"), test: equal(text("ab")) };
+    let explained = fixture.store.explain(&QueryPlan { conditions: vec![site], ..fixture.plan(vec![]) }).expect("a way");
+    assert!(!location.is_full_scan(&explained), "{explained:?}");
+    let nothing = QueryPlan { each: Some(FieldId::from(0)), ..fixture.plan(vec![]) };
+    assert!(matches!(fixture.store.find(&nothing), Err(StoreError::Wrong(_))), "a text has no structs");
+    let nowhere = QueryPlan { columns: vec![PlanColumn::Element(0)], ..fixture.plan(vec![]) };
+    assert!(matches!(fixture.store.find(&nowhere), Err(StoreError::Wrong(_))), "no struct is asked for");
 }
 
-fn compare_random_plans(desk: &Desk, naive: &Naive, whole: QueryPlan, cases: u32) {
+fn compare_random_plans(fixture: &Fixture, naive: &Naive, base: QueryPlan, cases: u32) {
     let mut runner = TestRunner::new(Config { failure_persistence: None, cases, ..Config::default() });
     let checked = runner.run(&choices(), |choices| {
-        let (plan, aggregates) = chosen_plan(&choices, naive, whole.clone());
+        let (plan, aggregates) = chosen_plan(&choices, naive, base.clone());
         let expected = naive.rows(&plan);
-        prop_assert_eq!(desk.rows(&plan), expected, "{:?}", plan);
+        prop_assert_eq!(fixture.rows(&plan), expected, "{:?}", plan);
         let whole = QueryPlan { offset: 0, limit: None, ..plan.clone() };
-        prop_assert_eq!(desk.store.count(&plan).expect("counting works"), naive.rows(&whole).len() as u64, "{:?}", plan);
+        prop_assert_eq!(fixture.store.count(&plan).expect("counting works"), naive.rows(&whole).len() as u64, "{:?}", plan);
         let plan = QueryPlan { distinct: false, ..plan };
-        let found = desk.store.aggregate(&plan, &aggregates).unwrap_or_else(|error| panic!("{error}: {plan:?} {aggregates:?}"));
+        let found = fixture.store.aggregate(&plan, &aggregates).unwrap_or_else(|error| panic!("{error}: {plan:?} {aggregates:?}"));
         for (aggregate, value) in aggregates.iter().zip(found) {
             let expected = naive.aggregate(&plan, aggregate);
             prop_assert!(about_equal(&value, &expected), "{:?} is {:?}, not {:?}, of {:?}", aggregate, value, expected, plan);
@@ -574,52 +578,54 @@ fn compare_random_plans(desk: &Desk, naive: &Naive, whole: QueryPlan, cases: u32
 }
 
 /// Records called 0, 1, 2 ... with one value each.
-fn with_values(place: &Place, field: &str, values: &[Value]) -> Desk {
-    let desk = Desk::open(place, LIBRARY);
+fn with_values(location: &StoreLocation, field: &str, values: &[Value]) -> Fixture {
+    let fixture = Fixture::open(location, LIBRARY);
     let writes = values
         .iter()
         .enumerate()
-        .map(|(number, value)| put(CollectionId::from(0), &number.to_string(), None, desk.content(&[(field, value.clone())])));
-    desk.work().writes(writes).done(&*desk.store);
-    desk
+        .map(|(number, value)| put(CollectionId::from(0), &number.to_string(), None, fixture.content(&[(field, value.clone())])));
+    fixture.unit().writes(writes).commit_ok(&*fixture.store);
+    fixture
 }
 
-fn with_texts(place: &Place, field: &str, values: &[&str]) -> Desk {
-    with_values(place, field, &values.iter().map(|value| text(value)).collect::<Vec<_>>())
+fn with_texts(location: &StoreLocation, field: &str, values: &[&str]) -> Fixture {
+    with_values(location, field, &values.iter().map(|value| text(value)).collect::<Vec<_>>())
 }
 
-pub fn text_is_ordered_by_its_bytes(place: &Place) {
+pub fn text_is_ordered_by_its_bytes(location: &StoreLocation) {
     let mut values = ["b", "a", "B", "A", "", "aa", "a b", "10", "9", "\u{e4}", "\u{ffff}", "\u{10000}", "z", "\u{7f}"];
     for field in ["plain", "ordered", "s_text_i"] {
-        let desk = with_texts(place, field, &values);
-        let plan = desk.columns(desk.sorted(desk.plan(vec![]), &[(field, false)]), &[field]);
+        let fixture = with_texts(location, field, &values);
+        let plan = fixture.columns(fixture.sorted(fixture.plan(vec![]), &[(field, false)]), &[field]);
         values.sort_unstable();
-        assert_eq!(desk.rows(&plan), values.map(|value| vec![text(value)]));
-        assert_eq!(desk.keys_where(field, between(Some((text("a"), false)), Some((text("b"), false)))).len(), 2, "aa and a b");
-        desk.work()
-            .writes((0..values.len()).map(|number| delete(CollectionId::from(0), &number.to_string(), desk.version(&number.to_string()))))
-            .done(&*desk.store);
+        assert_eq!(fixture.rows(&plan), values.map(|value| vec![text(value)]));
+        assert_eq!(fixture.keys_where(field, between(Some((text("a"), false)), Some((text("b"), false)))).len(), 2, "aa and a b");
+        fixture
+            .unit()
+            .writes((0..values.len()).map(|number| delete(CollectionId::from(0), &number.to_string(), fixture.version(&number.to_string()))))
+            .commit_ok(&*fixture.store);
     }
-    let desk = Desk::open(place, LIBRARY);
-    desk.work()
-        .writes(["b", "\u{10000}", "a", "B", "\u{ffff}", "10", "9"].map(|name| put(CollectionId::from(0), name, None, desk.content(&[]))))
-        .done(&*desk.store);
+    let fixture = Fixture::open(location, LIBRARY);
+    fixture
+        .unit()
+        .writes(["b", "\u{10000}", "a", "B", "\u{ffff}", "10", "9"].map(|name| put(CollectionId::from(0), name, None, fixture.content(&[]))))
+        .commit_ok(&*fixture.store);
     let mut keys = ["10", "9", "B", "a", "b", "\u{ffff}", "\u{10000}"];
-    assert_eq!(desk.keys(desk.plan(vec![])), keys);
+    assert_eq!(fixture.keys(fixture.plan(vec![])), keys);
     keys.reverse();
-    assert_eq!(desk.keys(desk.sorted(desk.plan(vec![]), &[("key", true)])), keys);
+    assert_eq!(fixture.keys(fixture.sorted(fixture.plan(vec![]), &[("key", true)])), keys);
 }
 
 /// An index may contain only the beginnings of texts.
-pub fn long_texts_that_begin_alike_are_told_apart(place: &Place) {
+pub fn long_texts_with_equal_beginnings_are_distinguished(location: &StoreLocation) {
     let long = |length: usize, end: &str| "\u{e4}".repeat(length) + end;
     let mut values = [long(0, "z"), long(599, ""), long(599, "b"), long(600, ""), long(600, "a"), long(600, "b"), long(601, ""), long(700, "a")];
     values.sort_unstable();
     for field in ["ordered", "both", "folded", "s_text_i"] {
-        let desk = with_texts(place, field, &values.each_ref().map(String::as_str));
+        let fixture = with_texts(location, field, &values.each_ref().map(String::as_str));
         let found = |test: Comparison| -> Vec<String> {
-            let plan = desk.columns(desk.sorted(desk.plan(vec![(field, test)]), &[(field, false)]), &[field]);
-            desk.rows(&plan).iter().map(|row| row[0].as_text().expect("a text").to_owned()).collect()
+            let plan = fixture.columns(fixture.sorted(fixture.plan(vec![(field, test)]), &[(field, false)]), &[field]);
+            fixture.rows(&plan).iter().map(|row| row[0].as_text().expect("a text").to_owned()).collect()
         };
         for (number, value) in values.iter().enumerate() {
             let bound = |included: bool| Some((text(value), included));
@@ -632,54 +638,57 @@ pub fn long_texts_that_begin_alike_are_told_apart(place: &Place) {
             let beginning: Vec<&String> = values.iter().filter(|other| other.starts_with(value.as_str())).collect();
             assert_eq!(found(Comparison::Prefix(value.as_str().into())).iter().collect::<Vec<_>>(), beginning, "{field}");
             // any of the records with the next value, whichever is found first
-            let next = desk.plan(vec![(field, Comparison::Range { low: bound(false), high: None })]);
-            let next = QueryPlan { limit: Some(1), any_order: true, ..desk.columns(desk.sorted(next, &[(field, false)]), &[field]) };
-            assert_eq!(desk.rows(&next), values.get(number + 1).map(|next| vec![text(next)]).into_iter().collect::<Vec<_>>(), "{field}");
+            let next = fixture.plan(vec![(field, Comparison::Range { low: bound(false), high: None })]);
+            let next = QueryPlan { limit: Some(1), any_order: true, ..fixture.columns(fixture.sorted(next, &[(field, false)]), &[field]) };
+            assert_eq!(fixture.rows(&next), values.get(number + 1).map(|next| vec![text(next)]).into_iter().collect::<Vec<_>>(), "{field}");
         }
-        desk.work()
-            .writes((0..values.len()).map(|number| delete(CollectionId::from(0), &number.to_string(), desk.version(&number.to_string()))))
-            .done(&*desk.store);
+        fixture
+            .unit()
+            .writes((0..values.len()).map(|number| delete(CollectionId::from(0), &number.to_string(), fixture.version(&number.to_string()))))
+            .commit_ok(&*fixture.store);
     }
 }
 
-pub fn folded_fields_are_compared_and_sorted_folded_and_shown_as_they_are(place: &Place) {
+pub fn folded_fields_are_compared_and_sorted_folded_and_shown_as_they_are(location: &StoreLocation) {
     for field in ["folded", "folded_plain"] {
-        let desk = with_texts(place, field, &["b", "A", " a  x ", "B", "\u{c4}", "\u{ff21}"]);
-        assert_eq!(desk.keys_where(field, equal(text("B"))), ["0", "3"]);
-        assert_eq!(desk.keys_where(field, equal(text("a"))), ["1", "5"], "compatible forms are the same");
-        assert_eq!(desk.keys_where(field, equal(text("A X"))), ["2"]);
-        assert_eq!(desk.keys_where(field, equal(text("a\u{308}"))), ["4"]);
-        assert_eq!(desk.keys_where(field, Comparison::In(vec![text("X"), text("\u{e4}")])), ["4"]);
-        assert_eq!(desk.keys_where(field, Comparison::NotEqual(text("a"))), ["0", "2", "3", "4"]);
-        assert_eq!(desk.keys_where(field, between(Some((text("A"), false)), Some((text("B"), true)))), ["0", "2", "3"]);
-        assert_eq!(desk.keys_where(field, Comparison::Prefix("A".into())), ["1", "2", "5"]);
-        let plan = desk.columns(desk.sorted(desk.plan(vec![]), &[(field, false)]), &[field]);
-        assert_eq!(desk.rows(&plan), ["A", "\u{ff21}", " a  x ", "b", "B", "\u{c4}"].map(|value| vec![text(value)]));
-        desk.work()
-            .writes((0..6).map(|number| delete(CollectionId::from(0), &number.to_string(), desk.version(&number.to_string()))))
-            .done(&*desk.store);
+        let fixture = with_texts(location, field, &["b", "A", " a  x ", "B", "\u{c4}", "\u{ff21}"]);
+        assert_eq!(fixture.keys_where(field, equal(text("B"))), ["0", "3"]);
+        assert_eq!(fixture.keys_where(field, equal(text("a"))), ["1", "5"], "compatible forms are the same");
+        assert_eq!(fixture.keys_where(field, equal(text("A X"))), ["2"]);
+        assert_eq!(fixture.keys_where(field, equal(text("a\u{308}"))), ["4"]);
+        assert_eq!(fixture.keys_where(field, Comparison::In(vec![text("X"), text("\u{e4}")])), ["4"]);
+        assert_eq!(fixture.keys_where(field, Comparison::NotEqual(text("a"))), ["0", "2", "3", "4"]);
+        assert_eq!(fixture.keys_where(field, between(Some((text("A"), false)), Some((text("B"), true)))), ["0", "2", "3"]);
+        assert_eq!(fixture.keys_where(field, Comparison::Prefix("A".into())), ["1", "2", "5"]);
+        let plan = fixture.columns(fixture.sorted(fixture.plan(vec![]), &[(field, false)]), &[field]);
+        assert_eq!(fixture.rows(&plan), ["A", "\u{ff21}", " a  x ", "b", "B", "\u{c4}"].map(|value| vec![text(value)]));
+        fixture
+            .unit()
+            .writes((0..6).map(|number| delete(CollectionId::from(0), &number.to_string(), fixture.version(&number.to_string()))))
+            .commit_ok(&*fixture.store);
     }
 }
 
-pub fn a_wildcard_on_a_folded_field_is_folded_like_the_field(place: &Place) {
+pub fn a_wildcard_on_a_folded_field_is_folded_like_the_field(location: &StoreLocation) {
     for field in ["folded", "folded_plain", "folded_searched"] {
-        let desk = with_texts(place, field, &["M\u{e4}rchen  und Sagen", "Maerchen", "\u{fb01}nale"]);
+        let fixture = with_texts(location, field, &["M\u{e4}rchen  und Sagen", "Maerchen", "\u{fb01}nale"]);
         for pattern in ["M\u{c4}RCHEN*", "ma\u{308}rchen*", "*A\u{308}RCHEN UND*", "*und  sagen", " m\u{e4}rchen*", "*SAGEN ", "*\u{ff35}ND*"] {
-            assert_eq!(desk.keys_where(field, wildcard(pattern)), ["0"], "{field} {pattern:?}");
+            assert_eq!(fixture.keys_where(field, wildcard(pattern)), ["0"], "{field} {pattern:?}");
         }
-        assert_eq!(desk.keys_where(field, wildcard("FINA*")), ["2"], "{field}");
-        assert_eq!(desk.keys_where(field, wildcard("*\u{fb01}nal*")), ["2"], "{field}");
-        assert_eq!(desk.keys_where(field, wildcard("*chen u*")), ["0"], "{field}");
-        assert_eq!(desk.keys_where(field, wildcard("*chen *")), ["0"], "{field}: a blank between two pieces is a blank");
-        desk.work()
-            .writes((0..3).map(|number| delete(CollectionId::from(0), &number.to_string(), desk.version(&number.to_string()))))
-            .done(&*desk.store);
+        assert_eq!(fixture.keys_where(field, wildcard("FINA*")), ["2"], "{field}");
+        assert_eq!(fixture.keys_where(field, wildcard("*\u{fb01}nal*")), ["2"], "{field}");
+        assert_eq!(fixture.keys_where(field, wildcard("*chen u*")), ["0"], "{field}");
+        assert_eq!(fixture.keys_where(field, wildcard("*chen *")), ["0"], "{field}: a blank between two pieces is a blank");
+        fixture
+            .unit()
+            .writes((0..3).map(|number| delete(CollectionId::from(0), &number.to_string(), fixture.version(&number.to_string()))))
+            .commit_ok(&*fixture.store);
     }
 }
 
-pub fn wildcard_characters_of_other_languages_are_plain_text(place: &Place) {
+pub fn wildcard_characters_of_other_languages_are_plain_text(location: &StoreLocation) {
     for field in ["plain", "ordered", "searched", "both", "folded"] {
-        let desk = with_texts(place, field, &["a%c", "abc", "a_c", "a?c", "a[b]c", "a*c", "a\\c", "a\"c\"", "a'c"]);
+        let fixture = with_texts(location, field, &["a%c", "abc", "a_c", "a?c", "a[b]c", "a*c", "a\\c", "a\"c\"", "a'c"]);
         for (pieces, expected) in [
             (vec!["a%", ""], "0"),
             (vec!["a_", ""], "2"),
@@ -692,142 +701,147 @@ pub fn wildcard_characters_of_other_languages_are_plain_text(place: &Place) {
             (vec!["", "a'c", ""], "8"),
         ] {
             let test = Comparison::Wildcard(pieces.iter().map(|piece| (*piece).to_owned()).collect());
-            assert_eq!(desk.keys_where(field, test), [expected], "{field} {pieces:?}");
+            assert_eq!(fixture.keys_where(field, test), [expected], "{field} {pieces:?}");
         }
-        assert_eq!(desk.keys_where(field, Comparison::Prefix("a%".into())), ["0"]);
-        desk.work()
-            .writes((0..9).map(|number| delete(CollectionId::from(0), &number.to_string(), desk.version(&number.to_string()))))
-            .done(&*desk.store);
+        assert_eq!(fixture.keys_where(field, Comparison::Prefix("a%".into())), ["0"]);
+        fixture
+            .unit()
+            .writes((0..9).map(|number| delete(CollectionId::from(0), &number.to_string(), fixture.version(&number.to_string()))))
+            .commit_ok(&*fixture.store);
     }
 }
 
-pub fn a_prefix_may_end_in_any_character(place: &Place) {
+pub fn a_prefix_may_end_in_any_character(location: &StoreLocation) {
     let ends = ["a", "\u{7f}", "\u{7ff}", "\u{d7ff}", "\u{e000}", "\u{ffff}", "\u{10ffff}", "\u{10ffff}\u{10ffff}"];
     let values: Vec<String> = ends.iter().flat_map(|end| [format!("x{end}"), format!("x{end}b")]).chain(["x".into(), "y".into()]).collect();
     for field in ["plain", "ordered"] {
-        let desk = with_texts(place, field, &values.iter().map(String::as_str).collect::<Vec<_>>());
+        let fixture = with_texts(location, field, &values.iter().map(String::as_str).collect::<Vec<_>>());
         for end in ends {
             let prefix = format!("x{end}");
             let mut expected: Vec<String> =
                 (0..values.len()).filter(|number| values[*number].starts_with(&prefix)).map(|number| number.to_string()).collect();
             expected.sort();
-            assert_eq!(desk.keys_where(field, Comparison::Prefix(prefix)), expected, "{field} {end:?}");
+            assert_eq!(fixture.keys_where(field, Comparison::Prefix(prefix)), expected, "{field} {end:?}");
         }
-        assert_eq!(desk.keys_where(field, Comparison::Prefix(String::new())).len(), values.len());
-        desk.work()
-            .writes((0..values.len()).map(|number| delete(CollectionId::from(0), &number.to_string(), desk.version(&number.to_string()))))
-            .done(&*desk.store);
+        assert_eq!(fixture.keys_where(field, Comparison::Prefix(String::new())).len(), values.len());
+        fixture
+            .unit()
+            .writes((0..values.len()).map(|number| delete(CollectionId::from(0), &number.to_string(), fixture.version(&number.to_string()))))
+            .commit_ok(&*fixture.store);
     }
 }
 
-pub fn a_prefix_with_a_blank_at_its_end_means_the_next_word(place: &Place) {
-    let desk = with_texts(place, "folded", &["Sea", "sea horse", "SEASIDE"]);
-    assert_eq!(desk.keys_where("folded", Comparison::Prefix("SEA".into())), ["0", "1", "2"]);
-    assert_eq!(desk.keys_where("folded", Comparison::Prefix("sea ".into())), ["1"]);
-    assert_eq!(desk.keys_where("folded", Comparison::Prefix(" sea  h".into())), ["1"]);
+pub fn a_prefix_with_a_blank_at_its_end_means_the_next_word(location: &StoreLocation) {
+    let fixture = with_texts(location, "folded", &["Sea", "sea horse", "SEASIDE"]);
+    assert_eq!(fixture.keys_where("folded", Comparison::Prefix("SEA".into())), ["0", "1", "2"]);
+    assert_eq!(fixture.keys_where("folded", Comparison::Prefix("sea ".into())), ["1"]);
+    assert_eq!(fixture.keys_where("folded", Comparison::Prefix(" sea  h".into())), ["1"]);
 }
 
-pub fn a_record_without_a_value_satisfies_only_negations(place: &Place) {
-    let desk = Desk::open(place, LIBRARY);
-    desk.put("empty", &[]);
-    for known in known_columns(&desk.catalogue).iter().filter(|known| known.column != PlanColumn::Key) {
-        for test in tests_of(known) {
+pub fn a_record_without_a_value_satisfies_only_negations(location: &StoreLocation) {
+    let fixture = Fixture::open(location, LIBRARY);
+    fixture.put("empty", &[]);
+    for naive_column in naive_columns(&fixture.catalogue).iter().filter(|naive_column| naive_column.column != PlanColumn::Key) {
+        for test in tests_of(naive_column) {
             let negation = matches!(test, Comparison::Exists(false) | Comparison::NotEqual(_) | Comparison::NotWildcard(_));
-            let plan = QueryPlan { conditions: vec![Condition { column: known.column, test: test.clone() }], ..desk.plan(vec![]) };
-            assert_eq!(desk.keys(plan).len(), usize::from(negation), "{} {test:?}", known.name);
+            let plan = QueryPlan { conditions: vec![Condition { column: naive_column.column, test: test.clone() }], ..fixture.plan(vec![]) };
+            assert_eq!(fixture.keys(plan).len(), usize::from(negation), "{} {test:?}", naive_column.name);
         }
     }
 }
 
-pub fn a_list_satisfies_a_condition_when_an_element_does(place: &Place) {
+pub fn a_list_satisfies_a_condition_when_an_element_does(location: &StoreLocation) {
     for field in ["words", "words_i", "s_words"] {
-        let desk = with_values(place, field, &[texts(&["a", "b"]), texts(&["b", "c"]), texts(&["c"]), texts(&["ab"])]);
-        assert_eq!(desk.keys_where(field, equal(text("b"))), ["0", "1"]);
-        assert_eq!(desk.keys_where(field, Comparison::NotEqual(text("b"))), ["2", "3"], "no element is");
-        assert_eq!(desk.keys_where(field, Comparison::In(vec![text("a"), text("c")])), ["0", "1", "2"]);
-        assert_eq!(desk.keys_where(field, Comparison::Prefix("a".into())), ["0", "3"]);
-        assert_eq!(desk.keys_where(field, wildcard("*b")), ["0", "1", "3"]);
-        assert_eq!(desk.keys_where(field, Comparison::NotWildcard(vec!["".into(), "b".into()])), ["2"]);
+        let fixture = with_values(location, field, &[texts(&["a", "b"]), texts(&["b", "c"]), texts(&["c"]), texts(&["ab"])]);
+        assert_eq!(fixture.keys_where(field, equal(text("b"))), ["0", "1"]);
+        assert_eq!(fixture.keys_where(field, Comparison::NotEqual(text("b"))), ["2", "3"], "no element is");
+        assert_eq!(fixture.keys_where(field, Comparison::In(vec![text("a"), text("c")])), ["0", "1", "2"]);
+        assert_eq!(fixture.keys_where(field, Comparison::Prefix("a".into())), ["0", "3"]);
+        assert_eq!(fixture.keys_where(field, wildcard("*b")), ["0", "1", "3"]);
+        assert_eq!(fixture.keys_where(field, Comparison::NotWildcard(vec!["".into(), "b".into()])), ["2"]);
         // one element must be inside both bounds
-        assert_eq!(desk.keys_where(field, between(Some((text("aa"), true)), Some((text("b"), false)))), ["3"]);
-        let both = desk.plan(vec![(field, equal(text("b"))), (field, equal(text("c")))]);
-        assert_eq!(desk.keys(both), ["1"], "two conditions may be satisfied by two elements");
-        desk.work()
-            .writes((0..4).map(|number| delete(CollectionId::from(0), &number.to_string(), desk.version(&number.to_string()))))
-            .done(&*desk.store);
+        assert_eq!(fixture.keys_where(field, between(Some((text("aa"), true)), Some((text("b"), false)))), ["3"]);
+        let both = fixture.plan(vec![(field, equal(text("b"))), (field, equal(text("c")))]);
+        assert_eq!(fixture.keys(both), ["1"], "two conditions may be satisfied by two elements");
+        fixture
+            .unit()
+            .writes((0..4).map(|number| delete(CollectionId::from(0), &number.to_string(), fixture.version(&number.to_string()))))
+            .commit_ok(&*fixture.store);
     }
 }
 
-pub fn an_empty_list_is_a_value_without_elements(place: &Place) {
+pub fn an_empty_list_is_a_value_without_elements(location: &StoreLocation) {
     for field in ["words", "words_i", "words_f"] {
-        let desk = with_values(place, field, &[Value::List(Vec::new()), Value::Null, texts(&["a"])]);
-        assert_eq!(desk.keys_where(field, Comparison::Exists(true)), ["0", "2"]);
-        assert_eq!(desk.keys_where(field, Comparison::Exists(false)), ["1"]);
-        assert_eq!(desk.keys_where(field, equal(text("a"))), ["2"]);
-        assert_eq!(desk.keys_where(field, Comparison::NotEqual(text("a"))), ["0", "1"]);
-        desk.work()
-            .writes((0..3).map(|number| delete(CollectionId::from(0), &number.to_string(), desk.version(&number.to_string()))))
-            .done(&*desk.store);
+        let fixture = with_values(location, field, &[Value::List(Vec::new()), Value::Null, texts(&["a"])]);
+        assert_eq!(fixture.keys_where(field, Comparison::Exists(true)), ["0", "2"]);
+        assert_eq!(fixture.keys_where(field, Comparison::Exists(false)), ["1"]);
+        assert_eq!(fixture.keys_where(field, equal(text("a"))), ["2"]);
+        assert_eq!(fixture.keys_where(field, Comparison::NotEqual(text("a"))), ["0", "1"]);
+        fixture
+            .unit()
+            .writes((0..3).map(|number| delete(CollectionId::from(0), &number.to_string(), fixture.version(&number.to_string()))))
+            .commit_ok(&*fixture.store);
     }
 }
 
-pub fn elements_of_a_folded_list_are_compared_folded(place: &Place) {
-    let desk = with_values(place, "words_f", &[texts(&["Red", "\u{c4}"]), texts(&["red  "]), texts(&["redder"])]);
-    assert_eq!(desk.keys_where("words_f", equal(text("RED"))), ["0", "1"]);
-    assert_eq!(desk.keys_where("words_f", Comparison::NotEqual(text("RED"))), ["2"]);
-    assert_eq!(desk.keys_where("words_f", Comparison::In(vec![text("a\u{308}"), text("Redder")])), ["0", "2"]);
-    assert_eq!(desk.keys_where("words_f", Comparison::Prefix("REDD".into())), ["2"]);
-    assert_eq!(desk.keys_where("words_f", wildcard("*D")), ["0", "1"]);
-    assert_eq!(desk.keys_where("words_f", between(Some((text("REDA"), true)), Some((text("S"), true)))), ["2"]);
-    assert_eq!(desk.value("0", "words_f"), texts(&["Red", "\u{c4}"]), "and shown as they are");
+pub fn elements_of_a_folded_list_are_compared_folded(location: &StoreLocation) {
+    let fixture = with_values(location, "words_f", &[texts(&["Red", "\u{c4}"]), texts(&["red  "]), texts(&["redder"])]);
+    assert_eq!(fixture.keys_where("words_f", equal(text("RED"))), ["0", "1"]);
+    assert_eq!(fixture.keys_where("words_f", Comparison::NotEqual(text("RED"))), ["2"]);
+    assert_eq!(fixture.keys_where("words_f", Comparison::In(vec![text("a\u{308}"), text("Redder")])), ["0", "2"]);
+    assert_eq!(fixture.keys_where("words_f", Comparison::Prefix("REDD".into())), ["2"]);
+    assert_eq!(fixture.keys_where("words_f", wildcard("*D")), ["0", "1"]);
+    assert_eq!(fixture.keys_where("words_f", between(Some((text("REDA"), true)), Some((text("S"), true)))), ["2"]);
+    assert_eq!(fixture.value("0", "words_f"), texts(&["Red", "\u{c4}"]), "and shown as they are");
 }
 
-pub fn a_condition_on_key_revision_or_conflict_finds_its_records(place: &Place) {
-    let desk = Desk::open(place, LIBRARY);
-    let disputed = |conflicts: Vec<usize>| RecordContent { conflicts: conflicts.into_iter().map(FieldId::from).collect(), ..desk.content(&[]) };
-    let stamps = [("a", vec![]), ("ab", vec![0]), ("b", vec![0, 1]), ("B", vec![1])]
-        .map(|(name, conflicts)| desk.work().write(put(CollectionId::from(0), name, None, disputed(conflicts))).done(&*desk.store).committed_at);
-    assert_eq!(desk.keys_where("key", equal(text("b"))), ["b"]);
-    assert_eq!(desk.keys_where("key", Comparison::In(vec![text("b"), text("B"), text("x")])), ["B", "b"]);
-    assert_eq!(desk.keys_where("key", Comparison::Prefix("a".into())), ["a", "ab"]);
-    assert_eq!(desk.keys_where("key", wildcard("*b")), ["ab", "b"]);
-    assert_eq!(desk.keys_where("key", between(Some((text("a"), false)), Some((text("b"), true)))), ["ab", "b"]);
-    assert_eq!(desk.keys_where("key", Comparison::NotEqual(text("a"))), ["B", "ab", "b"]);
-    assert_eq!(desk.keys_where("key", Comparison::Exists(true)).len(), 4);
-    assert_eq!(desk.keys_where("revision", equal(Value::Int(stamps[2]))), ["b"]);
-    assert_eq!(desk.keys_where("revision", between(Some((Value::Int(stamps[1]), false)), None)), ["B", "b"]);
-    assert_eq!(desk.keys(desk.sorted(desk.plan(vec![]), &[("revision", true)])), ["B", "b", "ab", "a"]);
-    assert_eq!(desk.keys_where("conflict", equal(text("name"))), ["ab", "b"]);
-    assert_eq!(desk.keys_where("conflict", Comparison::Exists(true)), ["B", "ab", "b"]);
-    assert_eq!(desk.keys_where("conflict", Comparison::Exists(false)), ["a"]);
-    let shown = desk.columns(desk.plan(vec![("key", equal(text("b")))]), &["revision", "conflict"]);
-    assert_eq!(desk.rows(&shown), [[Value::Int(stamps[2]), texts(&["name", "plain"])]]);
+pub fn a_condition_on_key_revision_or_conflict_finds_its_records(location: &StoreLocation) {
+    let fixture = Fixture::open(location, LIBRARY);
+    let disputed = |conflicts: Vec<usize>| RecordContent { conflicts: conflicts.into_iter().map(FieldId::from).collect(), ..fixture.content(&[]) };
+    let commit_times = [("a", vec![]), ("ab", vec![0]), ("b", vec![0, 1]), ("B", vec![1])].map(|(name, conflicts)| {
+        fixture.unit().write(put(CollectionId::from(0), name, None, disputed(conflicts))).commit_ok(&*fixture.store).committed_at
+    });
+    assert_eq!(fixture.keys_where("key", equal(text("b"))), ["b"]);
+    assert_eq!(fixture.keys_where("key", Comparison::In(vec![text("b"), text("B"), text("x")])), ["B", "b"]);
+    assert_eq!(fixture.keys_where("key", Comparison::Prefix("a".into())), ["a", "ab"]);
+    assert_eq!(fixture.keys_where("key", wildcard("*b")), ["ab", "b"]);
+    assert_eq!(fixture.keys_where("key", between(Some((text("a"), false)), Some((text("b"), true)))), ["ab", "b"]);
+    assert_eq!(fixture.keys_where("key", Comparison::NotEqual(text("a"))), ["B", "ab", "b"]);
+    assert_eq!(fixture.keys_where("key", Comparison::Exists(true)).len(), 4);
+    assert_eq!(fixture.keys_where("revision", equal(Value::Int(commit_times[2]))), ["b"]);
+    assert_eq!(fixture.keys_where("revision", between(Some((Value::Int(commit_times[1]), false)), None)), ["B", "b"]);
+    assert_eq!(fixture.keys(fixture.sorted(fixture.plan(vec![]), &[("revision", true)])), ["B", "b", "ab", "a"]);
+    assert_eq!(fixture.keys_where("conflict", equal(text("name"))), ["ab", "b"]);
+    assert_eq!(fixture.keys_where("conflict", Comparison::Exists(true)), ["B", "ab", "b"]);
+    assert_eq!(fixture.keys_where("conflict", Comparison::Exists(false)), ["a"]);
+    let shown = fixture.columns(fixture.plan(vec![("key", equal(text("b")))]), &["revision", "conflict"]);
+    assert_eq!(fixture.rows(&shown), [[Value::Int(commit_times[2]), texts(&["name", "plain"])]]);
 }
 
-pub fn a_condition_on_a_state_field_finds_its_records(place: &Place) {
-    let desk = Desk::open(place, LIBRARY);
-    desk.put("a", &[("s_text_i", text("out")), ("s_number_i", Value::Int(1)), ("s_words", texts(&["x"]))]);
-    desk.put("b", &[("s_text_i", text("in")), ("s_number_i", Value::Int(2))]);
-    assert_eq!(desk.keys_where("s_text_i", equal(text("out"))), ["a"]);
-    assert_eq!(desk.keys_where("s_number_i", between(Some((Value::Int(1), false)), None)), ["b"]);
-    assert_eq!(desk.keys_where("s_words", equal(text("x"))), ["a"]);
-    assert_eq!(desk.keys(desk.sorted(desk.plan(vec![]), &[("s_text_i", false)])), ["b", "a"]);
-    desk.put("a", &[("s_text_i", text("in"))]);
-    assert_eq!(desk.keys_where("s_text_i", equal(text("in"))), ["a", "b"]);
-    assert_eq!(desk.keys_where("s_number_i", Comparison::Exists(false)), ["a"]);
+pub fn a_condition_on_a_state_field_finds_its_records(location: &StoreLocation) {
+    let fixture = Fixture::open(location, LIBRARY);
+    fixture.put("a", &[("s_text_i", text("out")), ("s_number_i", Value::Int(1)), ("s_words", texts(&["x"]))]);
+    fixture.put("b", &[("s_text_i", text("in")), ("s_number_i", Value::Int(2))]);
+    assert_eq!(fixture.keys_where("s_text_i", equal(text("out"))), ["a"]);
+    assert_eq!(fixture.keys_where("s_number_i", between(Some((Value::Int(1), false)), None)), ["b"]);
+    assert_eq!(fixture.keys_where("s_words", equal(text("x"))), ["a"]);
+    assert_eq!(fixture.keys(fixture.sorted(fixture.plan(vec![]), &[("s_text_i", false)])), ["b", "a"]);
+    fixture.put("a", &[("s_text_i", text("in"))]);
+    assert_eq!(fixture.keys_where("s_text_i", equal(text("in"))), ["a", "b"]);
+    assert_eq!(fixture.keys_where("s_number_i", Comparison::Exists(false)), ["a"]);
 }
 
-pub fn none_of_no_values_is_found(place: &Place) {
-    let desk = Desk::open(place, LIBRARY);
-    desk.put("a", &[("ordered", text("x")), ("words", texts(&["x"])), ("words_i", texts(&["x"])), ("words_f", texts(&["x"]))]);
+pub fn a_condition_on_no_values_finds_nothing(location: &StoreLocation) {
+    let fixture = Fixture::open(location, LIBRARY);
+    fixture.put("a", &[("ordered", text("x")), ("words", texts(&["x"])), ("words_i", texts(&["x"])), ("words_f", texts(&["x"]))]);
     for name in ["key", "ordered", "plain", "words", "words_i", "words_f", "s_text"] {
-        assert_eq!(desk.keys_where(name, Comparison::In(Vec::new())), Vec::<String>::new(), "{name}");
+        assert_eq!(fixture.keys_where(name, Comparison::In(Vec::new())), Vec::<String>::new(), "{name}");
     }
 }
 
-pub fn thousands_of_values_may_be_asked_for_at_once(place: &Place) {
-    let desk = Desk::open(place, LIBRARY);
-    desk.put(
+pub fn a_condition_may_list_thousands_of_values(location: &StoreLocation) {
+    let fixture = Fixture::open(location, LIBRARY);
+    fixture.put(
         "5",
         &[
             ("number", Value::Int(5)),
@@ -836,23 +850,23 @@ pub fn thousands_of_values_may_be_asked_for_at_once(place: &Place) {
             ("numbers_i", Value::List(vec![Value::Int(5)])),
         ],
     );
-    desk.put("-5", &[("number", Value::Int(-5)), ("number_i", Value::Int(-5)), ("words_f", texts(&["a", "5"]))]);
+    fixture.put("-5", &[("number", Value::Int(-5)), ("number_i", Value::Int(-5)), ("words_f", texts(&["a", "5"]))]);
     let numbers: Vec<Value> = (0..40_000).map(Value::Int).collect();
     let words: Vec<Value> = (0..40_000).map(|number: i64| text(&number.to_string())).collect();
     for name in ["number", "number_i", "numbers", "numbers_i"] {
-        assert_eq!(desk.keys_where(name, Comparison::In(numbers.clone())), ["5"], "{name}");
+        assert_eq!(fixture.keys_where(name, Comparison::In(numbers.clone())), ["5"], "{name}");
     }
-    assert_eq!(desk.keys_where("key", Comparison::In(words.clone())), ["5"]);
-    assert_eq!(desk.keys_where("words_f", Comparison::In(words)), ["-5"]);
+    assert_eq!(fixture.keys_where("key", Comparison::In(words.clone())), ["5"]);
+    assert_eq!(fixture.keys_where("words_f", Comparison::In(words)), ["-5"]);
 }
 
-pub fn several_sort_columns_decide_in_turn_and_the_key_last(place: &Place) {
-    let desk = Desk::open(place, LIBRARY);
+pub fn several_sort_columns_decide_in_turn_and_the_key_last(location: &StoreLocation) {
+    let fixture = Fixture::open(location, LIBRARY);
     for (name, ordered, number) in [("f", "x", 1), ("e", "x", 2), ("d", "y", 1), ("c", "y", 1), ("b", "x", 1)] {
-        desk.put(name, &[("ordered", text(ordered)), ("number", Value::Int(number))]);
+        fixture.put(name, &[("ordered", text(ordered)), ("number", Value::Int(number))]);
     }
-    desk.put("a", &[]);
-    let keys = |sort: &[(&str, bool)]| desk.keys(desk.sorted(desk.plan(vec![]), sort)).concat();
+    fixture.put("a", &[]);
+    let keys = |sort: &[(&str, bool)]| fixture.keys(fixture.sorted(fixture.plan(vec![]), sort)).concat();
     assert_eq!(keys(&[]), "abcdef");
     assert_eq!(keys(&[("key", true)]), "fedcba");
     assert_eq!(keys(&[("ordered", false)]), "abefcd", "no value comes first, ties are broken by key");
@@ -862,127 +876,131 @@ pub fn several_sort_columns_decide_in_turn_and_the_key_last(place: &Place) {
     assert_eq!(keys(&[("number", true), ("ordered", true), ("key", true)]), "edcfba");
 }
 
-pub fn pages_put_together_are_the_whole(place: &Place) {
-    let (desk, _) = library(place);
+pub fn pages_together_are_the_complete_result(location: &StoreLocation) {
+    let (fixture, _) = library(location);
     for sort in [vec![], vec![("ordered", true)], vec![("number", false), ("folded", true)], vec![("s_text", false)]] {
-        let plan = desk.columns(desk.sorted(desk.plan(vec![("flag", Comparison::Exists(true))]), &sort), &["key", "ordered"]);
-        let whole = desk.rows(&plan);
+        let plan = fixture.columns(fixture.sorted(fixture.plan(vec![("flag", Comparison::Exists(true))]), &sort), &["key", "ordered"]);
+        let whole = fixture.rows(&plan);
         assert!(whole.len() > 50);
         for size in [1, 7, 50, 1_000] {
             let mut together = Vec::new();
             while together.len() < whole.len() {
-                let page = desk.rows(&QueryPlan { offset: together.len() as u64, limit: Some(size), ..plan.clone() });
+                let page = fixture.rows(&QueryPlan { offset: together.len() as u64, limit: Some(size), ..plan.clone() });
                 assert_eq!(page.len(), (size as usize).min(whole.len() - together.len()));
                 together.extend(page);
             }
             assert_eq!(together, whole);
         }
-        let rest = desk.rows(&QueryPlan { offset: 10, ..plan.clone() });
+        let rest = fixture.rows(&QueryPlan { offset: 10, ..plan.clone() });
         assert_eq!(rest, whole[10..]);
     }
 }
 
-pub fn rows_may_have_no_columns(place: &Place) {
-    let desk = with_texts(place, "plain", &["a", "b", "c"]);
-    let none = QueryPlan { columns: Vec::new(), ..desk.plan(vec![]) };
-    assert_eq!(desk.rows(&none), vec![Vec::<Value>::new(); 3]);
-    assert_eq!(desk.rows(&QueryPlan { any_order: true, limit: Some(2), ..none.clone() }), vec![Vec::<Value>::new(); 2]);
-    assert_eq!(desk.rows(&QueryPlan { distinct: true, ..none }), vec![Vec::<Value>::new()]);
+pub fn rows_may_have_no_columns(location: &StoreLocation) {
+    let fixture = with_texts(location, "plain", &["a", "b", "c"]);
+    let none = QueryPlan { columns: Vec::new(), ..fixture.plan(vec![]) };
+    assert_eq!(fixture.rows(&none), vec![Vec::<Value>::new(); 3]);
+    assert_eq!(fixture.rows(&QueryPlan { any_order: true, limit: Some(2), ..none.clone() }), vec![Vec::<Value>::new(); 2]);
+    assert_eq!(fixture.rows(&QueryPlan { distinct: true, ..none }), vec![Vec::<Value>::new()]);
 }
 
-pub fn a_page_behind_the_end_is_empty(place: &Place) {
-    let desk = with_texts(place, "plain", &["a", "b"]);
+pub fn a_page_after_the_end_is_empty(location: &StoreLocation) {
+    let fixture = with_texts(location, "plain", &["a", "b"]);
     for (offset, limit) in [(2, None), (2, Some(5)), (0, Some(0)), (u64::MAX, Some(u64::MAX))] {
-        let plan = QueryPlan { offset, limit, ..desk.plan(vec![]) };
-        assert_eq!(desk.keys(plan.clone()), Vec::<String>::new());
-        assert_eq!(desk.store.count(&plan).expect("counting works"), 2, "counting leaves the page aside");
+        let plan = QueryPlan { offset, limit, ..fixture.plan(vec![]) };
+        assert_eq!(fixture.keys(plan.clone()), Vec::<String>::new());
+        assert_eq!(fixture.store.count(&plan).expect("counting works"), 2, "counting leaves the page aside");
     }
-    assert_eq!(desk.keys(QueryPlan { offset: 1, limit: Some(u64::MAX), ..desk.plan(vec![]) }), ["1"]);
+    assert_eq!(fixture.keys(QueryPlan { offset: 1, limit: Some(u64::MAX), ..fixture.plan(vec![]) }), ["1"]);
 }
 
 /// So many records that a page of them may be searched among the first ones instead of sorting all.
-pub fn pages_of_what_very_many_records_satisfy_are_in_the_order_of_keys(place: &Place) {
-    let desk = Desk::open(place, LIBRARY);
+pub fn pages_of_a_condition_of_very_many_records_are_in_the_order_of_keys(location: &StoreLocation) {
+    let fixture = Fixture::open(location, LIBRARY);
     // half of them satisfy it, those of the second half of the keys more often
     let many = |number: i64| if number % 2 == 1 || number > 20_000 { "many" } else { "few" };
     let name = |number: i64| format!("k{:05}", number * 7_919 % 30_000);
-    let values = |number: i64| desk.content(&[("plain", text(if number % 2_500 == 0 { "one" } else { "all" })), ("ordered", text(many(number)))]);
+    let values = |number: i64| fixture.content(&[("plain", text(if number % 2_500 == 0 { "one" } else { "all" })), ("ordered", text(many(number)))]);
     for start in (0..30_000).step_by(5_000) {
         let mut writes: Vec<RecordWrite> =
             (start..start + 5_000).map(|number| put(CollectionId::from(0), &name(number), None, values(number))).collect();
-        writes.sort_by(|one, other| one.key.cmp(&other.key));
-        desk.work().writes(writes).done(&*desk.store);
+        writes.sort_by(|a, b| a.key.cmp(&b.key));
+        fixture.unit().writes(writes).commit_ok(&*fixture.store);
     }
     let beginning = Comparison::Prefix("ma".into());
-    let behind = Comparison::Range { low: Some((text("k15000"), false)), high: None };
+    let after = Comparison::Range { low: Some((text("k15000"), false)), high: None };
     let rare = Comparison::Equal(text("one"));
     for conditions in [
         vec![("ordered", beginning.clone())],
-        vec![("ordered", Comparison::Equal(text("many"))), ("key", behind.clone())],
+        vec![("ordered", Comparison::Equal(text("many"))), ("key", after.clone())],
         vec![("ordered", beginning.clone()), ("plain", rare.clone())],
         vec![("ordered", beginning.clone()), ("key", Comparison::Range { low: None, high: Some((text("k00010"), true)) })],
     ] {
-        let plan = desk.plan(conditions);
-        let all = desk.keys(plan.clone());
+        let plan = fixture.plan(conditions);
+        let all = fixture.keys(plan.clone());
         assert!(all.is_sorted() && !all.is_empty());
         for (offset, limit) in [(0, 1), (0, 50), (3, 50), (900, 100), (990, 1_000), (all.len() as u64 - 1, 10), (40_000, 10)] {
             let from = (offset as usize).min(all.len());
             let expected = &all[from..(from + limit as usize).min(all.len())];
-            assert_eq!(desk.keys(QueryPlan { offset, limit: Some(limit), ..plan.clone() }), expected, "{offset} {limit}");
+            assert_eq!(fixture.keys(QueryPlan { offset, limit: Some(limit), ..plan.clone() }), expected, "{offset} {limit}");
         }
     }
 }
 
-pub fn distinct_rows_are_counted_and_paged_as_rows(place: &Place) {
-    let desk = Desk::open(place, LIBRARY);
+pub fn distinct_rows_are_counted_and_paged_as_rows(location: &StoreLocation) {
+    let fixture = Fixture::open(location, LIBRARY);
     for (name, plain, number) in [("a", Some("x"), 1), ("b", Some("x"), 1), ("c", Some("x"), 2), ("d", None, 1), ("e", None, 1)] {
-        desk.put(name, &[("plain", plain.map_or(Value::Null, text)), ("number", Value::Int(number))]);
+        fixture.put(name, &[("plain", plain.map_or(Value::Null, text)), ("number", Value::Int(number))]);
     }
-    let plan = QueryPlan { distinct: true, ..desk.columns(desk.plan(vec![]), &["plain", "number"]) };
+    let plan = QueryPlan { distinct: true, ..fixture.columns(fixture.plan(vec![]), &["plain", "number"]) };
     let rows = vec![vec![Value::Null, Value::Int(1)], vec![text("x"), Value::Int(1)], vec![text("x"), Value::Int(2)]];
-    assert_eq!(desk.rows(&plan), rows, "without a sort, by the columns");
-    assert_eq!(desk.store.count(&plan).expect("counting works"), 3);
-    assert_eq!(desk.rows(&QueryPlan { offset: 1, limit: Some(1), ..plan.clone() }), rows[1..2]);
-    let sorted = desk.sorted(plan, &[("number", true)]);
-    assert_eq!(desk.rows(&sorted), [rows[2].clone(), rows[0].clone(), rows[1].clone()]);
+    assert_eq!(fixture.rows(&plan), rows, "without a sort, by the columns");
+    assert_eq!(fixture.store.count(&plan).expect("counting works"), 3);
+    assert_eq!(fixture.rows(&QueryPlan { offset: 1, limit: Some(1), ..plan.clone() }), rows[1..2]);
+    let sorted = fixture.sorted(plan, &[("number", true)]);
+    assert_eq!(fixture.rows(&sorted), [rows[2].clone(), rows[0].clone(), rows[1].clone()]);
 }
 
-fn aggregates(desk: &Desk, plan: &QueryPlan, name: &str) -> Vec<Value> {
-    let column = desk.column(name);
+fn aggregates(fixture: &Fixture, plan: &QueryPlan, name: &str) -> Vec<Value> {
+    let column = fixture.column(name);
     let all: Vec<Aggregate> = FUNCTIONS.iter().map(|(function, _)| Aggregate { function: *function, column }).collect();
-    desk.store.aggregate(plan, &all).unwrap_or_else(|error| panic!("{error}: {plan:?}"))
+    fixture.store.aggregate(plan, &all).unwrap_or_else(|error| panic!("{error}: {plan:?}"))
 }
 
-fn aggregate(desk: &Desk, plan: &QueryPlan, function: AggregateFunction, name: &str) -> Value {
-    desk.store.aggregate(plan, &[Aggregate { function, column: desk.column(name) }]).unwrap_or_else(|error| panic!("{error}: {plan:?}")).remove(0)
+fn aggregate(fixture: &Fixture, plan: &QueryPlan, function: AggregateFunction, name: &str) -> Value {
+    fixture
+        .store
+        .aggregate(plan, &[Aggregate { function, column: fixture.column(name) }])
+        .unwrap_or_else(|error| panic!("{error}: {plan:?}"))
+        .remove(0)
 }
 
-pub fn every_aggregate_of_numbers_is_exact(place: &Place) {
+pub fn every_aggregate_of_numbers_is_exact(location: &StoreLocation) {
     // sum, count, min, max, avg, median
-    let desk = with_values(place, "number", &[4, 1, 4, -3].map(Value::Int));
-    desk.put("nothing", &[]);
-    let all = desk.plan(vec![]);
+    let fixture = with_values(location, "number", &[4, 1, 4, -3].map(Value::Int));
+    fixture.put("nothing", &[]);
+    let all = fixture.plan(vec![]);
     let int = Value::Int;
-    assert_eq!(aggregates(&desk, &all, "number"), [int(6), int(4), int(-3), int(4), Value::Float(1.5), Value::Float(2.5)]);
-    desk.put("nothing", &[("number", int(1))]);
-    assert_eq!(aggregates(&desk, &all, "number"), [int(7), int(5), int(-3), int(4), Value::Float(1.4), int(1)]);
-    let some = desk.plan(vec![("number", between(Some((int(1), false)), None))]);
+    assert_eq!(aggregates(&fixture, &all, "number"), [int(6), int(4), int(-3), int(4), Value::Float(1.5), Value::Float(2.5)]);
+    fixture.put("nothing", &[("number", int(1))]);
+    assert_eq!(aggregates(&fixture, &all, "number"), [int(7), int(5), int(-3), int(4), Value::Float(1.4), int(1)]);
+    let some = fixture.plan(vec![("number", between(Some((int(1), false)), None))]);
     assert_eq!(
-        aggregates(&desk, &some, "number"),
+        aggregates(&fixture, &some, "number"),
         [int(8), int(2), int(4), int(4), Value::Float(4.0), int(4)],
         "two equal middle values are the median"
     );
     for (number, value) in [0.5, 2.0, 1.0].into_iter().enumerate() {
-        desk.put(&number.to_string(), &[("ratio", Value::Float(value))]);
+        fixture.put(&number.to_string(), &[("ratio", Value::Float(value))]);
     }
     let float = Value::Float;
-    assert_eq!(aggregates(&desk, &all, "ratio"), [float(3.5), int(3), float(0.5), float(2.0), float(3.5 / 3.0), float(1.0)]);
-    desk.put("3", &[("ratio", float(4.0))]);
-    assert_eq!(aggregate(&desk, &all, AggregateFunction::Median, "ratio"), float(1.5));
+    assert_eq!(aggregates(&fixture, &all, "ratio"), [float(3.5), int(3), float(0.5), float(2.0), float(3.5 / 3.0), float(1.0)]);
+    fixture.put("3", &[("ratio", float(4.0))]);
+    assert_eq!(aggregate(&fixture, &all, AggregateFunction::Median, "ratio"), float(1.5));
 }
 
-pub fn aggregates_of_text_times_and_uuids_keep_their_type(place: &Place) {
-    let desk = Desk::open(place, LIBRARY);
+pub fn aggregates_of_text_times_and_uuids_keep_their_type(location: &StoreLocation) {
+    let fixture = Fixture::open(location, LIBRARY);
     for (name, letter, number, flag) in [("1", "b", 20, true), ("2", "B", -10, false), ("3", "\u{e4}", 0, true)] {
         let values = [
             ("plain", text(letter)),
@@ -991,33 +1009,34 @@ pub fn aggregates_of_text_times_and_uuids_keep_their_type(place: &Place) {
             ("id", Value::Uuid(number as u128)),
             ("flag", Value::Bool(flag)),
         ];
-        desk.put(name, &values);
+        fixture.put(name, &values);
     }
-    let all = desk.plan(vec![]);
-    let ends = |name: &str| [AggregateFunction::Min, AggregateFunction::Max].map(|function| aggregate(&desk, &all, function, name));
+    let all = fixture.plan(vec![]);
+    let ends = |name: &str| [AggregateFunction::Min, AggregateFunction::Max].map(|function| aggregate(&fixture, &all, function, name));
     assert_eq!(ends("plain"), [text("B"), text("\u{e4}")]);
     assert_eq!(ends("moment_i"), [Value::Int(-10), Value::Int(20)]);
     assert_eq!(ends("day"), [Value::Int(-10), Value::Int(20)]);
     assert_eq!(ends("id"), [Value::Uuid(0), Value::Uuid(-10_i64 as u128)]);
     assert_eq!(ends("flag"), [Value::Bool(false), Value::Bool(true)]);
     assert_eq!(ends("key"), [text("1"), text("3")]);
-    assert_eq!(aggregate(&desk, &all, AggregateFunction::Median, "moment_i"), Value::Int(0));
-    assert_eq!(aggregate(&desk, &all, AggregateFunction::Count, "flag"), Value::Int(3));
+    assert_eq!(aggregate(&fixture, &all, AggregateFunction::Median, "moment_i"), Value::Int(0));
+    assert_eq!(aggregate(&fixture, &all, AggregateFunction::Count, "flag"), Value::Int(3));
 }
 
-pub fn aggregates_of_lists_count_elements(place: &Place) {
+pub fn aggregates_of_lists_count_elements(location: &StoreLocation) {
     let list = |numbers: &[i64]| Value::List(numbers.iter().map(|number| Value::Int(*number)).collect());
     for field in ["numbers", "numbers_i"] {
-        let desk = with_values(place, field, &[list(&[1, 2]), list(&[]), list(&[2, 2, 10]), Value::Null]);
+        let fixture = with_values(location, field, &[list(&[1, 2]), list(&[]), list(&[2, 2, 10]), Value::Null]);
         let int = Value::Int;
-        assert_eq!(aggregates(&desk, &desk.plan(vec![]), field), [int(17), int(5), int(1), int(10), Value::Float(3.4), int(2)]);
-        desk.work()
-            .writes((0..4).map(|number| delete(CollectionId::from(0), &number.to_string(), desk.version(&number.to_string()))))
-            .done(&*desk.store);
+        assert_eq!(aggregates(&fixture, &fixture.plan(vec![]), field), [int(17), int(5), int(1), int(10), Value::Float(3.4), int(2)]);
+        fixture
+            .unit()
+            .writes((0..4).map(|number| delete(CollectionId::from(0), &number.to_string(), fixture.version(&number.to_string()))))
+            .commit_ok(&*fixture.store);
     }
-    let desk = Desk::open(place, LIBRARY);
+    let fixture = Fixture::open(location, LIBRARY);
     let ids = Value::List([7, u128::MAX, 3].map(Value::Uuid).to_vec());
-    desk.put(
+    fixture.put(
         "a",
         &[
             ("ids_i", ids),
@@ -1026,17 +1045,17 @@ pub fn aggregates_of_lists_count_elements(place: &Place) {
             ("ratios", Value::List(vec![Value::Float(0.5)])),
         ],
     );
-    let all = desk.plan(vec![]);
-    assert_eq!(aggregate(&desk, &all, AggregateFunction::Min, "ids_i"), Value::Uuid(3));
-    assert_eq!(aggregate(&desk, &all, AggregateFunction::Max, "ids_i"), Value::Uuid(u128::MAX));
-    assert_eq!(aggregate(&desk, &all, AggregateFunction::Min, "words"), text("a"));
-    assert_eq!(aggregate(&desk, &all, AggregateFunction::Max, "flags"), Value::Bool(true));
-    assert_eq!(aggregate(&desk, &all, AggregateFunction::Sum, "ratios"), Value::Float(0.5));
+    let all = fixture.plan(vec![]);
+    assert_eq!(aggregate(&fixture, &all, AggregateFunction::Min, "ids_i"), Value::Uuid(3));
+    assert_eq!(aggregate(&fixture, &all, AggregateFunction::Max, "ids_i"), Value::Uuid(u128::MAX));
+    assert_eq!(aggregate(&fixture, &all, AggregateFunction::Min, "words"), text("a"));
+    assert_eq!(aggregate(&fixture, &all, AggregateFunction::Max, "flags"), Value::Bool(true));
+    assert_eq!(aggregate(&fixture, &all, AggregateFunction::Sum, "ratios"), Value::Float(0.5));
 }
 
-pub fn aggregates_of_lists_obey_conditions_on_key_and_lists(place: &Place) {
+pub fn aggregates_of_lists_obey_conditions_on_key_and_lists(location: &StoreLocation) {
     let list = |numbers: &[i64]| Value::List(numbers.iter().map(|number| Value::Int(*number)).collect());
-    let desk = with_values(place, "numbers_i", &[list(&[1, 2]), list(&[2, 3]), list(&[4])]);
+    let fixture = with_values(location, "numbers_i", &[list(&[1, 2]), list(&[2, 3]), list(&[4])]);
     for (name, test, sum) in [
         ("key", equal(text("1")), 5),
         ("key", Comparison::Prefix("0".into()), 3),
@@ -1049,12 +1068,16 @@ pub fn aggregates_of_lists_obey_conditions_on_key_and_lists(place: &Place) {
         ("conflict", Comparison::Exists(false), 12),
         ("searched", Comparison::NotWildcard(vec!["abc".into()]), 12),
     ] {
-        assert_eq!(aggregate(&desk, &desk.plan(vec![(name, test.clone())]), AggregateFunction::Sum, "numbers_i"), Value::Int(sum), "{name} {test:?}");
+        assert_eq!(
+            aggregate(&fixture, &fixture.plan(vec![(name, test.clone())]), AggregateFunction::Sum, "numbers_i"),
+            Value::Int(sum),
+            "{name} {test:?}"
+        );
     }
 }
 
-pub fn keys_of_all_sorts_are_found_in_their_order(place: &Place) {
-    let desk = Desk::open(place, LIBRARY);
+pub fn keys_of_all_sorts_are_found_in_their_order(location: &StoreLocation) {
+    let fixture = Fixture::open(location, LIBRARY);
     let all = [
         "a",
         "a ",
@@ -1096,81 +1119,85 @@ pub fn keys_of_all_sorts_are_found_in_their_order(place: &Place) {
         "~",
         "\u{10ffff}",
     ];
-    desk.work().writes(all.map(|name| put(CollectionId::from(0), name, None, desk.content(&[])))).done(&*desk.store);
+    fixture.unit().writes(all.map(|name| put(CollectionId::from(0), name, None, fixture.content(&[])))).commit_ok(&*fixture.store);
     let mut sorted = all.map(str::to_owned).to_vec();
     sorted.sort();
-    assert_eq!(desk.keys(desk.plan(vec![])), sorted);
+    assert_eq!(fixture.keys(fixture.plan(vec![])), sorted);
     let backwards = sorted.iter().rev().cloned().collect::<Vec<String>>();
-    assert_eq!(desk.keys(desk.sorted(desk.plan(vec![]), &[("key", true)])), backwards);
-    let those = |wanted: &dyn Fn(&str) -> bool| sorted.iter().filter(|key| wanted(key)).cloned().collect::<Vec<String>>();
-    let asked = all.into_iter().chain(["", "b", "9f86", "S1A_", "a\u{ffff}", "zz"]);
-    for name in asked {
+    assert_eq!(fixture.keys(fixture.sorted(fixture.plan(vec![]), &[("key", true)])), backwards);
+    let keys_that = |wanted: &dyn Fn(&str) -> bool| sorted.iter().filter(|key| wanted(key)).cloned().collect::<Vec<String>>();
+    let names = all.into_iter().chain(["", "b", "9f86", "S1A_", "a\u{ffff}", "zz"]);
+    for name in names {
         let value = || text(name);
-        let with = |test: Comparison| desk.keys_where("key", test);
-        assert_eq!(with(equal(value())), those(&|key| key == name), "{name:?}");
-        assert_eq!(with(Comparison::NotEqual(value())), those(&|key| key != name), "{name:?}");
-        assert_eq!(with(Comparison::In(vec![value(), text("a0")])), those(&|key| key == name || key == "a0"), "{name:?}");
-        assert_eq!(with(between(Some((value(), false)), None)), those(&|key| key > name), "{name:?}");
-        assert_eq!(with(between(Some((value(), true)), Some((text("a_"), false)))), those(&|key| key >= name && key < "a_"), "{name:?}");
-        assert_eq!(with(between(None, Some((value(), true)))), those(&|key| key <= name), "{name:?}");
-        assert_eq!(with(Comparison::Prefix(name.into())), those(&|key| key.starts_with(name)), "{name:?}");
+        let keys_with = |test: Comparison| fixture.keys_where("key", test);
+        assert_eq!(keys_with(equal(value())), keys_that(&|key| key == name), "{name:?}");
+        assert_eq!(keys_with(Comparison::NotEqual(value())), keys_that(&|key| key != name), "{name:?}");
+        assert_eq!(keys_with(Comparison::In(vec![value(), text("a0")])), keys_that(&|key| key == name || key == "a0"), "{name:?}");
+        assert_eq!(keys_with(between(Some((value(), false)), None)), keys_that(&|key| key > name), "{name:?}");
+        assert_eq!(keys_with(between(Some((value(), true)), Some((text("a_"), false)))), keys_that(&|key| key >= name && key < "a_"), "{name:?}");
+        assert_eq!(keys_with(between(None, Some((value(), true)))), keys_that(&|key| key <= name), "{name:?}");
+        assert_eq!(keys_with(Comparison::Prefix(name.into())), keys_that(&|key| key.starts_with(name)), "{name:?}");
         if !name.contains('*') {
-            assert_eq!(with(wildcard(&format!("{name}*0"))), those(&|key| key.starts_with(name) && key[name.len()..].ends_with('0')), "{name:?}");
-            assert_eq!(with(wildcard(&format!("*{name}*"))), those(&|key| key.contains(name)), "{name:?}");
+            assert_eq!(
+                keys_with(wildcard(&format!("{name}*0"))),
+                keys_that(&|key| key.starts_with(name) && key[name.len()..].ends_with('0')),
+                "{name:?}"
+            );
+            assert_eq!(keys_with(wildcard(&format!("*{name}*"))), keys_that(&|key| key.contains(name)), "{name:?}");
         }
     }
     let many = (0..2_000).map(|number| text(&number.to_string())).chain([text("a~"), text("9F86D081")]).collect();
-    assert_eq!(desk.keys_where("key", Comparison::In(many)), ["0", "9F86D081", "a~"]);
-    assert_eq!(desk.keys_where("key", Comparison::In(Vec::new())), Vec::<String>::new());
+    assert_eq!(fixture.keys_where("key", Comparison::In(many)), ["0", "9F86D081", "a~"]);
+    assert_eq!(fixture.keys_where("key", Comparison::In(Vec::new())), Vec::<String>::new());
 }
 
-pub fn aggregates_of_nothing_are_null_and_zero(place: &Place) {
-    let desk = Desk::open(place, LIBRARY);
-    desk.put("a", &[]);
+pub fn aggregates_of_nothing_are_null_and_zero(location: &StoreLocation) {
+    let fixture = Fixture::open(location, LIBRARY);
+    fixture.put("a", &[]);
     for name in ["number", "ratio", "numbers", "numbers_i", "ratios"] {
         let nothing = Value::Null;
         let expected = [nothing.clone(), Value::Int(0), nothing.clone(), nothing.clone(), nothing.clone(), nothing];
-        assert_eq!(aggregates(&desk, &desk.plan(vec![]), name), expected, "{name}");
+        assert_eq!(aggregates(&fixture, &fixture.plan(vec![]), name), expected, "{name}");
     }
 }
 
-pub fn aggregates_look_at_all_rows_whatever_the_page(place: &Place) {
-    let desk = with_values(place, "number", &[1, 2, 3].map(Value::Int));
-    let page = QueryPlan { offset: 1, limit: Some(1), ..desk.sorted(desk.plan(vec![]), &[("number_i", true)]) };
-    assert_eq!(aggregate(&desk, &page, AggregateFunction::Sum, "number"), Value::Int(6));
-    assert_eq!(desk.store.count(&page).expect("counting works"), 3);
+pub fn aggregates_look_at_all_rows_whatever_the_page(location: &StoreLocation) {
+    let fixture = with_values(location, "number", &[1, 2, 3].map(Value::Int));
+    let page = QueryPlan { offset: 1, limit: Some(1), ..fixture.sorted(fixture.plan(vec![]), &[("number_i", true)]) };
+    assert_eq!(aggregate(&fixture, &page, AggregateFunction::Sum, "number"), Value::Int(6));
+    assert_eq!(fixture.store.count(&page).expect("counting works"), 3);
 }
 
-pub fn a_sum_that_does_not_fit_is_an_error_in_words(place: &Place) {
-    let desk = with_values(place, "number", &[i64::MAX, 1].map(Value::Int));
-    let sum = Aggregate { function: AggregateFunction::Sum, column: desk.column("number") };
-    let error = desk.store.aggregate(&desk.plan(vec![]), &[sum]).expect_err("it does not fit");
+pub fn a_sum_that_does_not_fit_is_an_error_in_words(location: &StoreLocation) {
+    let fixture = with_values(location, "number", &[i64::MAX, 1].map(Value::Int));
+    let sum = Aggregate { function: AggregateFunction::Sum, column: fixture.column("number") };
+    let error = fixture.store.aggregate(&fixture.plan(vec![]), &[sum]).expect_err("it does not fit");
     assert!(matches!(&error, StoreError::Wrong(reason) if reason.contains("64 bits")), "{error}");
-    desk.put("1", &[("number", Value::Int(-1))]);
-    assert_eq!(aggregate(&desk, &desk.plan(vec![]), AggregateFunction::Sum, "number"), Value::Int(i64::MAX - 1));
-    let ends = [AggregateFunction::Min, AggregateFunction::Max].map(|function| aggregate(&desk, &desk.plan(vec![]), function, "number"));
+    fixture.put("1", &[("number", Value::Int(-1))]);
+    assert_eq!(aggregate(&fixture, &fixture.plan(vec![]), AggregateFunction::Sum, "number"), Value::Int(i64::MAX - 1));
+    let ends = [AggregateFunction::Min, AggregateFunction::Max].map(|function| aggregate(&fixture, &fixture.plan(vec![]), function, "number"));
     assert_eq!(ends, [Value::Int(-1), Value::Int(i64::MAX)]);
 }
 
-pub fn floats_in_lists_are_exact(place: &Place) {
+pub fn floats_in_lists_are_exact(location: &StoreLocation) {
     let mut dice = Dice(7);
     let mut bits = || (dice.below(1 << 31) as u64) << 33 ^ (dice.below(1 << 31) as u64) << 10 ^ dice.below(1 << 31) as u64;
     let floats: Vec<f64> = std::iter::from_fn(|| Some(f64::from_bits(bits()))).filter(|float| float.is_finite()).take(1_000).collect();
-    let desk = with_values(place, "ratios", &floats.iter().map(|float| Value::List(vec![Value::Float(*float)])).collect::<Vec<_>>());
-    let lost: Vec<&f64> = floats.iter().filter(|float| desk.keys_where("ratios", equal(Value::Float(**float))).is_empty()).collect();
+    let fixture = with_values(location, "ratios", &floats.iter().map(|float| Value::List(vec![Value::Float(*float)])).collect::<Vec<_>>());
+    let lost: Vec<&f64> = floats.iter().filter(|float| fixture.keys_where("ratios", equal(Value::Float(**float))).is_empty()).collect();
     assert!(lost.is_empty(), "{} are not found, such as {:e}", lost.len(), lost[0]);
 }
 
-pub fn an_indexed_condition_does_not_scan(place: &Place) {
-    let (desk, _) = library(place);
-    let scans = |conditions: Vec<(&str, Comparison)>| {
-        let explanation = desk.store.explain(&desk.plan(conditions)).expect("explaining works");
+pub fn an_indexed_condition_does_not_scan(location: &StoreLocation) {
+    let (fixture, _) = library(location);
+    let is_full_scan = |conditions: Vec<(&str, Comparison)>| {
+        let explanation = fixture.store.explain(&fixture.plan(conditions)).expect("explaining works");
         assert!(explanation.len() > 1);
-        let scans = place.scans(&explanation);
-        if scans {
+        let is_full_scan = location.is_full_scan(&explanation);
+        if is_full_scan {
             println!("{explanation:#?}");
         }
-        scans
+        is_full_scan
     };
     let int = |number| Value::Int(number);
     for (name, test) in [
@@ -1200,7 +1227,7 @@ pub fn an_indexed_condition_does_not_scan(place: &Place) {
         ("flag_i", equal(Value::Bool(true))),
         ("moment_i", between(Some((int(0), true)), None)),
         ("id_i", equal(Value::Uuid(1))),
-        ("place_i", meets(PLACES[1])),
+        ("place_i", intersects(PLACES[1])),
         ("words_i", equal(text("a"))),
         ("words_i", Comparison::In(vec![text("a"), text("b")])),
         ("words_f", equal(text("A"))),
@@ -1210,28 +1237,28 @@ pub fn an_indexed_condition_does_not_scan(place: &Place) {
         ("s_text_i", Comparison::Prefix("a".into())),
         ("s_number_i", between(Some((int(1), true)), None)),
     ] {
-        assert!(!scans(vec![(name, test.clone())]), "{name} {test:?} scans");
+        assert!(!is_full_scan(vec![(name, test.clone())]), "{name} {test:?} scans");
         // together with a condition without an index, too, in either order
         let other = || ("plain", Comparison::NotEqual(text("a")));
-        assert!(!scans(vec![other(), (name, test.clone())]), "{name} {test:?} scans beside another");
-        assert!(!scans(vec![(name, test.clone()), other()]), "{name} {test:?} scans beside another");
+        assert!(!is_full_scan(vec![other(), (name, test.clone())]), "{name} {test:?} scans beside another");
+        assert!(!is_full_scan(vec![(name, test.clone()), other()]), "{name} {test:?} scans beside another");
     }
     // otherwise the test would show nothing
     for (name, test) in [
         ("plain", equal(text("a"))),
-        ("place", meets(PLACES[1])),
+        ("place", intersects(PLACES[1])),
         ("ordered", Comparison::NotEqual(text("a"))),
         ("searched", wildcard("*ab*")),
         ("words", equal(text("a"))),
     ] {
-        assert!(scans(vec![(name, test.clone())]), "{name} {test:?} cannot be answered without reading all");
+        assert!(is_full_scan(vec![(name, test.clone())]), "{name} {test:?} cannot be answered without reading all");
     }
 }
 
-pub fn indexes_follow_updates_deaths_and_deletions(place: &Place) {
-    let desk = Desk::open(place, LIBRARY);
+pub fn indexes_follow_every_change_of_a_record(location: &StoreLocation) {
+    let fixture = Fixture::open(location, LIBRARY);
     let values = |word: &str, number: i64| {
-        let own = [
+        let values_by_field = [
             ("ordered", text(word)),
             ("searched", text(word)),
             ("folded", text(word)),
@@ -1243,10 +1270,10 @@ pub fn indexes_follow_updates_deaths_and_deletions(place: &Place) {
             ("place_i", geometry(&format!("POINT({number} 5)"))),
             ("s_text_i", text(word)),
         ];
-        own.to_vec()
+        values_by_field.to_vec()
     };
-    let finds = |word: &str, number: i64| -> Vec<usize> {
-        let asked = [
+    let hits = |word: &str, number: i64| -> Vec<usize> {
+        let conditions = [
             ("ordered", equal(text(word))),
             ("searched", wildcard(&format!("*{word}*"))),
             ("folded", wildcard(&format!("*{word}*"))),
@@ -1255,150 +1282,154 @@ pub fn indexes_follow_updates_deaths_and_deletions(place: &Place) {
             ("words_i", equal(text(word))),
             ("words_f", equal(text(word))),
             ("ids_i", equal(Value::Uuid(number as u128))),
-            ("place_i", meets(&format!("LINESTRING({number} 0, {number} 9)"))),
+            ("place_i", intersects(&format!("LINESTRING({number} 0, {number} 9)"))),
             ("s_text_i", equal(text(word))),
         ];
-        asked.into_iter().map(|(name, test)| desk.keys_where(name, test).len()).collect()
+        conditions.into_iter().map(|(name, test)| fixture.keys_where(name, test).len()).collect()
     };
     let (everywhere, nowhere) = (vec![1; 10], vec![0; 10]);
-    desk.put("x", &values("first", 1));
-    assert_eq!(finds("first", 1), everywhere);
-    desk.put("x", &values("second", 2));
-    assert_eq!((finds("first", 1), finds("second", 2)), (nowhere.clone(), everywhere.clone()));
-    let dead = RecordContent { exists: false, ..desk.content(&values("second", 2)) };
-    desk.work().write(put(CollectionId::from(0), "x", desk.version("x"), dead)).done(&*desk.store);
-    assert_eq!(finds("second", 2), nowhere);
-    desk.put("x", &values("third", 3));
-    assert_eq!(finds("third", 3), everywhere);
-    desk.delete("x");
-    assert_eq!(finds("third", 3), nowhere);
+    fixture.put("x", &values("first", 1));
+    assert_eq!(hits("first", 1), everywhere);
+    fixture.put("x", &values("second", 2));
+    assert_eq!((hits("first", 1), hits("second", 2)), (nowhere.clone(), everywhere.clone()));
+    let dead = RecordContent { exists: false, ..fixture.content(&values("second", 2)) };
+    fixture.unit().write(put(CollectionId::from(0), "x", fixture.version("x"), dead)).commit_ok(&*fixture.store);
+    assert_eq!(hits("second", 2), nowhere);
+    fixture.put("x", &values("third", 3));
+    assert_eq!(hits("third", 3), everywhere);
+    fixture.delete("x");
+    assert_eq!(hits("third", 3), nowhere);
     // another record with the key of the deleted one inherits nothing
-    desk.put("y", &values("fourth", 4));
-    assert_eq!((finds("third", 3), finds("fourth", 4)), (nowhere, everywhere));
+    fixture.put("y", &values("fourth", 4));
+    assert_eq!((hits("third", 3), hits("fourth", 4)), (nowhere, everywhere));
 }
 
-pub fn visiting_sees_one_snapshot_and_stops_when_told(place: &Place) {
-    let desk = Desk::open(place, LIBRARY);
+pub fn visiting_sees_one_snapshot_and_stops_at_an_error(location: &StoreLocation) {
+    let fixture = Fixture::open(location, LIBRARY);
     let name = |number: usize| format!("{number:04}");
-    desk.work()
-        .writes((0..500).map(|number| put(CollectionId::from(0), &name(number), None, desk.content(&[("plain", text("old"))]))))
-        .done(&*desk.store);
-    let plan = desk.columns(desk.plan(vec![]), &["key", "plain"]);
+    fixture
+        .unit()
+        .writes((0..500).map(|number| put(CollectionId::from(0), &name(number), None, fixture.content(&[("plain", text("old"))]))))
+        .commit_ok(&*fixture.store);
+    let plan = fixture.columns(fixture.plan(vec![]), &["key", "plain"]);
     let mut visited = Vec::new();
-    let whole = desk.store.visit(&plan, &mut |row| {
+    let whole = fixture.store.visit(&plan, &mut |row| {
         if visited.is_empty() {
-            desk.put(&name(400), &[("plain", text("new"))]);
-            desk.delete(&name(450));
-            desk.put(&name(999), &[]);
+            fixture.put(&name(400), &[("plain", text("new"))]);
+            fixture.delete(&name(450));
+            fixture.put(&name(999), &[]);
         }
         visited.push(row);
         Ok(())
     });
     whole.expect("visiting works");
     assert_eq!(visited, (0..500).map(|number| vec![text(&name(number)), text("old")]).collect::<Vec<_>>());
-    assert_eq!(desk.store.count(&plan).expect("counting works"), 500);
+    assert_eq!(fixture.store.count(&plan).expect("counting works"), 500);
 
     let mut seen = 0;
-    let stopped = desk.store.visit(&plan, &mut |_| {
+    let stopped = fixture.store.visit(&plan, &mut |_| {
         seen += 1;
         if seen == 3 { Err(StoreError::Wrong("enough".into())) } else { Ok(()) }
     });
     assert_eq!(stopped.expect_err("it was stopped").to_string(), "enough");
     assert_eq!(seen, 3);
-    assert_eq!(desk.rows(&plan).len(), 500, "and another question is answered");
+    assert_eq!(fixture.rows(&plan).len(), 500, "and another question is answered");
 }
 
-pub fn a_page_and_the_number_of_rows_are_of_one_snapshot(place: &Place) {
-    let desk = Desk::open(place, LIBRARY);
+pub fn a_page_and_the_number_of_rows_are_of_one_snapshot(location: &StoreLocation) {
+    let fixture = Fixture::open(location, LIBRARY);
     let name = |number: usize| format!("{number:04}");
-    desk.work()
-        .writes((0..100).map(|number| put(CollectionId::from(0), &name(number), None, desk.content(&[("plain", text("there"))]))))
-        .done(&*desk.store);
-    let plan = QueryPlan { offset: 10, ..desk.plan(vec![("plain", equal(text("there")))]) };
-    let over = std::sync::atomic::AtomicBool::new(false);
+    fixture
+        .unit()
+        .writes((0..100).map(|number| put(CollectionId::from(0), &name(number), None, fixture.content(&[("plain", text("there"))]))))
+        .commit_ok(&*fixture.store);
+    let plan = QueryPlan { offset: 10, ..fixture.plan(vec![("plain", equal(text("there")))]) };
+    let is_done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // one more and one less, again and again
-            while !over.load(std::sync::atomic::Ordering::SeqCst) {
-                desk.put(&name(200), &[("plain", text("there"))]);
-                desk.delete(&name(200));
+            while !is_done.load(std::sync::atomic::Ordering::SeqCst) {
+                fixture.put(&name(200), &[("plain", text("there"))]);
+                fixture.delete(&name(200));
             }
         });
         for _ in 0..300 {
-            let (found, total) = desk.store.find_and_count(&plan).expect("it answers");
-            let is_one = found.rows.len() as u64 + 10 == total;
-            if !is_one {
-                over.store(true, std::sync::atomic::Ordering::SeqCst);
+            let (found, total) = fixture.store.find_and_count(&plan).expect("it answers");
+            let is_consistent = found.rows.len() as u64 + 10 == total;
+            if !is_consistent {
+                is_done.store(true, std::sync::atomic::Ordering::SeqCst);
             }
-            assert!(is_one, "{} rows behind 10, of {total}", found.rows.len());
+            assert!(is_consistent, "{} rows behind 10, of {total}", found.rows.len());
         }
-        over.store(true, std::sync::atomic::Ordering::SeqCst);
+        is_done.store(true, std::sync::atomic::Ordering::SeqCst);
     });
     let page = QueryPlan { limit: Some(3), ..plan };
-    let (found, total) = desk.store.find_and_count(&page).expect("it answers");
+    let (found, total) = fixture.store.find_and_count(&page).expect("it answers");
     assert_eq!((found.rows.len(), total), (3, 100), "the page aside");
     let nobody = QueryPlan { tenant: tenant("nobody"), ..page };
-    assert_eq!(desk.store.find_and_count(&nobody).expect("it answers"), (ResultRows::default(), 0));
+    assert_eq!(fixture.store.find_and_count(&nobody).expect("it answers"), (ResultRows::default(), 0));
 }
 
-pub fn what_nobody_waits_for_is_given_up_and_others_are_answered(place: &Place) {
-    let desk = Desk::open(place, LIBRARY);
+pub fn a_cancelled_query_is_given_up_and_others_are_answered(location: &StoreLocation) {
+    let fixture = Fixture::open(location, LIBRARY);
     let words: Vec<String> = (0..200).map(|number| format!("w{number}")).collect();
     let words = texts(&words.iter().map(String::as_str).collect::<Vec<_>>());
-    let records = (0..3_000).map(|number| put(CollectionId::from(0), &format!("{number:04}"), None, desk.content(&[("words", words.clone())])));
-    desk.work().writes(records).done(&*desk.store);
+    let records = (0..3_000).map(|number| put(CollectionId::from(0), &format!("{number:04}"), None, fixture.content(&[("words", words.clone())])));
+    fixture.unit().writes(records).commit_ok(&*fixture.store);
     // each is compared with each word of each record
-    let long = desk.plan((0..180).map(|number| ("words", Comparison::NotEqual(text(&format!("x{number}"))))).collect());
-    let sorted = desk.sorted(long.clone(), &[("plain", true)]);
-    let sum = Aggregate { function: AggregateFunction::Median, column: desk.column("number") };
-    let asks: [&(dyn Fn() -> Result<()> + Sync); 4] =
-        [&|| desk.store.count(&long).map(drop), &|| desk.store.find(&sorted).map(drop), &|| desk.store.find_and_count(&sorted).map(drop), &|| {
-            desk.store.aggregate(&long, &[sum]).map(drop)
-        }];
-    let given_up = |ask: &(dyn Fn() -> Result<()> + Sync)| {
-        let wanted = wanted::CancelToken::default();
+    let slow = fixture.plan((0..180).map(|number| ("words", Comparison::NotEqual(text(&format!("x{number}"))))).collect());
+    let sorted = fixture.sorted(slow.clone(), &[("plain", true)]);
+    let median = Aggregate { function: AggregateFunction::Median, column: fixture.column("number") };
+    let queries: [&(dyn Fn() -> Result<()> + Sync); 4] = [
+        &|| fixture.store.count(&slow).map(drop),
+        &|| fixture.store.find(&sorted).map(drop),
+        &|| fixture.store.find_and_count(&sorted).map(drop),
+        &|| fixture.store.aggregate(&slow, &[median]).map(drop),
+    ];
+    let run_and_cancel = |query: &(dyn Fn() -> Result<()> + Sync)| {
+        let token = wanted::CancelToken::default();
         let ended = std::thread::scope(|scope| {
-            let asked = scope.spawn(|| wanted.during(ask));
+            let running = scope.spawn(|| token.during(query));
             let mut in_use = 0;
-            while in_use == 0 && !asked.is_finished() {
-                in_use = desk.store.vitals().expect("it answers").connections_in_use;
+            while in_use == 0 && !running.is_finished() {
+                in_use = fixture.store.stats().expect("it answers").connections_in_use;
                 std::thread::yield_now();
             }
-            wanted.end();
-            asked.join().expect("no panic")
+            token.cancel();
+            running.join().expect("no panic")
         });
-        assert!(matches!(wanted.during(ask), Err(StoreError::Unwanted)), "nothing is begun either");
+        assert!(matches!(token.during(query), Err(StoreError::Unwanted)), "nothing is begun either");
         ended
     };
-    for ask in asks {
+    for query in queries {
         // on a busy machine the query may finish before it is cancelled
-        let mut ended = (0..20).map(|_| given_up(ask)).skip_while(Result::is_ok);
+        let mut ended = (0..20).map(|_| run_and_cancel(query)).skip_while(Result::is_ok);
         let ended = ended.next();
         assert!(matches!(ended, Some(Err(StoreError::Unwanted))), "{ended:?}");
-        assert_eq!(desk.store.count(&desk.plan(vec![])).expect("others are answered"), 3_000);
+        assert_eq!(fixture.store.count(&fixture.plan(vec![])).expect("others are answered"), 3_000);
     }
-    let wanted = wanted::CancelToken::default();
-    assert_eq!(wanted.during(|| desk.store.count(&desk.plan(vec![]))).expect("it is wanted"), 3_000);
+    let token = wanted::CancelToken::default();
+    assert_eq!(token.during(|| fixture.store.count(&fixture.plan(vec![]))).expect("it is wanted"), 3_000);
 }
 
-pub fn a_plan_of_another_catalogue_is_refused(place: &Place) {
-    let desk = Desk::open(place, LIBRARY);
-    desk.put("a", &[]);
-    let no_collection = QueryPlan { collection: CollectionId::from(9), ..desk.plan(vec![]) };
-    let no_column = |column| QueryPlan { columns: vec![column], ..desk.plan(vec![]) };
+pub fn a_plan_of_another_catalogue_is_refused(location: &StoreLocation) {
+    let fixture = Fixture::open(location, LIBRARY);
+    fixture.put("a", &[]);
+    let no_collection = QueryPlan { collection: CollectionId::from(9), ..fixture.plan(vec![]) };
+    let no_column = |column| QueryPlan { columns: vec![column], ..fixture.plan(vec![]) };
     let no_condition = QueryPlan {
         conditions: vec![Condition { column: PlanColumn::Field(FieldId::from(999)), test: Comparison::Exists(true) }],
-        ..desk.plan(vec![])
+        ..fixture.plan(vec![])
     };
-    let no_sort = QueryPlan { sort: vec![SortKey { column: PlanColumn::State(999), descending: false }], ..desk.plan(vec![]) };
+    let no_sort = QueryPlan { sort: vec![SortKey { column: PlanColumn::State(999), descending: false }], ..fixture.plan(vec![]) };
     for plan in [no_collection.clone(), no_column(PlanColumn::Field(FieldId::from(999))), no_column(PlanColumn::State(999)), no_condition, no_sort] {
-        let found = desk.store.find(&plan);
+        let found = fixture.store.find(&plan);
         assert!(matches!(found, Err(StoreError::Wrong(_))), "{found:?}");
-        assert!(desk.store.explain(&plan).is_err());
+        assert!(fixture.store.explain(&plan).is_err());
     }
-    assert!(matches!(desk.store.count(&no_collection), Err(StoreError::Wrong(_))));
+    assert!(matches!(fixture.store.count(&no_collection), Err(StoreError::Wrong(_))));
     let sum = Aggregate { function: AggregateFunction::Sum, column: PlanColumn::Field(FieldId::from(999)) };
-    assert!(matches!(desk.store.aggregate(&desk.plan(vec![]), &[sum]), Err(StoreError::Wrong(_))));
-    assert!(matches!(desk.store.read(&desk.tenant, CollectionId::from(9), &[key("a")], ReadDetail::Head), Err(StoreError::Wrong(_))));
-    assert!(matches!(desk.store.find(&desk.plan(vec![("plain", Comparison::Wildcard(Vec::new()))])), Err(StoreError::Wrong(_))));
+    assert!(matches!(fixture.store.aggregate(&fixture.plan(vec![]), &[sum]), Err(StoreError::Wrong(_))));
+    assert!(matches!(fixture.store.read(&fixture.tenant, CollectionId::from(9), &[key("a")], ReadDetail::Head), Err(StoreError::Wrong(_))));
+    assert!(matches!(fixture.store.find(&fixture.plan(vec![("plain", Comparison::Wildcard(Vec::new()))])), Err(StoreError::Wrong(_))));
 }

@@ -1,4 +1,4 @@
-//! Helpers for specifications: places to open stores in, units of work, short ways to write records and plans.
+//! Helpers for specifications: locations to open stores in, units of work, short ways to write records and plans.
 
 use std::sync::{Arc, Mutex};
 use stook_catalogue::definition::Catalogue;
@@ -10,24 +10,24 @@ use stook_store::journal::ChunkJournal;
 use stook_store::plan::{Comparison, Condition, GeometryRelation, PlanColumn, QueryPlan, SortKey};
 use stook_store::*;
 
-type Opening = Box<dyn Fn(&Catalogue) -> Result<Box<dyn Store>> + Send + Sync>;
+type OpenStore = Box<dyn Fn(&Catalogue) -> Result<Box<dyn Store>> + Send + Sync>;
 
-/// The place of one test's store. It is empty at first; opening it again, also while it is open, opens the same store.
-pub struct Place {
-    opening: Opening,
-    scans: fn(&[String]) -> bool,
+/// The location of one test's store. It is empty at first; opening it again, also while it is open, opens the same store.
+pub struct StoreLocation {
+    open_store: OpenStore,
+    is_full_scan: fn(&[String]) -> bool,
     check: Box<dyn Fn() + Send + Sync>,
 }
 
-impl Place {
-    /// `opening` opens the store of the place. `scans` says whether an explanation reads every record of the collection. `check` runs when a test has
-    /// passed, with the store closed.
+impl StoreLocation {
+    /// `open_store` opens the store of the location. `is_full_scan` says whether an explanation reads every record of the collection. `check` runs when
+    /// a test has passed, with the store closed.
     pub fn new(
-        opening: impl Fn(&Catalogue) -> Result<Box<dyn Store>> + Send + Sync + 'static,
-        scans: fn(&[String]) -> bool,
+        open_store: impl Fn(&Catalogue) -> Result<Box<dyn Store>> + Send + Sync + 'static,
+        is_full_scan: fn(&[String]) -> bool,
         check: impl Fn() + Send + Sync + 'static,
     ) -> Self {
-        Self { opening: Box::new(opening), scans, check: Box::new(check) }
+        Self { open_store: Box::new(open_store), is_full_scan, check: Box::new(check) }
     }
 
     pub fn open(&self, catalogue: &Catalogue) -> Box<dyn Store> {
@@ -35,11 +35,11 @@ impl Place {
     }
 
     pub fn try_open(&self, catalogue: &Catalogue) -> Result<Box<dyn Store>> {
-        (self.opening)(catalogue)
+        (self.open_store)(catalogue)
     }
 
-    pub fn scans(&self, explanation: &[String]) -> bool {
-        (self.scans)(explanation)
+    pub fn is_full_scan(&self, explanation: &[String]) -> bool {
+        (self.is_full_scan)(explanation)
     }
 
     pub fn check(&self) {
@@ -76,9 +76,9 @@ pub fn geometry(text: &str) -> Value {
 }
 
 /// Geometries that have a point in common with one.
-pub fn meets(text: &str) -> Comparison {
+pub fn intersects(text: &str) -> Comparison {
     let Value::Geometry(wanted) = geometry(text) else { panic!("{text} is a geometry") };
-    Comparison::Lies(GeometryRelation::Intersects, wanted)
+    Comparison::Related(GeometryRelation::Intersects, wanted)
 }
 
 /// The column of a field or state field by name, or of `key`, `revision`, `conflict`.
@@ -135,7 +135,7 @@ pub fn delete(collection: CollectionId, name: &str, expect: Option<Version>) -> 
 
 /// What the store has passed to a unit.
 #[derive(Debug, Clone, Default)]
-pub struct Told {
+pub struct UnitFeedback {
     pub conflicts: Vec<WriteConflict>,
     /// Collection, key, field and holder.
     pub refused: Vec<(CollectionId, String, FieldId, String)>,
@@ -146,34 +146,34 @@ pub struct Told {
 type Resolve = Box<dyn FnMut(Vec<WriteConflict>) -> Result<Vec<RecordWrite>> + Send>;
 
 /// A unit of work, composed for a test.
-pub struct Work {
+pub struct TestUnit {
     tenant: Tenant,
-    fence: Option<LeaseToken>,
+    lease_token: Option<LeaseToken>,
     writes: Vec<RecordWrite>,
     resolve: Option<Resolve>,
     settling: SettlingChanges,
     journal: Option<ChunkJournal>,
     call: Option<(IdempotentCall, Vec<u8>)>,
     log: Vec<NewChangeLogEntry>,
-    hurries: bool,
-    made_again: bool,
-    told: Arc<Mutex<Told>>,
+    fails_on_locks: bool,
+    rebuilt_if_undone: bool,
+    feedback: Arc<Mutex<UnitFeedback>>,
 }
 
-impl Work {
-    pub fn of(tenant: &Tenant) -> Self {
+impl TestUnit {
+    pub fn new(tenant: &Tenant) -> Self {
         Self {
             tenant: tenant.clone(),
-            fence: None,
+            lease_token: None,
             writes: Vec::new(),
             resolve: None,
             settling: SettlingChanges::default(),
             journal: None,
             call: None,
             log: Vec::new(),
-            hurries: false,
-            made_again: false,
-            told: Arc::default(),
+            fails_on_locks: false,
+            rebuilt_if_undone: false,
+            feedback: Arc::default(),
         }
     }
 
@@ -187,8 +187,8 @@ impl Work {
         self
     }
 
-    pub fn fence(mut self, fence: LeaseToken) -> Self {
-        self.fence = Some(fence);
+    pub fn lease_token(mut self, lease_token: LeaseToken) -> Self {
+        self.lease_token = Some(lease_token);
         self
     }
 
@@ -197,8 +197,8 @@ impl Work {
         self
     }
 
-    pub fn call(mut self, id: u8, request: u8, answer: &[u8]) -> Self {
-        self.call = Some((IdempotentCall { id: [id; 16], request: [request; 16] }, answer.to_vec()));
+    pub fn call(mut self, id: u8, request: u8, response: &[u8]) -> Self {
+        self.call = Some((IdempotentCall { id: [id; 16], request: [request; 16] }, response.to_vec()));
         self
     }
 
@@ -215,13 +215,13 @@ impl Work {
     }
 
     pub fn without_waiting(mut self) -> Self {
-        self.hurries = true;
+        self.fails_on_locks = true;
         self
     }
 
     /// The test builds it again if it is undone.
-    pub fn made_again(mut self) -> Self {
-        self.made_again = true;
+    pub fn rebuilt_if_undone(mut self) -> Self {
+        self.rebuilt_if_undone = true;
         self
     }
 
@@ -230,24 +230,24 @@ impl Work {
         self
     }
 
-    pub fn forget(mut self, link: u32) -> Self {
+    pub fn clear_link(mut self, link: u32) -> Self {
         self.settling.cleared_links.push(link);
         self
     }
 
-    pub fn mark(mut self, stratum: u32, target: &str) -> Self {
-        self.settling.marks.push(StaleMark { id: 0, order: stratum, rule: 3, target: target.into(), part: "p".into(), job: 7 });
+    pub fn mark(mut self, order: u32, target: &str) -> Self {
+        self.settling.marks.push(StaleMark { id: 0, order, rule: 3, target: target.into(), part: "p".into(), job: 7 });
         self
     }
 
     /// Marks of new records, of a link that may lead to them.
-    pub fn new_marks(mut self, link: u32, targets: &[&str]) -> Self {
+    pub fn marks_if_linked(mut self, link: u32, targets: &[&str]) -> Self {
         let mark = |target: &&str| StaleMark { id: 0, order: 1, rule: link, target: (*target).into(), part: "".into(), job: 7 };
         self.settling.marks_if_linked.extend(targets.iter().map(mark));
         self
     }
 
-    pub fn answer(mut self, marks: &[StaleMark]) -> Self {
+    pub fn clear_marks(mut self, marks: &[StaleMark]) -> Self {
         self.settling.cleared.extend(marks.iter().map(|mark| mark.id));
         self
     }
@@ -258,58 +258,58 @@ impl Work {
         self
     }
 
-    pub fn commit(self, store: &dyn Store) -> (Result<CommitReceipt>, Told) {
-        let told = self.told.clone();
+    pub fn commit(self, store: &dyn Store) -> (Result<CommitReceipt>, UnitFeedback) {
+        let feedback = self.feedback.clone();
         let result = store.commit(Box::new(self));
-        let told = told.lock().expect("not poisoned").clone();
-        (result, told)
+        let feedback = feedback.lock().expect("not poisoned").clone();
+        (result, feedback)
     }
 
     /// Commits a unit that must succeed.
-    pub fn done(self, store: &dyn Store) -> CommitReceipt {
-        let (result, told) = self.commit(store);
-        assert_eq!(told.refused, [], "nothing is refused");
+    pub fn commit_ok(self, store: &dyn Store) -> CommitReceipt {
+        let (result, feedback) = self.commit(store);
+        assert_eq!(feedback.refused, [], "nothing is refused");
         result.expect("the unit is written")
     }
 }
 
-impl Unit for Work {
+impl Unit for TestUnit {
     fn tenant(&self) -> &Tenant {
         &self.tenant
     }
 
     fn lease_token(&self) -> Option<LeaseToken> {
-        self.fence
+        self.lease_token
     }
 
     fn call(&self) -> Option<&IdempotentCall> {
         self.call.as_ref().map(|(call, _)| call)
     }
 
-    fn repeated(&mut self, same: bool, answer: Vec<u8>) {
-        self.told.lock().expect("not poisoned").repeated = Some((same, answer));
+    fn repeated(&mut self, is_same_request: bool, response: Vec<u8>) {
+        self.feedback.lock().expect("not poisoned").repeated = Some((is_same_request, response));
     }
 
-    fn waits(&self) -> bool {
-        !self.hurries
+    fn waits_for_locks(&self) -> bool {
+        !self.fails_on_locks
     }
 
     fn log(&mut self) -> Vec<NewChangeLogEntry> {
         self.log.clone()
     }
 
-    fn answer(&mut self, _committed_at: i64) -> Option<Vec<u8>> {
-        self.call.as_ref().map(|(_, answer)| answer.clone()).filter(|answer| !answer.is_empty())
+    fn response_to_keep(&mut self, _committed_at: i64) -> Option<Vec<u8>> {
+        self.call.as_ref().map(|(_, response)| response.clone()).filter(|response| !response.is_empty())
     }
 
     fn writes(&self) -> &[RecordWrite] {
         // the store may start again: the last calls count
-        *self.told.lock().expect("not poisoned") = Told::default();
+        *self.feedback.lock().expect("not poisoned") = UnitFeedback::default();
         &self.writes
     }
 
     fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> Result<Vec<RecordWrite>> {
-        self.told.lock().expect("not poisoned").conflicts.extend(conflicts.iter().cloned());
+        self.feedback.lock().expect("not poisoned").conflicts.extend(conflicts.iter().cloned());
         match &mut self.resolve {
             Some(resolve) => resolve(conflicts),
             None => Err(StoreError::Wrong("this unit expects no conflict".into())),
@@ -317,8 +317,8 @@ impl Unit for Work {
     }
 
     fn refused(&mut self, refused: UniqueConflict) {
-        let mut told = self.told.lock().expect("not poisoned");
-        told.refused.push((refused.collection, refused.key.to_string(), refused.field, refused.holder));
+        let mut feedback = self.feedback.lock().expect("not poisoned");
+        feedback.refused.push((refused.collection, refused.key.to_string(), refused.field, refused.holder));
     }
 
     fn settling(&mut self) -> SettlingChanges {
@@ -329,36 +329,36 @@ impl Unit for Work {
         self.journal.as_ref()
     }
 
-    fn is_made_again(&self) -> bool {
-        self.made_again
+    fn is_rebuilt_if_undone(&self) -> bool {
+        self.rebuilt_if_undone
     }
 }
 
 /// An open store with its definition, and short ways to work on one collection of one tenant.
-pub struct Desk {
+pub struct Fixture {
     pub catalogue: Catalogue,
     pub store: Box<dyn Store>,
     pub tenant: Tenant,
     pub collection: CollectionId,
 }
 
-impl Desk {
+impl Fixture {
     /// Opens a store for the first collection of a definition.
-    pub fn open(place: &Place, definition_text: &str) -> Self {
+    pub fn open(location: &StoreLocation, definition_text: &str) -> Self {
         let catalogue = definition(definition_text);
-        let store = place.open(&catalogue);
+        let store = location.open(&catalogue);
         Self { catalogue, store, tenant: main_tenant(), collection: CollectionId::from(0) }
     }
 
-    pub fn reopen(self, place: &Place) -> Self {
+    pub fn reopen(self, location: &StoreLocation) -> Self {
         let Self { catalogue, store, tenant, collection } = self;
         drop(store);
-        let store = place.open(&catalogue);
+        let store = location.open(&catalogue);
         Self { catalogue, store, tenant, collection }
     }
 
-    pub fn work(&self) -> Work {
-        Work::of(&self.tenant)
+    pub fn unit(&self) -> TestUnit {
+        TestUnit::new(&self.tenant)
     }
 
     pub fn content(&self, values: &[(&str, Value)]) -> RecordContent {
@@ -372,11 +372,11 @@ impl Desk {
 
     /// Gives a record these values and no others.
     pub fn put(&self, name: &str, values: &[(&str, Value)]) -> CommitReceipt {
-        self.work().write(self.write_of(name, values)).done(&*self.store)
+        self.unit().write(self.write_of(name, values)).commit_ok(&*self.store)
     }
 
     pub fn delete(&self, name: &str) -> CommitReceipt {
-        self.work().write(delete(self.collection, name, self.version(name))).done(&*self.store)
+        self.unit().write(delete(self.collection, name, self.version(name))).commit_ok(&*self.store)
     }
 
     pub fn record(&self, name: &str) -> Option<StoredRecord> {

@@ -7,24 +7,24 @@ use crate::tree::{NodeKind, Tree};
 impl<T: Tree + ?Sized> Evaluation<'_, '_, T> {
     /// Calls `visit` with the nodes that a step's axis and test find from a node, in the axis's order, until it returns false.
     pub(super) fn visit(&self, step: &Step, from: NodeRef, visit: &mut dyn FnMut(NodeRef) -> EvalResult<bool>) -> EvalResult<()> {
-        let (tree, place) = (self.tree, from.place());
-        let own = tree.node(place);
+        let (tree, index) = (self.tree, from.index());
+        let node = tree.node(index);
         if from.is_namespace() {
             return self.visit_from_namespace(step, from, visit);
         }
         self.spend(1)?;
         let test = ResolvedTest::new(self, step);
-        let mut each = |place: usize| -> EvalResult<bool> { if test.fits(self, place)? { visit(NodeRef::node(place)) } else { Ok(true) } };
+        let mut visit_if_fits = |index: usize| -> EvalResult<bool> { if test.fits(self, index)? { visit(NodeRef::node(index)) } else { Ok(true) } };
         match step.axis {
             Axis::SelfNode => {
-                each(place)?;
+                visit_if_fits(index)?;
             }
             Axis::Child => {
-                let mut child = place + 1 + own.attributes;
+                let mut child = index + 1 + node.attributes;
                 let mut seen = 0;
-                while child < own.end {
+                while child < node.end {
                     seen += 1;
-                    if !each(child)? {
+                    if !visit_if_fits(child)? {
                         break;
                     }
                     child = tree.node(child).end;
@@ -32,106 +32,106 @@ impl<T: Tree + ?Sized> Evaluation<'_, '_, T> {
                 self.spend(seen)?;
             }
             Axis::Attribute => {
-                self.spend(own.attributes as u64)?;
-                for attribute in place + 1..place + 1 + own.attributes {
-                    if !each(attribute)? {
+                self.spend(node.attributes as u64)?;
+                for attribute in index + 1..index + 1 + node.attributes {
+                    if !visit_if_fits(attribute)? {
                         break;
                     }
                 }
             }
             Axis::Descendant | Axis::DescendantOrSelf => {
-                if step.axis == Axis::DescendantOrSelf && !each(place)? {
+                if step.axis == Axis::DescendantOrSelf && !visit_if_fits(index)? {
                     return Ok(());
                 }
-                let range = place + 1..own.end;
+                let range = index + 1..node.end;
                 self.spend(range.len() as u64 / 8)?;
                 if let ResolvedTest::Element(wanted) = test {
                     let mut next = range.start;
-                    while let Some(at) = tree.next_element(wanted, next..range.end) {
-                        if !visit(NodeRef::node(at))? {
+                    while let Some(index) = tree.next_element(wanted, next..range.end) {
+                        if !visit(NodeRef::node(index))? {
                             break;
                         }
-                        next = at + 1;
+                        next = index + 1;
                     }
                     return Ok(());
                 }
-                for at in range {
-                    if tree.node(at).kind != NodeKind::Attribute && !each(at)? {
+                for index in range {
+                    if tree.node(index).kind != NodeKind::Attribute && !visit_if_fits(index)? {
                         break;
                     }
                 }
             }
             Axis::Parent => {
-                if own.kind != NodeKind::Root {
-                    each(own.parent)?;
+                if node.kind != NodeKind::Root {
+                    visit_if_fits(node.parent)?;
                 }
             }
             Axis::Ancestor | Axis::AncestorOrSelf => {
-                let mut at = place;
-                if step.axis == Axis::AncestorOrSelf && !each(at)? {
+                let mut index = index;
+                if step.axis == Axis::AncestorOrSelf && !visit_if_fits(index)? {
                     return Ok(());
                 }
-                while tree.node(at).kind != NodeKind::Root {
+                while tree.node(index).kind != NodeKind::Root {
                     self.spend(1)?;
-                    at = tree.node(at).parent;
-                    if !each(at)? {
+                    index = tree.node(index).parent;
+                    if !visit_if_fits(index)? {
                         break;
                     }
                 }
             }
             Axis::Following => {
-                let first = if own.kind == NodeKind::Attribute { self.behind_attributes(place) } else { own.end };
+                let first = if node.kind == NodeKind::Attribute { self.content_start(index) } else { node.end };
                 self.spend((tree.size() - first) as u64 / 8)?;
-                for at in first..tree.size() {
-                    if tree.node(at).kind != NodeKind::Attribute && !each(at)? {
+                for index in first..tree.size() {
+                    if tree.node(index).kind != NodeKind::Attribute && !visit_if_fits(index)? {
                         break;
                     }
                 }
             }
             Axis::FollowingSibling => {
-                if !matches!(own.kind, NodeKind::Attribute | NodeKind::Root) {
-                    let end = tree.node(own.parent).end;
-                    let mut at = own.end;
-                    while at < end {
+                if !matches!(node.kind, NodeKind::Attribute | NodeKind::Root) {
+                    let end = tree.node(node.parent).end;
+                    let mut index = node.end;
+                    while index < end {
                         self.spend(1)?;
-                        if !each(at)? {
+                        if !visit_if_fits(index)? {
                             break;
                         }
-                        at = tree.node(at).end;
+                        index = tree.node(index).end;
                     }
                 }
             }
             Axis::Preceding => {
-                self.spend(place as u64 / 8)?;
-                let start = if own.kind == NodeKind::Attribute { own.parent } else { place };
-                for at in (1..start).rev() {
-                    let before = tree.node(at);
-                    let is_ancestor = before.end > start;
-                    if before.kind != NodeKind::Attribute && !is_ancestor && !each(at)? {
+                self.spend(index as u64 / 8)?;
+                let start = if node.kind == NodeKind::Attribute { node.parent } else { index };
+                for index in (1..start).rev() {
+                    let preceding = tree.node(index);
+                    let is_ancestor = preceding.end > start;
+                    if preceding.kind != NodeKind::Attribute && !is_ancestor && !visit_if_fits(index)? {
                         break;
                     }
                 }
             }
             Axis::PrecedingSibling => {
-                if !matches!(own.kind, NodeKind::Attribute | NodeKind::Root) {
-                    let mut before = Vec::new();
-                    let mut child = own.parent + 1 + tree.node(own.parent).attributes;
-                    while child < place {
-                        before.push(child);
+                if !matches!(node.kind, NodeKind::Attribute | NodeKind::Root) {
+                    let mut preceding_siblings = Vec::new();
+                    let mut child = node.parent + 1 + tree.node(node.parent).attributes;
+                    while child < index {
+                        preceding_siblings.push(child);
                         child = tree.node(child).end;
                     }
-                    self.spend(before.len() as u64)?;
-                    for at in before.into_iter().rev() {
-                        if !each(at)? {
+                    self.spend(preceding_siblings.len() as u64)?;
+                    for index in preceding_siblings.into_iter().rev() {
+                        if !visit_if_fits(index)? {
                             break;
                         }
                     }
                 }
             }
             Axis::Namespace => {
-                if own.kind == NodeKind::Element {
-                    for (number, (prefix, _)) in self.namespaces(place)?.into_iter().enumerate() {
-                        if self.fits_namespace(&step.test, prefix) && !visit(NodeRef::namespace(place, number))? {
+                if node.kind == NodeKind::Element {
+                    for (number, (prefix, _)) in self.namespaces(index)?.into_iter().enumerate() {
+                        if self.fits_namespace(&step.test, prefix) && !visit(NodeRef::namespace(index, number))? {
                             break;
                         }
                     }
@@ -142,28 +142,28 @@ impl<T: Tree + ?Sized> Evaluation<'_, '_, T> {
     }
 
     /// The first node of the content of an attribute's element.
-    fn behind_attributes(&self, attribute: usize) -> usize {
+    fn content_start(&self, attribute: usize) -> usize {
         let element = self.tree.node(attribute).parent;
         element + 1 + self.tree.node(element).attributes
     }
 
     fn visit_from_namespace(&self, step: &Step, from: NodeRef, visit: &mut dyn FnMut(NodeRef) -> EvalResult<bool>) -> EvalResult<()> {
-        let element = from.place();
-        let above = Step { axis: Axis::AncestorOrSelf, ..step.clone() };
+        let element = from.index();
+        let ancestors_step = Step { axis: Axis::AncestorOrSelf, ..step.clone() };
         self.spend(1)?;
-        let itself = matches!(step.axis, Axis::SelfNode | Axis::DescendantOrSelf | Axis::AncestorOrSelf) && step.test == NodeTest::Node;
-        if itself && !visit(from)? {
+        let includes_namespace = matches!(step.axis, Axis::SelfNode | Axis::DescendantOrSelf | Axis::AncestorOrSelf) && step.test == NodeTest::Node;
+        if includes_namespace && !visit(from)? {
             return Ok(());
         }
         match step.axis {
-            Axis::Ancestor | Axis::AncestorOrSelf => self.visit(&above, NodeRef::node(element), visit)?,
+            Axis::Ancestor | Axis::AncestorOrSelf => self.visit(&ancestors_step, NodeRef::node(element), visit)?,
             Axis::Parent => self.visit(&Step { axis: Axis::SelfNode, ..step.clone() }, NodeRef::node(element), visit)?,
             Axis::Following => {
                 let test = ResolvedTest::new(self, step);
                 let first = element + 1 + self.tree.node(element).attributes;
                 self.spend(1 + (self.tree.size() - first) as u64 / 8)?;
-                for at in first..self.tree.size() {
-                    if self.tree.node(at).kind != NodeKind::Attribute && test.fits(self, at)? && !visit(NodeRef::node(at))? {
+                for index in first..self.tree.size() {
+                    if self.tree.node(index).kind != NodeKind::Attribute && test.fits(self, index)? && !visit(NodeRef::node(index))? {
                         break;
                     }
                 }
@@ -211,20 +211,20 @@ impl<'s> ResolvedTest<'s> {
         }
     }
 
-    fn fits<T: Tree + ?Sized>(&self, evaluation: &Evaluation<'_, '_, T>, place: usize) -> EvalResult<bool> {
-        let (tree, kind) = (evaluation.tree, evaluation.tree.node(place).kind);
+    fn fits<T: Tree + ?Sized>(&self, evaluation: &Evaluation<'_, '_, T>, index: usize) -> EvalResult<bool> {
+        let (tree, kind) = (evaluation.tree, evaluation.tree.node(index).kind);
         Ok(match self {
-            ResolvedTest::Element(name) => kind == NodeKind::Element && tree.name_number(place) == *name,
-            ResolvedTest::Attribute(name) => kind == NodeKind::Attribute && tree.name_number(place) == *name,
+            ResolvedTest::Element(name) => kind == NodeKind::Element && tree.name_number(index) == *name,
+            ResolvedTest::Attribute(name) => kind == NodeKind::Attribute && tree.name_number(index) == *name,
             ResolvedTest::Nothing => false,
             ResolvedTest::Other(test, principal) => match test {
                 NodeTest::Node => true,
                 NodeTest::Any => kind == *principal,
-                NodeTest::AnyOf(uri) => kind == *principal && evaluation.equal(tree.name(place).uri, uri)?,
+                NodeTest::AnyOf(uri) => kind == *principal && evaluation.equal(tree.name(index).uri, uri)?,
                 NodeTest::Text => kind == NodeKind::Text,
                 NodeTest::Comment => kind == NodeKind::Comment,
                 NodeTest::Instruction(None) => kind == NodeKind::Instruction,
-                NodeTest::Instruction(Some(target)) => kind == NodeKind::Instruction && evaluation.equal(tree.name(place).local, target)?,
+                NodeTest::Instruction(Some(target)) => kind == NodeKind::Instruction && evaluation.equal(tree.name(index).local, target)?,
                 NodeTest::Name(_) => false,
             },
         })

@@ -1,79 +1,82 @@
 //! Comparisons, which are true if they are true for any node, or any pair of nodes.
 
 use super::{EvalContext, EvalResult, Evaluation};
-use crate::expression::{Expr, ResultType as Gives, XPathOperator};
+use crate::expression::{Expr, ResultType, XPathOperator};
 use crate::tree::Tree;
 use std::borrow::Cow;
 
 impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
-    pub(super) fn compare(&self, operator: XPathOperator, left: &Expr, right: &Expr, here: &EvalContext) -> EvalResult<bool> {
-        let (kinds, equality) = ((left.kind(), right.kind()), matches!(operator, XPathOperator::Equal | XPathOperator::NotEqual));
+    pub(super) fn compare(&self, operator: XPathOperator, left: &Expr, right: &Expr, context: &EvalContext) -> EvalResult<bool> {
+        let (kinds, is_equality) = ((left.kind(), right.kind()), matches!(operator, XPathOperator::Equal | XPathOperator::NotEqual));
         match kinds {
-            (Gives::Nodes, Gives::Nodes) => {
-                let left = self.texts(left, here)?;
-                let right = self.texts(right, here)?;
+            (ResultType::Nodes, ResultType::Nodes) => {
+                let left = self.string_values(left, context)?;
+                let right = self.string_values(right, context)?;
                 self.compare_sets(operator, &left, &right)
             }
-            (Gives::Boolean, _) | (_, Gives::Boolean) if equality => {
-                Ok((self.boolean(left, here)? == self.boolean(right, here)?) == (operator == XPathOperator::Equal))
+            (ResultType::Boolean, _) | (_, ResultType::Boolean) if is_equality => {
+                Ok((self.boolean(left, context)? == self.boolean(right, context)?) == (operator == XPathOperator::Equal))
             }
-            (Gives::Nodes, Gives::Boolean) | (Gives::Boolean, Gives::Nodes) => {
-                let number = |value: bool| f64::from(u8::from(value));
-                Ok(numbers(operator, number(self.boolean(left, here)?), number(self.boolean(right, here)?)))
+            (ResultType::Nodes, ResultType::Boolean) | (ResultType::Boolean, ResultType::Nodes) => {
+                let as_number = |value: bool| f64::from(u8::from(value));
+                Ok(compare_numbers(operator, as_number(self.boolean(left, context)?), as_number(self.boolean(right, context)?)))
             }
-            (Gives::Nodes, other) => self.compare_nodes(operator, (left, right, other), false, here),
-            (other, Gives::Nodes) => self.compare_nodes(operator, (right, left, other), true, here),
-            (Gives::Number, _) | (_, Gives::Number) => Ok(numbers(operator, self.number(left, here)?, self.number(right, here)?)),
-            _ if equality => Ok(self.equal(&self.string(left, here)?, &self.string(right, here)?)? == (operator == XPathOperator::Equal)),
-            _ => Ok(numbers(operator, self.number(left, here)?, self.number(right, here)?)),
+            (ResultType::Nodes, other_kind) => self.compare_nodes(operator, (left, right, other_kind), false, context),
+            (other_kind, ResultType::Nodes) => self.compare_nodes(operator, (right, left, other_kind), true, context),
+            (ResultType::Number, _) | (_, ResultType::Number) => {
+                Ok(compare_numbers(operator, self.number(left, context)?, self.number(right, context)?))
+            }
+            _ if is_equality => Ok(self.equal(&self.string(left, context)?, &self.string(right, context)?)? == (operator == XPathOperator::Equal)),
+            _ => Ok(compare_numbers(operator, self.number(left, context)?, self.number(right, context)?)),
         }
     }
 
-    /// Whether the comparison with a text or a number is true for any node; `turned` if the nodes are on the right.
+    /// Whether the comparison with a text or a number is true for any node; `nodes_on_right` if the nodes are on the right.
     fn compare_nodes(
         &self,
         operator: XPathOperator,
-        (nodes, other, kind): (&Expr, &Expr, Gives),
-        turned: bool,
-        here: &EvalContext,
+        (nodes, other_side, kind): (&Expr, &Expr, ResultType),
+        nodes_on_right: bool,
+        context: &EvalContext,
     ) -> EvalResult<bool> {
-        let equality = matches!(operator, XPathOperator::Equal | XPathOperator::NotEqual);
-        if kind == Gives::Text && equality {
-            let wanted = match other {
+        let is_equality = matches!(operator, XPathOperator::Equal | XPathOperator::NotEqual);
+        if kind == ResultType::Text && is_equality {
+            let operand = match other_side {
                 Expr::Literal(text) => Cow::Borrowed(&**text),
-                _ => self.string(other, here)?,
+                _ => self.string(other_side, context)?,
             };
-            return self.any(nodes, here, &mut |node| Ok(self.equal(&self.string_of(node)?, &wanted)? == (operator == XPathOperator::Equal)));
+            return self
+                .any_node(nodes, context, &mut |node| Ok(self.equal(&self.string_value(node)?, &operand)? == (operator == XPathOperator::Equal)));
         }
-        let wanted = self.number(other, here)?;
-        self.any(nodes, here, &mut |node| {
-            let own = self.number_of(&self.string_of(node)?)?;
-            Ok(if turned { numbers(operator, wanted, own) } else { numbers(operator, own, wanted) })
+        let operand = self.number(other_side, context)?;
+        self.any_node(nodes, context, &mut |node| {
+            let number = self.number_from_text(&self.string_value(node)?)?;
+            Ok(if nodes_on_right { compare_numbers(operator, operand, number) } else { compare_numbers(operator, number, operand) })
         })
     }
 
     /// Whether two texts are equal; comparing texts of different lengths costs no steps.
-    pub(super) fn equal(&self, own: &str, other: &str) -> EvalResult<bool> {
-        if own.len() != other.len() {
+    pub(super) fn equal(&self, left: &str, right: &str) -> EvalResult<bool> {
+        if left.len() != right.len() {
             return Ok(false);
         }
-        self.pass_over(own.len())?;
-        Ok(own == other)
+        self.spend_on_passing(left.len())?;
+        Ok(left == right)
     }
 
-    pub(super) fn texts(&self, expression: &Expr, here: &EvalContext) -> EvalResult<Vec<Cow<'t, str>>> {
-        self.nodes(expression, here)?.into_iter().map(|node| self.string_of(node)).collect()
+    pub(super) fn string_values(&self, expression: &Expr, context: &EvalContext) -> EvalResult<Vec<Cow<'t, str>>> {
+        self.nodes(expression, context)?.into_iter().map(|node| self.string_value(node)).collect()
     }
 
     /// Whether the comparison is true for any pair of nodes.
     fn compare_sets(&self, operator: XPathOperator, left: &[Cow<'t, str>], right: &[Cow<'t, str>]) -> EvalResult<bool> {
         self.spend((left.len() + right.len()) as u64)?;
-        self.read_through(left.iter().chain(right).map(|text| text.len()).sum())?;
+        self.spend_on_reading(left.iter().chain(right).map(|text| text.len()).sum())?;
         match operator {
             XPathOperator::Equal => {
-                let (few, many) = if left.len() < right.len() { (left, right) } else { (right, left) };
-                let few: std::collections::HashSet<&str> = few.iter().map(|text| &**text).collect();
-                Ok(many.iter().any(|text| few.contains(&**text)))
+                let (smaller, larger) = if left.len() < right.len() { (left, right) } else { (right, left) };
+                let smaller: std::collections::HashSet<&str> = smaller.iter().map(|text| &**text).collect();
+                Ok(larger.iter().any(|text| smaller.contains(&**text)))
             }
             XPathOperator::NotEqual => Ok(match left.first().or(right.first()) {
                 None => false,
@@ -84,17 +87,19 @@ impl<'t, T: Tree + ?Sized> Evaluation<'_, 't, T> {
                 let extreme = |texts: &[Cow<'t, str>], pick: fn(f64, f64) -> f64| {
                     texts.iter().map(|text| crate::numbers::to_number(text)).filter(|number| !number.is_nan()).reduce(pick)
                 };
-                let (own, other) = match operator {
+                let (left_extreme, right_extreme) = match operator {
                     XPathOperator::Less | XPathOperator::LessOrEqual => (extreme(left, f64::min), extreme(right, f64::max)),
                     _ => (extreme(left, f64::max), extreme(right, f64::min)),
                 };
-                Ok(own.zip(other).is_some_and(|(own, other)| numbers(operator, own, other)))
+                Ok(left_extreme
+                    .zip(right_extreme)
+                    .is_some_and(|(left_extreme, right_extreme)| compare_numbers(operator, left_extreme, right_extreme)))
             }
         }
     }
 }
 
-fn numbers(operator: XPathOperator, left: f64, right: f64) -> bool {
+fn compare_numbers(operator: XPathOperator, left: f64, right: f64) -> bool {
     match operator {
         XPathOperator::Equal => left == right,
         XPathOperator::NotEqual => left != right,

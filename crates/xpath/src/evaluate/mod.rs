@@ -12,7 +12,7 @@ mod compare;
 mod nodes;
 mod values;
 
-use crate::expression::{ResultType as Gives, XPath};
+use crate::expression::{ResultType, XPath};
 use crate::tree::Tree;
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -46,7 +46,7 @@ impl NodeRef {
     }
 
     /// The number of the node in its tree; for a namespace, that of its element.
-    pub fn place(self) -> usize {
+    pub fn index(self) -> usize {
         (self.0 >> 16) as usize
     }
 
@@ -74,12 +74,12 @@ pub enum XPathValue<'t> {
 ///
 /// # Errors
 /// When it takes more steps.
-pub fn holds(xpath: &XPath, tree: &(impl Tree + ?Sized), steps: u64) -> Result<bool, StepLimitExceeded> {
+pub fn is_true(xpath: &XPath, tree: &(impl Tree + ?Sized), steps: u64) -> Result<bool, StepLimitExceeded> {
     let evaluation = Evaluation::new(xpath, tree, steps);
     evaluation.boolean(&xpath.expression, &evaluation.start())
 }
 
-/// Returns the value of an expression; otherwise like [`holds`].
+/// Returns the value of an expression; otherwise like [`is_true`].
 ///
 /// # Errors
 /// When it takes more steps.
@@ -96,10 +96,10 @@ pub fn start(tree: &(impl Tree + ?Sized)) -> NodeRef {
 ///
 /// # Errors
 /// When it takes more steps.
-pub fn places(xpath: &XPath, tree: &(impl Tree + ?Sized), steps: u64) -> Result<Vec<NodeRef>, StepLimitExceeded> {
+pub fn find_nodes(xpath: &XPath, tree: &(impl Tree + ?Sized), steps: u64) -> Result<Vec<NodeRef>, StepLimitExceeded> {
     let evaluation = Evaluation::new(xpath, tree, steps);
     match xpath.expression.kind() {
-        Gives::Nodes => evaluation.nodes(&xpath.expression, &evaluation.start()),
+        ResultType::Nodes => evaluation.nodes(&xpath.expression, &evaluation.start()),
         _ => Ok(Vec::new()),
     }
 }
@@ -110,15 +110,15 @@ pub fn places(xpath: &XPath, tree: &(impl Tree + ?Sized), steps: u64) -> Result<
 /// When it takes more steps.
 pub fn evaluate_from<'t>(xpath: &XPath, tree: &'t (impl Tree + ?Sized), from: NodeRef, steps: u64) -> Result<XPathValue<'t>, StepLimitExceeded> {
     let evaluation = Evaluation::new(xpath, tree, steps);
-    let here = EvalContext { node: from, position: 1, size: 1 };
+    let context = EvalContext { node: from, position: 1, size: 1 };
     Ok(match xpath.expression.kind() {
-        Gives::Nodes => {
-            let nodes = evaluation.nodes(&xpath.expression, &here)?;
-            XPathValue::Nodes(nodes.into_iter().map(|node| evaluation.string_of(node)).collect::<EvalResult<_>>()?)
+        ResultType::Nodes => {
+            let nodes = evaluation.nodes(&xpath.expression, &context)?;
+            XPathValue::Nodes(nodes.into_iter().map(|node| evaluation.string_value(node)).collect::<EvalResult<_>>()?)
         }
-        Gives::Boolean => XPathValue::Boolean(evaluation.boolean(&xpath.expression, &here)?),
-        Gives::Number => XPathValue::Number(evaluation.number(&xpath.expression, &here)?),
-        Gives::Text => XPathValue::Text(evaluation.string(&xpath.expression, &here)?),
+        ResultType::Boolean => XPathValue::Boolean(evaluation.boolean(&xpath.expression, &context)?),
+        ResultType::Number => XPathValue::Number(evaluation.number(&xpath.expression, &context)?),
+        ResultType::Text => XPathValue::Text(evaluation.string(&xpath.expression, &context)?),
     })
 }
 
@@ -149,19 +149,19 @@ impl<'x, 't, T: Tree + ?Sized> Evaluation<'x, 't, T> {
     }
 
     /// Spends the steps to search, compare or copy so many bytes of text.
-    fn pass_over(&self, bytes: usize) -> EvalResult<()> {
+    fn spend_on_passing(&self, bytes: usize) -> EvalResult<()> {
         self.spend(bytes as u64 / PASSED)
     }
 
     /// Spends the steps to read so many bytes of text character by character.
-    fn read_through(&self, bytes: usize) -> EvalResult<()> {
+    fn spend_on_reading(&self, bytes: usize) -> EvalResult<()> {
         self.spend(bytes as u64 / READ)
     }
 
     fn spend(&self, steps: u64) -> EvalResult<()> {
         match self.steps.get().checked_sub(steps) {
-            Some(left) => {
-                self.steps.set(left);
+            Some(remaining) => {
+                self.steps.set(remaining);
                 Ok(())
             }
             None => Err(StepLimitExceeded),

@@ -31,18 +31,18 @@ impl XmlTree<'_> {
 }
 
 /// Whether short texts are equal; a call of the general comparison would cost more than comparing them.
-fn is_same(a: &str, b: &str) -> bool {
+fn is_equal_text(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     if a.len() != b.len() {
         return false;
     }
     let (left, right) = (a.chunks_exact(8), b.chunks_exact(8));
-    let rest = left.remainder().iter().zip(right.remainder()).all(|(a, b)| a == b);
-    rest && left.zip(right).all(|(a, b)| a == b)
+    let remainder_is_equal = left.remainder().iter().zip(right.remainder()).all(|(a, b)| a == b);
+    remainder_is_equal && left.zip(right).all(|(a, b)| a == b)
 }
 
-/// The slot of a text in a table of `places` slots, a power of two: computed from its ends, which is faster than from all of it.
-fn slot_of(text: &str, places: usize) -> usize {
+/// The slot of a text in a table of `slots` slots, a power of two: computed from its ends, which is faster than from all of it.
+fn slot_of(text: &str, slots: usize) -> usize {
     let bytes = text.as_bytes();
     let short = |bytes: &[u8]| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
     let (first, last) = match (bytes.first_chunk(), bytes.last_chunk()) {
@@ -50,7 +50,7 @@ fn slot_of(text: &str, places: usize) -> usize {
         _ => (short(bytes), 0),
     };
     let mixed = (first ^ last.rotate_left(23) ^ bytes.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> 40) as usize & (places - 1)
+    (mixed >> 40) as usize & (slots - 1)
 }
 
 /// Texts up to this length are stored once.
@@ -59,13 +59,13 @@ const SHARED: usize = 32;
 struct TreeBuilder {
     nodes: Vec<XmlNode>,
     names: Vec<NodeName>,
-    known: HashMap<(String, String, String), u32>,
+    name_numbers: HashMap<(String, String, String), u32>,
     declared: Vec<DeclaredNamespace>,
     text: String,
     /// Short texts seen before, by hash.
     shared: Vec<TextSpan>,
     /// Names seen before, by hash.
-    near: Vec<u32>,
+    recent_names: Vec<u32>,
 }
 
 impl TreeBuilder {
@@ -73,11 +73,11 @@ impl TreeBuilder {
         let mut builder = Self {
             nodes: Vec::with_capacity(size / 10 + 8),
             names: Vec::new(),
-            known: HashMap::new(),
+            name_numbers: HashMap::new(),
             declared: Vec::new(),
             text: String::with_capacity(size / 2),
             shared: vec![TextSpan::default(); 1024],
-            near: vec![u32::MAX; 256],
+            recent_names: vec![u32::MAX; 256],
         };
         builder.name("", "", "");
         builder
@@ -86,7 +86,7 @@ impl TreeBuilder {
     fn finish(self) -> XmlTree<'static> {
         let Self { nodes, names, declared, text, .. } = self;
         let mut tree = XmlTree { nodes, names, canonical: Vec::new(), hashes: Vec::new(), declared, text: Cow::Owned(text) };
-        tree.know_names();
+        tree.index_names();
         tree
     }
 
@@ -102,9 +102,9 @@ impl TreeBuilder {
         let fresh = TextSpan(from, from + text.len() as u32);
         if text.len() <= SHARED {
             let slot = slot_of(text, self.shared.len());
-            let known = self.shared[slot];
-            if is_same(self.slice(known), text) {
-                return known;
+            let earlier = self.shared[slot];
+            if is_equal_text(self.slice(earlier), text) {
+                return earlier;
             }
             self.shared[slot] = fresh;
         }
@@ -113,26 +113,26 @@ impl TreeBuilder {
     }
 
     fn name(&mut self, uri: &str, prefix: &str, local: &str) -> u32 {
-        let slot = slot_of(local, self.near.len());
-        if let Some(name) = self.names.get(self.near[slot] as usize)
-            && is_same(self.slice(name.local), local)
-            && is_same(self.slice(name.prefix), prefix)
-            && is_same(self.slice(name.uri), uri)
+        let slot = slot_of(local, self.recent_names.len());
+        if let Some(name) = self.names.get(self.recent_names[slot] as usize)
+            && is_equal_text(self.slice(name.local), local)
+            && is_equal_text(self.slice(name.prefix), prefix)
+            && is_equal_text(self.slice(name.uri), uri)
         {
-            return self.near[slot];
+            return self.recent_names[slot];
         }
         let key = (uri.to_owned(), prefix.to_owned(), local.to_owned());
-        let number = match self.known.get(&key) {
-            Some(known) => *known,
+        let number = match self.name_numbers.get(&key) {
+            Some(known_number) => *known_number,
             None => {
                 let name = NodeName { uri: self.span(uri), prefix: self.span(prefix), local: self.span(local) };
                 self.names.push(name);
                 let number = self.names.len() as u32 - 1;
-                self.known.insert(key, number);
+                self.name_numbers.insert(key, number);
                 number
             }
         };
-        self.near[slot] = number;
+        self.recent_names[slot] = number;
         number
     }
 
@@ -159,9 +159,9 @@ impl TreeBuilder {
             let mut ended = node;
             while ended.next_sibling().is_none() {
                 // it was the last child of its parent
-                let Some(around) = ended.parent() else { break };
+                let Some(parent_node) = ended.parent() else { break };
                 self.close(&mut open);
-                ended = around;
+                ended = parent_node;
             }
             next = ended.next_sibling();
         }
@@ -205,7 +205,7 @@ impl TreeBuilder {
         let outer = element.parent().filter(roxmltree::Node::is_element);
         // roxmltree shares an element's list of namespaces with its parent if it declares none
         for namespace in element.namespaces() {
-            let is_outer = |outer: roxmltree::Node<'_, '_>| outer.namespaces().any(|own| own == namespace);
+            let is_outer = |outer: roxmltree::Node<'_, '_>| outer.namespaces().any(|outer_namespace| outer_namespace == namespace);
             if namespace.name() != Some("xml") && !outer.is_some_and(is_outer) {
                 let (prefix, uri) = (self.span(namespace.name().unwrap_or_default()), self.span(namespace.uri()));
                 self.declared.push(DeclaredNamespace { element: at, prefix, uri });

@@ -95,11 +95,11 @@ pub trait Tree {
         let root = self.node(0);
         let mut child = 1 + root.attributes;
         while child < root.end {
-            let own = self.node(child);
-            if own.kind == NodeKind::Element {
+            let child_node = self.node(child);
+            if child_node.kind == NodeKind::Element {
                 return child;
             }
-            child = own.end;
+            child = child_node.end;
         }
         0
     }

@@ -19,40 +19,40 @@ impl<'t> XmlTree<'t> {
     /// Packs the tree.
     pub fn pack(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
-        put(&mut out, self.text.len() as u64);
+        write_leb128(&mut out, self.text.len() as u64);
         out.extend_from_slice(self.text.as_bytes());
-        put(&mut out, self.names.len() as u64);
+        write_leb128(&mut out, self.names.len() as u64);
         let span = |out: &mut Vec<u8>, span: TextSpan| {
-            put(out, u64::from(span.0));
-            put(out, u64::from(span.1 - span.0));
+            write_leb128(out, u64::from(span.0));
+            write_leb128(out, u64::from(span.1 - span.0));
         };
         for name in &self.names {
             [name.uri, name.prefix, name.local].into_iter().for_each(|part| span(&mut out, part));
         }
-        put(&mut out, self.declared.len() as u64);
-        for own in &self.declared {
-            put(&mut out, u64::from(own.element));
-            [own.prefix, own.uri].into_iter().for_each(|part| span(&mut out, part));
+        write_leb128(&mut out, self.declared.len() as u64);
+        for declaration in &self.declared {
+            write_leb128(&mut out, u64::from(declaration.element));
+            [declaration.prefix, declaration.uri].into_iter().for_each(|part| span(&mut out, part));
         }
-        put(&mut out, self.nodes.len() as u64);
+        write_leb128(&mut out, self.nodes.len() as u64);
         let mut fresh = 0;
         let mut open: Vec<u32> = Vec::new();
-        for (at, node) in self.nodes.iter().enumerate() {
-            while open.last().is_some_and(|end| *end as usize <= at) {
+        for (index, node) in self.nodes.iter().enumerate() {
+            while open.last().is_some_and(|end| *end as usize <= index) {
                 open.pop();
                 out.push(END);
             }
             let is_fresh = node.from == fresh && node.to > node.from;
-            put(&mut out, u64::from(node.kind as u8) | u64::from(is_fresh) << 3 | u64::from(node.name) << 4);
+            write_leb128(&mut out, u64::from(node.kind as u8) | u64::from(is_fresh) << 3 | u64::from(node.name) << 4);
             match node.kind {
                 NodeKind::Root | NodeKind::Element => open.push(node.end),
                 _ => {
                     if is_fresh {
                         fresh = node.to;
                     } else {
-                        put(&mut out, u64::from(node.from));
+                        write_leb128(&mut out, u64::from(node.from));
                     }
-                    put(&mut out, u64::from(node.to - node.from));
+                    write_leb128(&mut out, u64::from(node.to - node.from));
                 }
             }
         }
@@ -71,16 +71,16 @@ impl<'t> XmlTree<'t> {
         if *version != VERSION {
             return None;
         }
-        let length = usize::try_from(take(&mut rest)?).ok()?;
-        let (text, behind) = rest.split_at_checked(length)?;
-        rest = behind;
+        let length = usize::try_from(read_leb128(&mut rest)?).ok()?;
+        let (text, remaining) = rest.split_at_checked(length)?;
+        rest = remaining;
         let text = simdutf8::basic::from_utf8(text).ok()?;
         let span = |rest: &mut &[u8]| {
-            let from = take(rest)?;
-            let to = from.checked_add(take(rest)?).filter(|to| *to <= length as u64)?;
+            let from = read_leb128(rest)?;
+            let to = from.checked_add(read_leb128(rest)?).filter(|to| *to <= length as u64)?;
             Some(TextSpan(u32::try_from(from).ok()?, u32::try_from(to).ok()?))
         };
-        let count = counted(&mut rest)?;
+        let count = read_count(&mut rest)?;
         let mut tree = XmlTree {
             nodes,
             names: Vec::with_capacity(count),
@@ -93,16 +93,16 @@ impl<'t> XmlTree<'t> {
             let (uri, prefix, local) = (span(&mut rest)?, span(&mut rest)?, span(&mut rest)?);
             tree.names.push(NodeName { uri, prefix, local });
         }
-        for _ in 0..counted(&mut rest)? {
-            let element = u32::try_from(take(&mut rest)?).ok()?;
+        for _ in 0..read_count(&mut rest)? {
+            let element = u32::try_from(read_leb128(&mut rest)?).ok()?;
             tree.declared.push(DeclaredNamespace { element, prefix: span(&mut rest)?, uri: span(&mut rest)? });
         }
-        let count = counted(&mut rest)?;
+        let count = read_count(&mut rest)?;
         tree.nodes.reserve_exact(count);
         let (mut fresh, mut parent) = (0_u32, 0_u32);
         while tree.nodes.len() < count {
-            let token = take(&mut rest)?;
-            let at = tree.nodes.len() as u32;
+            let token = read_leb128(&mut rest)?;
+            let index = tree.nodes.len() as u32;
             let kind = match token as u8 & 7 {
                 0 => NodeKind::Root,
                 1 => NodeKind::Element,
@@ -112,21 +112,21 @@ impl<'t> XmlTree<'t> {
                 5 => NodeKind::Instruction,
                 _ => {
                     let open = tree.nodes.get_mut(parent as usize)?;
-                    open.end = at;
+                    open.end = index;
                     parent = open.parent;
                     continue;
                 }
             };
-            if (kind == NodeKind::Root) != (at == 0) {
+            if (kind == NodeKind::Root) != (index == 0) {
                 return None;
             }
             let name = u32::try_from(token >> 4).ok().filter(|name| (*name as usize) < tree.names.len())?;
-            let mut node = XmlNode { kind, attributes: 0, name, parent, end: at + 1, from: 0, to: 0 };
+            let mut node = XmlNode { kind, attributes: 0, name, parent, end: index + 1, from: 0, to: 0 };
             if matches!(kind, NodeKind::Root | NodeKind::Element) {
-                parent = at;
+                parent = index;
             } else {
-                node.from = if token & 8 != 0 { fresh } else { u32::try_from(take(&mut rest)?).ok()? };
-                node.to = node.from.checked_add(u32::try_from(take(&mut rest)?).ok()?).filter(|to| *to as usize <= length)?;
+                node.from = if token & 8 != 0 { fresh } else { u32::try_from(read_leb128(&mut rest)?).ok()? };
+                node.to = node.from.checked_add(u32::try_from(read_leb128(&mut rest)?).ok()?).filter(|to| *to as usize <= length)?;
                 fresh = if token & 8 != 0 { node.to } else { fresh };
                 if kind == NodeKind::Attribute {
                     tree.nodes.get_mut(parent as usize)?.attributes += 1;
@@ -142,12 +142,12 @@ impl<'t> XmlTree<'t> {
             }
             parent = open.parent;
         }
-        tree.know_names();
+        tree.index_names();
         (!tree.nodes.is_empty()).then_some(tree)
     }
 }
 
-fn put(out: &mut Vec<u8>, mut number: u64) {
+fn write_leb128(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -156,17 +156,17 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
 }
 
 #[inline]
-fn take(rest: &mut &[u8]) -> Option<u64> {
-    let (first, behind) = rest.split_first()?;
-    *rest = behind;
-    if *first < 0x80 { Some(u64::from(*first)) } else { take_more(rest, *first) }
+fn read_leb128(rest: &mut &[u8]) -> Option<u64> {
+    let (first, tail) = rest.split_first()?;
+    *rest = tail;
+    if *first < 0x80 { Some(u64::from(*first)) } else { read_leb128_rest(rest, *first) }
 }
 
-fn take_more(rest: &mut &[u8], first: u8) -> Option<u64> {
+fn read_leb128_rest(rest: &mut &[u8], first: u8) -> Option<u64> {
     let mut number = u64::from(first & 0x7f);
     for shift in (7..64).step_by(7) {
-        let (next, behind) = rest.split_first()?;
-        *rest = behind;
+        let (next, tail) = rest.split_first()?;
+        *rest = tail;
         number |= u64::from(next & 0x7f) << shift;
         if *next < 0x80 {
             return Some(number);
@@ -176,7 +176,7 @@ fn take_more(rest: &mut &[u8], first: u8) -> Option<u64> {
 }
 
 /// Reads the number of the items that follow, each at least a byte.
-fn counted(rest: &mut &[u8]) -> Option<usize> {
-    let count = usize::try_from(take(rest)?).ok()?;
+fn read_count(rest: &mut &[u8]) -> Option<usize> {
+    let count = usize::try_from(read_leb128(rest)?).ok()?;
     (count <= rest.len()).then_some(count)
 }

@@ -74,11 +74,11 @@ impl XmlTree<'_> {
 
     /// The children of a node.
     pub fn children(&self, node: usize) -> impl Iterator<Item = usize> + '_ {
-        let own = self.nodes[node];
-        let mut next = node + 1 + usize::from(own.attributes);
+        let parent = self.nodes[node];
+        let mut next = node + 1 + usize::from(parent.attributes);
         std::iter::from_fn(move || {
             let child = next;
-            (child < own.end as usize).then(|| {
+            (child < parent.end as usize).then(|| {
                 next = self.nodes[child].end as usize;
                 child
             })
@@ -87,14 +87,14 @@ impl XmlTree<'_> {
 
     /// The position of the first name with this namespace and local part, if there is one.
     pub(super) fn find_name(&self, hash: u32, uri: &str, local: &str) -> Option<u32> {
-        let is = |name: &NodeName| self.slice(name.local) == local && self.slice(name.uri) == uri;
-        let mut at = 0;
+        let has_name = |name: &NodeName| self.slice(name.local) == local && self.slice(name.uri) == uri;
+        let mut index = 0;
         loop {
-            at += self.hashes[at..].iter().position(|known| *known == hash)?;
-            if is(&self.names[at]) {
-                return Some(at as u32);
+            index += self.hashes[index..].iter().position(|known| *known == hash)?;
+            if has_name(&self.names[index]) {
+                return Some(index as u32);
             }
-            at += 1;
+            index += 1;
         }
     }
 
@@ -118,32 +118,32 @@ impl XmlTree<'_> {
     pub fn namespaces(&self, element: usize) -> Vec<(&str, &str)> {
         let mut found = vec![("xml", "http://www.w3.org/XML/1998/namespace")];
         let mut hidden = HashSet::from(["xml"]);
-        let mut at = element;
-        while self.nodes[at].kind == NodeKind::Element {
-            let first = self.declared.partition_point(|own| (own.element as usize) < at);
-            for own in self.declared[first..].iter().take_while(|own| own.element as usize == at) {
-                let (prefix, uri) = (self.slice(own.prefix), self.slice(own.uri));
+        let mut ancestor = element;
+        while self.nodes[ancestor].kind == NodeKind::Element {
+            let first_declaration = self.declared.partition_point(|declaration| (declaration.element as usize) < ancestor);
+            for declaration in self.declared[first_declaration..].iter().take_while(|declaration| declaration.element as usize == ancestor) {
+                let (prefix, uri) = (self.slice(declaration.prefix), self.slice(declaration.uri));
                 if hidden.insert(prefix) {
                     // xmlns="" removes the namespace
                     found.extend((!uri.is_empty()).then_some((prefix, uri)));
                 }
             }
-            at = self.nodes[at].parent as usize;
+            ancestor = self.nodes[ancestor].parent as usize;
         }
         found
     }
 
     /// Computes the hashes of names, and which names are equal except for their prefixes.
-    pub(super) fn know_names(&mut self) {
+    pub(super) fn index_names(&mut self) {
         self.hashes = self.names.iter().map(|name| name_hash(self.slice(name.uri), self.slice(name.local))).collect();
         let parts = |name: &NodeName| (self.slice(name.uri), self.slice(name.local));
         let mut canonical = Vec::with_capacity(self.names.len());
         if self.names.len() <= FEW_NAMES {
-            let find = |(at, name): (usize, &NodeName)| self.find_name(self.hashes[at], parts(name).0, parts(name).1).unwrap_or(at as u32);
+            let find = |(index, name): (usize, &NodeName)| self.find_name(self.hashes[index], parts(name).0, parts(name).1).unwrap_or(index as u32);
             canonical.extend(self.names.iter().enumerate().map(find));
         } else {
             let mut first: HashMap<(&str, &str), u32> = HashMap::with_capacity(self.names.len());
-            canonical.extend(self.names.iter().enumerate().map(|(at, name)| *first.entry(parts(name)).or_insert(at as u32)));
+            canonical.extend(self.names.iter().enumerate().map(|(index, name)| *first.entry(parts(name)).or_insert(index as u32)));
         }
         self.canonical = canonical;
     }
@@ -157,8 +157,8 @@ impl Tree for XmlTree<'_> {
 
     #[inline]
     fn node(&self, node: usize) -> TreeNode {
-        let own = &self.nodes[node];
-        TreeNode { kind: own.kind, attributes: own.attributes.into(), parent: own.parent as usize, end: own.end as usize }
+        let node = &self.nodes[node];
+        TreeNode { kind: node.kind, attributes: node.attributes.into(), parent: node.parent as usize, end: node.end as usize }
     }
 
     fn number_of(&self, name: &ExpandedName) -> Option<u32> {

@@ -2,7 +2,7 @@
 
 use super::EvalError;
 use super::identifiers::{isbn, issn, lccn};
-use super::text::{collected, limited};
+use super::text::{collect_limited, limited};
 use crate::value::fold::{fold, squash};
 use std::borrow::Cow;
 use unicode_normalization::UnicodeNormalization;
@@ -26,8 +26,8 @@ pub static CLEANERS: [Cleaner; 12] = [
     Cleaner { name: "isbd", clean: |text| Ok(Some(Cow::Borrowed(isbd(text)))) },
     Cleaner { name: "lower", clean: |text| owned(limited(text.to_lowercase())) },
     Cleaner { name: "upper", clean: |text| owned(limited(text.to_uppercase())) },
-    Cleaner { name: "strip_marks", clean: |text| owned(collected(text.nfd().filter(|character| !is_combining_mark(*character)).nfc())) },
-    Cleaner { name: "nfc", clean: |text| owned(collected(text.nfc())) },
+    Cleaner { name: "strip_marks", clean: |text| owned(collect_limited(text.nfd().filter(|character| !is_combining_mark(*character)).nfc())) },
+    Cleaner { name: "nfc", clean: |text| owned(collect_limited(text.nfc())) },
     Cleaner { name: "digits", clean: |text| Ok(digits(text).map(Cow::Owned)) },
     Cleaner { name: "isbn", clean: |text| Ok(isbn(text).map(Cow::Owned)) },
     Cleaner { name: "issn", clean: |text| Ok(issn(text).map(Cow::Owned)) },
@@ -73,7 +73,7 @@ fn isbd(text: &str) -> &str {
         let is_punctuation = match last {
             ',' => true,
             '/' | ':' | ';' | '=' => before.is_empty() || before.ends_with(char::is_whitespace),
-            '.' => !keeps_full_stop(before),
+            '.' => !belongs_to_abbreviation(before),
             _ => false,
         };
         if !is_punctuation {
@@ -85,12 +85,12 @@ fn isbd(text: &str) -> &str {
 }
 
 /// Whether a final full stop belongs to the word before it (an initial or an abbreviation), or to an ellipsis.
-fn keeps_full_stop(before: &str) -> bool {
+fn belongs_to_abbreviation(before: &str) -> bool {
     let is_of_a_word = |character: char| character.is_alphabetic() || is_combining_mark(character);
-    let rest = before.trim_end_matches(is_of_a_word);
-    let word = &before[rest.len()..];
+    let before_word = before.trim_end_matches(is_of_a_word);
+    let word = &before[before_word.len()..];
     let letters = word.chars().filter(|character| !is_combining_mark(*character)).count();
-    match rest.chars().next_back() {
+    match before_word.chars().next_back() {
         // `...` and `U.S.A.`
         Some('.') => true,
         // `3rd.`
@@ -109,14 +109,14 @@ mod tests {
     fn every_cleaner_is_a_function_of_one_text() {
         for cleaner in &CLEANERS {
             let function = FUNCTIONS.iter().find(|function| function.name == cleaner.name).expect("a function");
-            let one = format!("{}(text) -> text", cleaner.name);
+            let signature_of_one_text = format!("{}(text) -> text", cleaner.name);
             assert_eq!(function.form, CallForm::Global);
-            assert!(function.signatures.iter().any(|signature| signature.trim_end_matches('?') == one), "{}", cleaner.name);
+            assert!(function.signatures.iter().any(|signature| signature.trim_end_matches('?') == signature_of_one_text), "{}", cleaner.name);
         }
     }
 
     #[test]
-    fn punctuation_of_isbd_goes_and_that_of_words_stays() {
+    fn isbd_removes_its_punctuation_and_keeps_that_of_words() {
         for (text, wanted) in [
             ("The sea /", "The sea"),
             ("Paris :", "Paris"),

@@ -1,6 +1,6 @@
 //! Functions of geometries: their area, and relations of two.
 
-use super::text::made;
+use super::text::text_value;
 use super::{EvalError, EvalResult, failed, kind_of};
 use crate::eval::convert::{CelValue as Cel, cel_to_geometry, cel_to_json, geometry_to_cel, text_to_cel};
 use crate::eval::tables::ConstantTables;
@@ -16,27 +16,29 @@ pub(super) fn call(name: &str, args: &[Cel]) -> Option<EvalResult> {
         ("intersects", [first, second]) => both(first, second, |first, second| first.intersects(second).map(Cel::Bool)),
         ("within", [first, second]) => both(first, second, |first, second| first.is_within(second).map(Cel::Bool)),
         ("fraction", [of, within]) => both(of, within, |of, within| of.fraction_in(within).map(|found| found.map_or(Cel::Null, Cel::Float))),
-        ("string", [geometry @ Cel::Opaque(_)]) => read(geometry).and_then(|geometry| made(geometry.to_wkt())),
+        ("string", [geometry @ Cel::Opaque(_)]) => read(geometry).and_then(|geometry| text_value(geometry.to_wkt())),
         ("type", [Cel::Opaque(_)]) => Ok(text_to_cel("geometry")),
         _ => return None,
     })
 }
 
 /// Functions of named areas: which of them a geometry meets, or the one of a name. Null if their file does not exist.
-pub(super) fn in_areas(function: &str, areas: &str, of: &Cel, tables: &ConstantTables) -> EvalResult {
-    let known = tables.areas(areas).ok_or_else(|| EvalError::TypeMismatch(format!("there are no areas `{areas}`")))?;
-    let Some(known) = known else { return Ok(Cel::Null) };
+pub(super) fn call_with_areas(function: &str, areas: &str, argument: &Cel, tables: &ConstantTables) -> EvalResult {
+    let file_areas = tables.areas(areas).ok_or_else(|| EvalError::TypeMismatch(format!("there are no areas `{areas}`")))?;
+    let Some(file_areas) = file_areas else { return Ok(Cel::Null) };
     if function == "areas_met" {
-        let met = known.touching(read(of)?.as_ref()).map_err(|error| failed(error.to_string()))?;
-        return Ok(Cel::List(Arc::new(met.into_iter().map(text_to_cel).collect())));
+        let touched = file_areas.touching(read(argument)?.as_ref()).map_err(|error| failed(error.to_string()))?;
+        return Ok(Cel::List(Arc::new(touched.into_iter().map(text_to_cel).collect())));
     }
-    let Cel::String(name) = of else { return Err(EvalError::TypeMismatch(format!("the name of an area is text, this is {}", kind_of(of)))) };
-    Ok(known.named(name).map_or(Cel::Null, |area| geometry_to_cel(area.clone())))
+    let Cel::String(name) = argument else {
+        return Err(EvalError::TypeMismatch(format!("the name of an area is text, this is {}", kind_of(argument))));
+    };
+    Ok(file_areas.named(name).map_or(Cel::Null, |area| geometry_to_cel(area.clone())))
 }
 
-fn both(first: &Cel, second: &Cel, found: impl FnOnce(&Geometry, &Geometry) -> Result<Cel, TooIntricate>) -> EvalResult {
+fn both(first: &Cel, second: &Cel, relate: impl FnOnce(&Geometry, &Geometry) -> Result<Cel, TooIntricate>) -> EvalResult {
     let (first, second) = (read(first)?, read(second)?);
-    found(&first, &second).map_err(|error| failed(error.to_string()))
+    relate(&first, &second).map_err(|error| failed(error.to_string()))
 }
 
 /// Reads a geometry. One that needs a repair is refused, because the repair could not be reported.

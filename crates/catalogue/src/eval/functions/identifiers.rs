@@ -8,23 +8,23 @@ struct LeadingNumber {
 }
 
 impl LeadingNumber {
-    /// Reads up to the first character that does not belong to the number, whose digit number `x_place` may be an X.
-    fn of(text: &str, x_place: usize) -> Self {
-        let mut own = Self { digits: String::new(), blanks: Vec::new() };
+    /// Reads up to the first character that does not belong to the number, whose digit number `x_position` may be an X.
+    fn read(text: &str, x_position: usize) -> Self {
+        let mut number = Self { digits: String::new(), blanks: Vec::new() };
         for character in text.chars() {
             match character {
-                '0'..='9' => own.digits.push(character),
+                '0'..='9' => number.digits.push(character),
                 // hyphens, and dashes used as hyphens
                 '-' | '\u{2010}'..='\u{2015}' | '\u{2212}' => {}
-                _ if character.is_whitespace() => own.blanks.push(own.digits.len()),
-                'x' | 'X' if own.digits.len() + 1 == x_place => {
-                    own.digits.push('X');
+                _ if character.is_whitespace() => number.blanks.push(number.digits.len()),
+                'x' | 'X' if number.digits.len() + 1 == x_position => {
+                    number.digits.push('X');
                     break;
                 }
                 _ => break,
             }
         }
-        own
+        number
     }
 
     /// Returns the first `length` digits, if the number ends there or a space follows.
@@ -52,7 +52,7 @@ fn last_of_thirteen(twelve: &str) -> u32 {
 
 /// Returns the ISBN-13, without hyphens, of the ISBN at the beginning of a text.
 pub(super) fn isbn(text: &str) -> Option<String> {
-    let number = LeadingNumber::of(text, 10);
+    let number = LeadingNumber::read(text, 10);
     // 979-0 is the prefix of printed music (ISMN)
     let thirteen = |digits: &&str| {
         (digits.starts_with("978") || digits.starts_with("979") && !digits.starts_with("9790"))
@@ -72,7 +72,7 @@ pub(super) fn isbn(text: &str) -> Option<String> {
 
 /// Returns the ISSN at the beginning of a text, as `NNNN-NNNX`.
 pub(super) fn issn(text: &str) -> Option<String> {
-    let number = LeadingNumber::of(text, 8);
+    let number = LeadingNumber::read(text, 8);
     let digits = number.first(8).filter(|digits| divides_by_eleven(digits))?;
     Some(format!("{}-{}", &digits[..4], &digits[4..]))
 }
@@ -83,11 +83,11 @@ const SERIAL_DIGITS: usize = 6;
 /// Returns the normal form of a Library of Congress control number, as in `info:lccn`: without blanks, without a slash and what follows it, and with
 /// the part after a hyphen padded to six digits.
 pub(super) fn lccn(text: &str) -> Option<String> {
-    let given: String = text.split('/').next().unwrap_or_default().chars().filter(|character| !character.is_whitespace()).collect();
-    let normal = match given.split_once('-') {
+    let without_spaces: String = text.split('/').next().unwrap_or_default().chars().filter(|character| !character.is_whitespace()).collect();
+    let normal = match without_spaces.split_once('-') {
         Some((year, serial)) if serial.len() <= SERIAL_DIGITS => format!("{year}{serial:0>SERIAL_DIGITS$}"),
         Some(_) => return None,
-        None => given,
+        None => without_spaces,
     };
     // two digits of the year after up to three letters, or four digits after up to two
     let letters = normal.bytes().take_while(u8::is_ascii_alphabetic).count();
@@ -102,7 +102,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn numbers_as_catalogues_write_them() {
+    fn standard_numbers_are_found_as_catalogues_write_them() {
         let isbn = |text| isbn(text).unwrap_or_else(|| "none".into());
         for text in [
             "0306406152",
@@ -163,13 +163,17 @@ mod tests {
 
     /// Inserts hyphens and spaces into a number.
     fn written(digits: &str, breaks: &[u8]) -> String {
-        let between = |place: usize| ["", "", "-", " "][usize::from(breaks[place % breaks.len()]) % 4];
-        digits.chars().enumerate().map(|(place, digit)| format!("{digit}{}", if place + 1 == digits.len() { "" } else { between(place) })).collect()
+        let between = |position: usize| ["", "", "-", " "][usize::from(breaks[position % breaks.len()]) % 4];
+        digits
+            .chars()
+            .enumerate()
+            .map(|(position, digit)| format!("{digit}{}", if position + 1 == digits.len() { "" } else { between(position) }))
+            .collect()
     }
 
     proptest! {
         #[test]
-        fn numbers_of_books(nine in "[0-9]{9}", breaks in prop::collection::vec(any::<u8>(), 1..8), wrong in 1u32..10) {
+        fn isbns_are_found_and_a_wrong_check_digit_is_not(nine in "[0-9]{9}", breaks in prop::collection::vec(any::<u8>(), 1..8), wrong in 1u32..10) {
             let ten = format!("{nine}{}", last_of_eleven(&nine));
             let found = isbn(&written(&ten, &breaks));
             prop_assert_eq!(found.as_deref().map(|found| found[..12].to_owned()), Some(format!("978{nine}")));
@@ -177,26 +181,26 @@ mod tests {
             prop_assert_eq!(isbn(&written(&found, &breaks)), Some(found.clone()));
             prop_assert_eq!(isbn(&format!("{} (2. ed.)", written(&found, &breaks))), Some(found.clone()));
             // the sum that defines the check digit
-            let sum: u32 = values(&found).enumerate().map(|(place, digit)| if place % 2 == 0 { digit } else { 3 * digit }).sum();
+            let sum: u32 = values(&found).enumerate().map(|(position, digit)| if position % 2 == 0 { digit } else { 3 * digit }).sum();
             prop_assert_eq!(sum % 10, 0);
             let last = values(&found).next_back().expect("a digit");
             prop_assert_eq!(isbn(&format!("{}{}", &found[..12], (last + wrong) % 10)), None);
         }
 
         #[test]
-        fn one_wrong_digit_is_found(nine in "[0-9]{9}", place in 0usize..9, wrong in 1u32..10) {
+        fn one_wrong_digit_is_found(nine in "[0-9]{9}", position in 0usize..9, wrong in 1u32..10) {
             let changed = |digits: &str| -> String {
-                let other = |digit: char| char::from_digit((digit.to_digit(10).unwrap_or(0) + wrong) % 10, 10).expect("a digit");
-                digits.chars().enumerate().map(|(at, digit)| if at == place { other(digit) } else { digit }).collect()
+                let wrong_digit = |digit: char| char::from_digit((digit.to_digit(10).unwrap_or(0) + wrong) % 10, 10).expect("a digit");
+                digits.chars().enumerate().map(|(index, digit)| if index == position { wrong_digit(digit) } else { digit }).collect()
             };
             let ten = format!("{nine}{}", last_of_eleven(&nine));
             prop_assert_eq!(isbn(&changed(&ten)), None);
             let eight = format!("{}{}", &nine[..7], last_of_eleven(&nine[..7]));
-            prop_assert_eq!(issn(&changed(&eight)).is_none(), place < 8);
+            prop_assert_eq!(issn(&changed(&eight)).is_none(), position < 8);
         }
 
         #[test]
-        fn numbers_of_serials(seven in "[0-9]{7}", breaks in prop::collection::vec(any::<u8>(), 1..8)) {
+        fn issns_are_found_however_they_are_written(seven in "[0-9]{7}", breaks in prop::collection::vec(any::<u8>(), 1..8)) {
             let eight = format!("{seven}{}", last_of_eleven(&seven));
             let found = issn(&written(&eight, &breaks)).expect("valid");
             prop_assert_eq!(found.replace('-', ""), eight);
@@ -205,14 +209,14 @@ mod tests {
         }
 
         #[test]
-        fn numbers_of_records(letters in "[a-z]{0,2}", year in "[0-9]{2}|[0-9]{4}", serial in 0u32..1_000_000, rest in "(/.*)?") {
+        fn lccns_are_normalised_once(letters in "[a-z]{0,2}", year in "[0-9]{2}|[0-9]{4}", serial in 0u32..1_000_000, rest in "(/.*)?") {
             let found = lccn(&format!(" {letters} {year}-{serial}{rest}")).expect("valid");
             prop_assert_eq!(&found, &format!("{letters}{year}{serial:06}"));
             prop_assert_eq!(lccn(&found), Some(found.clone()));
         }
 
         #[test]
-        fn anything_may_come(text in any::<String>()) {
+        fn any_text_gives_ascii_or_nothing(text in any::<String>()) {
             for found in [isbn(&text), issn(&text), lccn(&text)].into_iter().flatten() {
                 prop_assert!(found.is_ascii());
             }

@@ -7,9 +7,9 @@ use std::sync::LazyLock;
 
 /// Max cached regular expressions. They can come from data, so their number is unlimited; the cache keeps those used most, which are the constants of
 /// the definition.
-const MOST_PATTERNS: usize = 256;
+const MAX_PATTERNS: usize = 256;
 
-static PATTERNS: LazyLock<Cache<String, Regex>> = LazyLock::new(|| Cache::new(MOST_PATTERNS));
+static PATTERNS: LazyLock<Cache<String, Regex>> = LazyLock::new(|| Cache::new(MAX_PATTERNS));
 
 /// Returns a compiled regular expression. Other threads that need the same one wait while it is compiled; no lock is held.
 pub(crate) fn regex(pattern: &str) -> Result<Regex, EvalError> {
@@ -31,7 +31,7 @@ mod tests {
                 regex("^in use$").expect("a pattern");
             }
         }
-        assert!(PATTERNS.len() <= MOST_PATTERNS + MOST_PATTERNS / 4, "{} patterns are kept", PATTERNS.len());
+        assert!(PATTERNS.len() <= MAX_PATTERNS + MAX_PATTERNS / 4, "{} patterns are kept", PATTERNS.len());
         assert!(PATTERNS.get("^in use$").is_some());
         assert!(regex("(").is_err() && PATTERNS.get("(").is_none());
     }

@@ -41,7 +41,7 @@ impl TypeChecker<'_> {
                     && areas.named(name.inner()).is_none()
                 {
                     let wrong = TypeError::new(args[1], format!("there is no area `{}` in this file", name.inner()));
-                    return Err(wrong.meant(name.inner(), areas.iter().map(|(name, _)| name)));
+                    return Err(wrong.suggest(name.inner(), areas.iter().map(|(name, _)| name)));
                 }
                 self.signature(at, function, args, types)
             }
@@ -69,8 +69,8 @@ impl TypeChecker<'_> {
                 let may = all.len() == 1 && all[0].kinds.iter().any(|kind| matches!(kind, TypeKind::List(_) | TypeKind::Json));
                 Ok(or_null(values, may || all.iter().all(Type::may_be_null)))
             }
-            ("without", [of, names]) => {
-                if let Some(kind) = of.kinds.iter().find(|kind| !matches!(kind, TypeKind::Struct(_) | TypeKind::Json | TypeKind::Null)) {
+            ("without", [structure, names]) => {
+                if let Some(kind) = structure.kinds.iter().find(|kind| !matches!(kind, TypeKind::Struct(_) | TypeKind::Json | TypeKind::Null)) {
                     return Err(TypeError::new(args[0], format!("`without` takes a struct, this is {kind}")));
                 }
                 self.signature(at, function, args, &[TypeKind::Json.into(), names.clone()])?;
@@ -124,7 +124,7 @@ impl TypeChecker<'_> {
 
     /// Returns the result type by signatures: each combination of kinds must match one.
     fn signature(&self, at: &IdedExpr, function: &FunctionSpec, args: &[&IdedExpr], types: &[Type]) -> TypeResult {
-        let all: Vec<FunctionSignature> = function.signatures.iter().map(|text| FunctionSignature::of(text)).collect();
+        let all: Vec<FunctionSignature> = function.signatures.iter().map(|text| FunctionSignature::parse(text)).collect();
         let fitting: Vec<&FunctionSignature> = all.iter().filter(|signature| signature.args.len() == types.len()).collect();
         if fitting.is_empty() {
             let counts: Vec<String> = all.iter().map(|signature| signature.args.len().to_string()).collect();
@@ -135,22 +135,25 @@ impl TypeChecker<'_> {
                 TypeError::new(at, format!("`{}` takes {} arguments, here are {}", function.name, counts.join(" or "), types.len())).help(help)
             );
         }
-        let mut left: Vec<Vec<TypeKind>> = vec![Vec::new()];
+        let mut combinations: Vec<Vec<TypeKind>> = vec![Vec::new()];
         for ty in types {
             let kinds: Vec<TypeKind> = if function.null_counts { ty.kinds.clone() } else { ty.present().kinds };
-            left = left.iter().flat_map(|before| kinds.iter().map(|kind| [before.as_slice(), std::slice::from_ref(kind)].concat())).collect();
+            combinations =
+                combinations.iter().flat_map(|before| kinds.iter().map(|kind| [before.as_slice(), std::slice::from_ref(kind)].concat())).collect();
         }
         let mut found = Type::default();
-        for kinds in left {
-            let own: Vec<&&FunctionSignature> =
+        for kinds in combinations {
+            let matching: Vec<&&FunctionSignature> =
                 fitting.iter().filter(|signature| signature.args.iter().zip(&kinds).all(|(wanted, kind)| takes(wanted, kind))).collect();
-            if own.is_empty() {
-                let place = (0..kinds.len()).find(|place| fitting.iter().all(|signature| !takes(&signature.args[*place], &kinds[*place])));
-                let place = place.unwrap_or(0);
-                let mut wanted: Vec<&str> = fitting.iter().map(|signature| signature.args[place].as_str()).collect();
+            if matching.is_empty() {
+                let position =
+                    (0..kinds.len()).find(|position| fitting.iter().all(|signature| !takes(&signature.args[*position], &kinds[*position])));
+                let position = position.unwrap_or(0);
+                let mut wanted: Vec<&str> = fitting.iter().map(|signature| signature.args[position].as_str()).collect();
                 wanted.dedup();
-                let wrong = TypeError::new(args[place], format!("`{}` takes {} here, this is {}", function.name, wanted.join(" or "), kinds[place]));
-                return Err(match (&kinds[place], function.name) {
+                let wrong =
+                    TypeError::new(args[position], format!("`{}` takes {} here, this is {}", function.name, wanted.join(" or "), kinds[position]));
+                return Err(match (&kinds[position], function.name) {
                     (TypeKind::Duration, "double") => wrong.help("a duration in seconds: x / duration('1s')"),
                     (TypeKind::Text | TypeKind::Struct(_), _) if wanted == ["geometry"] => wrong.help("a geometry of a text: geometry(x)"),
                     (TypeKind::Duration, "int") => wrong.help("a duration in seconds: x.getSeconds()"),
@@ -166,7 +169,7 @@ impl TypeChecker<'_> {
                     _ => wrong,
                 });
             }
-            for signature in own {
+            for signature in matching {
                 found = found.or(&signature.gives);
             }
         }
@@ -180,14 +183,14 @@ fn named_by_constant<'t, T>(
     name: &IdedExpr,
     (kind, section): (&str, &str),
     find: impl Fn(&str) -> Option<T>,
-    known: impl Iterator<Item = &'t str>,
+    names: impl Iterator<Item = &'t str>,
 ) -> Result<T, TypeError> {
     let Expr::Literal(LiteralValue::String(text)) = &name.expr else {
         return Err(TypeError::new(name, format!("the name of a {kind} is written as a constant text")));
     };
     find(text.inner()).ok_or_else(|| {
         let wrong = TypeError::new(name, format!("there is no {kind} `{}` under `{section}`", text.inner()));
-        wrong.meant(text.inner(), known)
+        wrong.suggest(text.inner(), names)
     })
 }
 
@@ -198,11 +201,11 @@ struct FunctionSignature {
 }
 
 impl FunctionSignature {
-    fn of(text: &str) -> Self {
+    fn parse(text: &str) -> Self {
         let (call, gives) = text.split_once(" -> ").unwrap_or((text, "any"));
-        let (name, inside) = call.trim_end_matches(')').split_once('(').unwrap_or((call, ""));
+        let (name, parameters) = call.trim_end_matches(')').split_once('(').unwrap_or((call, ""));
         let target = name.split_once('.').map(|(target, _)| target.to_owned());
-        let args = target.into_iter().chain(inside.split(", ").filter(|arg| !arg.is_empty()).map(str::to_owned)).collect();
+        let args = target.into_iter().chain(parameters.split(", ").filter(|arg| !arg.is_empty()).map(str::to_owned)).collect();
         let gives = gives.strip_suffix('?').map_or_else(|| type_of_word(gives), |kind| type_of_word(kind).or_null());
         Self { args, gives }
     }
@@ -260,7 +263,7 @@ mod tests {
         let is_type = |word: &str| word == "any" || word == "[any]" || type_of_word(word) != Type::any() || DECIDED.contains(&word);
         for text in FUNCTIONS.iter().flat_map(|function| function.signatures) {
             let (call, gives) = text.split_once(" -> ").unwrap();
-            let signature = FunctionSignature::of(text);
+            let signature = FunctionSignature::parse(text);
             assert!(is_type(gives.trim_end_matches('?')), "{text}: {gives}");
             for word in &signature.args {
                 assert!(is_type(word), "{text}: {word}");

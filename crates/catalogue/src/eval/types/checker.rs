@@ -37,16 +37,16 @@ impl TypeError {
     }
 
     /// Suggests the name most similar to the one that was written, if one is similar.
-    pub fn meant<'n>(self, written: &str, names: impl Iterator<Item = &'n str>) -> Self {
+    pub fn suggest<'n>(self, written: &str, names: impl Iterator<Item = &'n str>) -> Self {
         match crate::diagnostic::did_you_mean(written, names) {
-            Some(meant) => self.help(format!("did you mean `{meant}`?")),
+            Some(suggestion) => self.help(format!("did you mean `{suggestion}`?")),
             None => self,
         }
     }
 
-    pub fn placed(self, expression: &Expression) -> ExpressionError {
+    pub fn locate(self, expression: &Expression) -> ExpressionError {
         let all = 0..expression.source().len();
-        let span = if self.whole { all } else { expression.place(self.at).unwrap_or(all) };
+        let span = if self.whole { all } else { expression.span_of(self.at).unwrap_or(all) };
         ExpressionError { span, message: self.message, help: self.help }
     }
 }

@@ -15,9 +15,9 @@ pub(super) enum Assumption {
 
 impl TypeChecker<'_> {
     /// Checks a part under the assumption that a condition had a certain result.
-    pub fn given(&mut self, condition: &IdedExpr, outcome: Assumption, part: impl FnOnce(&mut Self) -> TypeResult) -> TypeResult {
+    pub fn with_assumption(&mut self, condition: &IdedExpr, outcome: Assumption, part: impl FnOnce(&mut Self) -> TypeResult) -> TypeResult {
         let before = self.non_null.len();
-        self.learn(condition, outcome);
+        self.assume(condition, outcome);
         let found = part(self);
         self.non_null.truncate(before);
         found
@@ -26,7 +26,7 @@ impl TypeChecker<'_> {
     /// Returns the path that identifies a value when it is read again: `planned.mode`.
     pub fn path(&self, expression: &IdedExpr) -> Option<String> {
         match &expression.expr {
-            Expr::Ident(name) => Some(match self.elements.iter().rposition(|(known, _)| known == name) {
+            Expr::Ident(name) => Some(match self.elements.iter().rposition(|(bound, _)| bound == name) {
                 Some(depth) => format!("{depth}:{name}"),
                 None => name.clone(),
             }),
@@ -35,7 +35,7 @@ impl TypeChecker<'_> {
                 [of, IdedExpr { expr: Expr::Literal(LiteralValue::String(name)), .. }] if !name.inner().contains(['.', '[']) => {
                     Some(format!("{}.{}", self.path(of)?, name.inner()))
                 }
-                [of, IdedExpr { expr: Expr::Literal(LiteralValue::Int(place)), .. }] => Some(format!("{}[{}]", self.path(of)?, place.inner())),
+                [of, IdedExpr { expr: Expr::Literal(LiteralValue::Int(index)), .. }] => Some(format!("{}[{}]", self.path(of)?, index.inner())),
                 _ => None,
             },
             _ => None,
@@ -43,19 +43,19 @@ impl TypeChecker<'_> {
     }
 
     /// Notes that a value is not null, and neither are the values it depends on.
-    fn is_there(&mut self, expression: &IdedExpr) {
+    fn assume_non_null(&mut self, expression: &IdedExpr) {
         self.non_null.extend(self.path(expression));
         match &expression.expr {
-            Expr::Select(select) => self.is_there(&select.operand),
+            Expr::Select(select) => self.assume_non_null(&select.operand),
             Expr::Call(call) => match call.func_name.as_str() {
                 // these are null if an operand is
                 "_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "-_" | "_[_]" | "_<_" | "_<=_" | "_>_" | "_>=_" => {
-                    call.args.iter().for_each(|part| self.is_there(part))
+                    call.args.iter().for_each(|part| self.assume_non_null(part))
                 }
                 name => {
-                    let spreads = functions::function(name).is_some_and(|function| !function.null_counts && function.name != "lookup");
-                    if spreads {
-                        call.target.iter().map(|target| &**target).chain(&call.args).for_each(|part| self.is_there(part));
+                    let propagates_null = functions::function(name).is_some_and(|function| !function.null_counts && function.name != "lookup");
+                    if propagates_null {
+                        call.target.iter().map(|target| &**target).chain(&call.args).for_each(|part| self.assume_non_null(part));
                     }
                 }
             },
@@ -64,13 +64,13 @@ impl TypeChecker<'_> {
     }
 
     /// What is known not to be null after a condition had a certain result.
-    fn learn(&mut self, condition: &IdedExpr, outcome: Assumption) {
+    fn assume(&mut self, condition: &IdedExpr, outcome: Assumption) {
         match &condition.expr {
             // these are never null themselves
             Expr::Select(select) if select.test => {
                 if matches!(outcome, Assumption::True | Assumption::NotFalse) {
                     self.non_null.extend(self.path(&select.operand).map(|of| format!("{of}.{}", select.field)));
-                    self.is_there(&select.operand);
+                    self.assume_non_null(&select.operand);
                 }
             }
             Expr::Call(call) => match (call.func_name.as_str(), call.args.as_slice()) {
@@ -79,13 +79,13 @@ impl TypeChecker<'_> {
                     let is_null = |side: &IdedExpr| matches!(side.expr, Expr::Literal(LiteralValue::Null));
                     let equal = holds == (call.func_name == "_==_");
                     for (side, other) in [(first, second), (second, first)] {
-                        let never_null = |own: &mut Self| own.ty(other).is_ok_and(|ty| !ty.may_be_null());
+                        let never_null = |checker: &mut Self| checker.ty(other).is_ok_and(|ty| !ty.may_be_null());
                         if (is_null(other) && !equal) || (!is_null(other) && equal && never_null(self)) {
-                            self.is_there(side);
+                            self.assume_non_null(side);
                         }
                     }
                 }
-                ("!_", [inner]) => self.learn(
+                ("!_", [inner]) => self.assume(
                     inner,
                     match outcome {
                         Assumption::True => Assumption::False,
@@ -95,20 +95,20 @@ impl TypeChecker<'_> {
                     },
                 ),
                 ("_&&_", [first, second]) if matches!(outcome, Assumption::True | Assumption::NotFalse) => {
-                    self.learn(first, outcome);
-                    self.learn(second, outcome);
+                    self.assume(first, outcome);
+                    self.assume(second, outcome);
                 }
                 ("_||_", [first, second]) if matches!(outcome, Assumption::False | Assumption::NotTrue) => {
-                    self.learn(first, outcome);
-                    self.learn(second, outcome);
+                    self.assume(first, outcome);
+                    self.assume(second, outcome);
                 }
                 ("_?_:_" | "_&&_" | "_||_", _) => {}
                 // the condition in a macro says something about one element only
-                ("@in", [_, list]) if matches!(outcome, Assumption::True | Assumption::False) => self.is_there(list),
-                _ if matches!(outcome, Assumption::True | Assumption::False) => self.is_there(condition),
+                ("@in", [_, list]) if matches!(outcome, Assumption::True | Assumption::False) => self.assume_non_null(list),
+                _ if matches!(outcome, Assumption::True | Assumption::False) => self.assume_non_null(condition),
                 _ => {}
             },
-            _ if matches!(outcome, Assumption::True | Assumption::False) => self.is_there(condition),
+            _ if matches!(outcome, Assumption::True | Assumption::False) => self.assume_non_null(condition),
             _ => {}
         }
     }

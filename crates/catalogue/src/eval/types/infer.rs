@@ -2,7 +2,7 @@
 
 use super::checker::{ExpressionError, TypeChecker, TypeError, TypeResult};
 use super::facts::Assumption;
-use super::operators::{binary, unify};
+use super::operators::{binary, comparison_help};
 use super::{StructType, Type, TypeKind};
 use crate::eval::expression::Expression;
 use crate::eval::functions::{self, CallForm, EvalError};
@@ -16,7 +16,7 @@ use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 /// What can never work.
 pub fn type_of(expression: &Expression, tables: &ConstantTables, names: &dyn Fn(&str) -> Option<Type>) -> Result<Type, ExpressionError> {
     let mut checker = TypeChecker { tables, names, non_null: Vec::new(), elements: Vec::new() };
-    checker.ty(expression.root()).map_err(|wrong| wrong.placed(expression))
+    checker.ty(expression.root()).map_err(|wrong| wrong.locate(expression))
 }
 
 impl TypeChecker<'_> {
@@ -49,7 +49,7 @@ impl TypeChecker<'_> {
                 Type::list(element)
             }
             Expr::Map(map) => {
-                let mut members = StructType { of: "struct".to_owned(), known: Vec::new(), others: None };
+                let mut members = StructType { of: "struct".to_owned(), named_members: Vec::new(), other_members: None };
                 for entry in &map.entries {
                     let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
                     let key = self.ty(&entry.key)?;
@@ -64,26 +64,29 @@ impl TypeChecker<'_> {
                     match &entry.key.expr {
                         Expr::Literal(LiteralValue::String(name)) => {
                             let name = name.inner().to_owned();
-                            members.known.retain(|(known, _)| *known != name);
-                            members.known.push((name, value));
+                            members.named_members.retain(|(known, _)| *known != name);
+                            members.named_members.push((name, value));
                         }
-                        _ => members.others = Some(Box::new(members.others.map_or(value.clone(), |others| others.or(&value)))),
+                        _ => {
+                            members.other_members =
+                                Some(Box::new(members.other_members.map_or(value.clone(), |other_members| other_members.or(&value))))
+                        }
                     }
                 }
                 // a computed name may equal one that is written
-                if let Some(others) = members.others.clone() {
-                    members.known.iter_mut().for_each(|(_, ty)| *ty = std::mem::take(ty).or(&others));
+                if let Some(other_members) = members.other_members.clone() {
+                    members.named_members.iter_mut().for_each(|(_, ty)| *ty = std::mem::take(ty).or(&other_members));
                 }
                 TypeKind::Struct(members).into()
             }
             Expr::Comprehension(made) => match macro_of(made) {
-                Some(own) => self.each(&own)?,
+                Some(macro_call) => self.macro_call(&macro_call)?,
                 None => return Err(TypeError::new(expression, "this macro is not known")),
             },
             Expr::Struct(_) | Expr::Unspecified => return Err(TypeError::new(expression, "messages are not known here; write {'name': value}")),
         };
-        let is_there = found.may_be_null() && self.path(expression).is_some_and(|path| self.non_null.contains(&path));
-        Ok(if is_there { found.present() } else { found })
+        let is_non_null = found.may_be_null() && self.path(expression).is_some_and(|path| self.non_null.contains(&path));
+        Ok(if is_non_null { found.present() } else { found })
     }
 
     fn member(&self, at: &IdedExpr, of: &Type, name: &str) -> TypeResult {
@@ -95,12 +98,12 @@ impl TypeChecker<'_> {
                 TypeKind::Struct(members) => match members.get(name) {
                     Some(member) => member,
                     None => {
-                        let known = members.known.iter().map(|(name, _)| name.as_str());
+                        let names = members.named_members.iter().map(|(name, _)| name.as_str());
                         let wrong = TypeError::new(at, format!("{} has no member `{name}`", members.of));
-                        return Err(match crate::diagnostic::did_you_mean(name, known.clone()) {
-                            Some(meant) => wrong.help(format!("did you mean `{meant}`?")),
-                            None if members.known.is_empty() => wrong,
-                            None => wrong.help(format!("its members are {}", known.take(20).collect::<Vec<_>>().join(", "))),
+                        return Err(match crate::diagnostic::did_you_mean(name, names.clone()) {
+                            Some(suggestion) => wrong.help(format!("did you mean `{suggestion}`?")),
+                            None if members.named_members.is_empty() => wrong,
+                            None => wrong.help(format!("its members are {}", names.take(20).collect::<Vec<_>>().join(", "))),
                         });
                     }
                 },
@@ -129,28 +132,29 @@ impl TypeChecker<'_> {
         match (call.func_name.as_str(), call.args.as_slice()) {
             ("_?_:_", [condition, then, otherwise]) => {
                 self.condition(condition)?;
-                let then = self.given(condition, Assumption::True, |own| own.ty(then))?;
-                let otherwise = self.given(condition, Assumption::NotTrue, |own| own.ty(otherwise))?;
+                let then = self.with_assumption(condition, Assumption::True, |checker| checker.ty(then))?;
+                let otherwise = self.with_assumption(condition, Assumption::NotTrue, |checker| checker.ty(otherwise))?;
                 return Ok(then.or(&otherwise));
             }
             ("_&&_", [first, second]) => {
                 let left = self.condition(first)?;
-                return Ok(left.or(&self.given(first, Assumption::NotFalse, |own| own.condition(second))?));
+                return Ok(left.or(&self.with_assumption(first, Assumption::NotFalse, |checker| checker.condition(second))?));
             }
             ("_||_", [first, second]) => {
                 let left = self.condition(first)?;
-                return Ok(left.or(&self.given(first, Assumption::NotTrue, |own| own.condition(second))?));
+                return Ok(left.or(&self.with_assumption(first, Assumption::NotTrue, |checker| checker.condition(second))?));
             }
             ("!_", [inner]) => return self.condition(inner),
             ("_==_" | "_!=_", [first, second]) => {
                 let (left, right) = (self.ty(first)?, self.ty(second)?);
                 if !left.can_equal(&right) {
-                    return Err(TypeError::new(at, format!("{} and {} are never equal", left.present(), right.present())).help(unify(&left, &right)));
+                    return Err(TypeError::new(at, format!("{} and {} are never equal", left.present(), right.present()))
+                        .help(comparison_help(&left, &right)));
                 }
                 return Ok(TypeKind::Boolean.into());
             }
-            ("@in", [item, list]) => return self.contained(at, item, list),
-            ("_[_]", [of, place]) => return self.element(at, of, place),
+            ("@in", [item, list]) => return self.membership(at, item, list),
+            ("_[_]", [of, index]) => return self.element(at, of, index),
             ("-_", [inner]) => {
                 let ty = self.ty(inner)?;
                 return match ty
@@ -164,7 +168,7 @@ impl TypeChecker<'_> {
             }
             ("_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "_<_" | "_<=_" | "_>_" | "_>=_", [first, second]) => {
                 let (left, right) = (self.ty(first)?, self.ty(second)?);
-                self.is_sound(at, call)?;
+                self.check_constant_arguments(at, call)?;
                 return binary(at, &call.func_name, &left, &right);
             }
             _ => {}
@@ -183,35 +187,35 @@ impl TypeChecker<'_> {
             types.push(self.ty(argument)?);
         }
         let found = self.function(at, function, &args, &types)?;
-        self.is_sound(at, call)?;
+        self.check_constant_arguments(at, call)?;
         Ok(found)
     }
 
     /// Refuses calls of constants that fail, because they would fail for every record; and constant patterns and formats that are not valid.
-    fn is_sound(&self, at: &IdedExpr, call: &CallExpr) -> Result<(), TypeError> {
+    fn check_constant_arguments(&self, at: &IdedExpr, call: &CallExpr) -> Result<(), TypeError> {
         let literal = |argument: &IdedExpr| match &argument.expr {
             Expr::Literal(literal) if *literal != LiteralValue::Null => Some(constant(literal)),
             _ => None,
         };
         let parts = || call.target.iter().map(|target| &**target).chain(&call.args);
-        let given: Option<Vec<_>> = parts().map(literal).collect();
+        let arguments: Option<Vec<_>> = parts().map(literal).collect();
         let failed = |fault: EvalError| TypeError::new(at, fault.message());
         let last = call.args.last().and_then(literal);
-        match (call.func_name.as_str(), given, last) {
+        match (call.func_name.as_str(), arguments, last) {
             ("matches", _, Some(cel::Value::String(pattern))) => functions::regex(&pattern).map(drop).map_err(failed),
             ("strftime", _, Some(format)) => {
                 let time = cel::Value::Timestamp(chrono::DateTime::UNIX_EPOCH.fixed_offset());
                 functions::call("strftime", &[time, format], self.tables).map(drop).map_err(failed)
             }
             ("_/_" | "_%_", _, Some(cel::Value::Int(0))) => Err(TypeError::new(at, "this is a division by zero")),
-            (name, Some(given), _) if name.starts_with(|c: char| c.is_ascii_alphabetic()) => {
-                functions::call(name, &given, self.tables).map(drop).map_err(failed)
+            (name, Some(arguments), _) if name.starts_with(|c: char| c.is_ascii_alphabetic()) => {
+                functions::call(name, &arguments, self.tables).map(drop).map_err(failed)
             }
             _ => Ok(()),
         }
     }
 
-    fn contained(&mut self, at: &IdedExpr, item: &IdedExpr, list: &IdedExpr) -> TypeResult {
+    fn membership(&mut self, at: &IdedExpr, item: &IdedExpr, list: &IdedExpr) -> TypeResult {
         let (left, right) = (self.ty(item)?, self.ty(list)?);
         let mut found: Type = TypeKind::Boolean.into();
         for kind in &right.kinds {
@@ -223,7 +227,7 @@ impl TypeChecker<'_> {
                 TypeKind::List(element) if element.kinds.is_empty() || left.can_equal(element) => {}
                 TypeKind::List(element) => {
                     let message = format!("{} is never among elements that are {}", left.present(), element.present());
-                    return Err(TypeError::new(at, message).help(unify(&left, element)));
+                    return Err(TypeError::new(at, message).help(comparison_help(&left, element)));
                 }
                 other => {
                     let wrong = TypeError::new(at, format!("`in` asks a list, this is {other}"));
@@ -234,9 +238,9 @@ impl TypeChecker<'_> {
         Ok(found)
     }
 
-    fn element(&mut self, at: &IdedExpr, of: &IdedExpr, place: &IdedExpr) -> TypeResult {
-        let (ty, index) = (self.ty(of)?, self.ty(place)?);
-        let mut found = if index.may_be_null() { Type::null() } else { Type::default() };
+    fn element(&mut self, at: &IdedExpr, of: &IdedExpr, index: &IdedExpr) -> TypeResult {
+        let (ty, index_type) = (self.ty(of)?, self.ty(index)?);
+        let mut found = if index_type.may_be_null() { Type::null() } else { Type::default() };
         for kind in &ty.kinds {
             let wanted = match kind {
                 TypeKind::List(_) => Some(TypeKind::Integer),
@@ -244,39 +248,39 @@ impl TypeChecker<'_> {
                 _ => None,
             };
             if let Some(wanted) = wanted
-                && let Some(other) = index.present().kinds.iter().find(|kind| **kind != wanted && **kind != TypeKind::Json)
+                && let Some(other) = index_type.present().kinds.iter().find(|kind| **kind != wanted && **kind != TypeKind::Json)
             {
                 let named = if wanted == TypeKind::Integer { "elements of a list have a number" } else { "members are named by texts" };
-                return Err(TypeError::new(place, format!("{named}, this is {other}")));
+                return Err(TypeError::new(index, format!("{named}, this is {other}")));
             }
-            found = found.or(&match (kind, &place.expr) {
+            found = found.or(&match (kind, &index.expr) {
                 (TypeKind::Null, _) => Type::null(),
                 (TypeKind::Json, _) => Type::any(),
                 (TypeKind::List(element), _) => (**element).clone().or_null(),
                 (TypeKind::Struct(_), Expr::Literal(LiteralValue::String(name))) => self.member(at, &kind.clone().into(), name.inner())?,
-                (TypeKind::Struct(members), _) => members.any(),
+                (TypeKind::Struct(members), _) => members.any_member(),
                 (other, _) => return Err(TypeError::new(at, format!("{other} has no elements"))),
             });
         }
         Ok(found)
     }
 
-    fn each(&mut self, own: &Macro<'_>) -> TypeResult {
-        let range = self.ty(own.range)?;
+    fn macro_call(&mut self, macro_call: &Macro<'_>) -> TypeResult {
+        let range = self.ty(macro_call.range)?;
         let mut element = Type::default();
         for kind in range.present().kinds() {
             element = element.or(&match kind {
                 TypeKind::Json => Type::any(),
                 TypeKind::List(element) => (**element).clone(),
                 TypeKind::Struct(_) => TypeKind::Text.into(),
-                other => return Err(TypeError::new(own.range, format!("this goes through a list, and here is {other}"))),
+                other => return Err(TypeError::new(macro_call.range, format!("this goes through a list, and here is {other}"))),
             });
         }
-        self.elements.push((own.name.to_owned(), element));
-        let inner = match own.kind {
+        self.elements.push((macro_call.name.to_owned(), element));
+        let inner = match macro_call.kind {
             MacroKind::Map(None, made) => self.ty(made).map(Type::list),
             MacroKind::Map(Some(condition), made) => {
-                self.condition(condition).and_then(|_| self.given(condition, Assumption::True, |own| own.ty(made))).map(Type::list)
+                self.condition(condition).and_then(|_| self.with_assumption(condition, Assumption::True, |checker| checker.ty(made))).map(Type::list)
             }
             MacroKind::ExistsOne(condition) => self.condition(condition).map(|_| TypeKind::Boolean.into()),
             MacroKind::All(condition) | MacroKind::Exists(condition) => self.condition(condition),

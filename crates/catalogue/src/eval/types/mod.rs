@@ -62,9 +62,9 @@ pub struct StructType {
     /// Its description, for messages.
     pub of: String,
     /// The known members.
-    pub known: Vec<(String, Type)>,
+    pub named_members: Vec<(String, Type)>,
     /// The type of other members; `None` if there are none.
-    pub others: Option<Box<Type>>,
+    pub other_members: Option<Box<Type>>,
 }
 
 impl TypeKind {
@@ -158,17 +158,17 @@ impl Type {
     }
 
     /// A struct whose members are known.
-    pub fn structure(of: impl Into<String>, known: Vec<(String, Type)>) -> Self {
-        TypeKind::Struct(StructType { of: of.into(), known, others: None }).into()
+    pub fn structure(of: impl Into<String>, named_members: Vec<(String, Type)>) -> Self {
+        TypeKind::Struct(StructType { of: of.into(), named_members, other_members: None }).into()
     }
 
     /// A struct with any members, all of one type.
     pub fn mapping(of: impl Into<String>, element: Type) -> Self {
-        TypeKind::Struct(StructType { of: of.into(), known: Vec::new(), others: Some(Box::new(element)) }).into()
+        TypeKind::Struct(StructType { of: of.into(), named_members: Vec::new(), other_members: Some(Box::new(element)) }).into()
     }
 
     /// The type of a field's value in expressions, without null.
-    pub fn of(ty: &FieldType) -> Self {
+    pub fn from_field_type(ty: &FieldType) -> Self {
         match ty {
             FieldType::Text | FieldType::Date | FieldType::Uuid => TypeKind::Text.into(),
             FieldType::Integer | FieldType::Size => TypeKind::Integer.into(),
@@ -180,9 +180,9 @@ impl Type {
             FieldType::Geometry => TypeKind::Geometry.into(),
             FieldType::Ranges => Type::list(Type::list(TypeKind::Integer.into())),
             FieldType::Struct(members) => {
-                Type::structure("struct", members.iter().map(|member| (member.name.clone(), Type::of(&member.ty).or_null())).collect())
+                Type::structure("struct", members.iter().map(|member| (member.name.clone(), Type::from_field_type(&member.ty).or_null())).collect())
             }
-            FieldType::List(element) => Type::list(Type::of(element)),
+            FieldType::List(element) => Type::list(Type::from_field_type(element)),
         }
     }
 
@@ -239,8 +239,8 @@ impl Type {
             TypeKind::List(element) => Type::list(element.as_json()),
             TypeKind::Struct(members) => TypeKind::Struct(StructType {
                 of: members.of.clone(),
-                known: members.known.iter().map(|(name, ty)| (name.clone(), ty.as_json())).collect(),
-                others: members.others.as_ref().map(|others| Box::new(others.as_json())),
+                named_members: members.named_members.iter().map(|(name, ty)| (name.clone(), ty.as_json())).collect(),
+                other_members: members.other_members.as_ref().map(|other_members| Box::new(other_members.as_json())),
             })
             .into(),
             other => other.clone().into(),
@@ -252,35 +252,35 @@ impl Type {
 impl StructType {
     /// Returns the type of a member; `None` if there is no such member.
     fn get(&self, name: &str) -> Option<Type> {
-        let known = self.known.iter().find(|(known, _)| known == name).map(|(_, ty)| ty.clone());
-        known.or_else(|| self.others.as_ref().map(|others| (**others).clone().or_null()))
+        let named = self.named_members.iter().find(|(member_name, _)| member_name == name).map(|(_, ty)| ty.clone());
+        named.or_else(|| self.other_members.as_ref().map(|other_members| (**other_members).clone().or_null()))
     }
 
     /// Returns the type of an arbitrary member.
-    fn any(&self) -> Type {
-        let known = self.known.iter().fold(Type::null(), |all, (_, ty)| all.or(ty));
-        self.others.as_ref().map_or(known.clone(), |others| known.or(others))
+    fn any_member(&self) -> Type {
+        let named = self.named_members.iter().fold(Type::null(), |all, (_, ty)| all.or(ty));
+        self.other_members.as_ref().map_or(named.clone(), |other_members| named.or(other_members))
     }
 
     fn or(&self, other: &StructType) -> StructType {
-        let mut known: Vec<(String, Type)> = Vec::new();
-        for (name, ty) in self.known.iter().chain(&other.known) {
-            if known.iter().all(|(known, _)| known != name) {
+        let mut named_members: Vec<(String, Type)> = Vec::new();
+        for (name, ty) in self.named_members.iter().chain(&other.named_members) {
+            if named_members.iter().all(|(existing, _)| existing != name) {
                 let both = |members: &StructType| members.get(name).unwrap_or_else(Type::null);
-                known.push((name.clone(), ty.clone().or(&both(self)).or(&both(other))));
+                named_members.push((name.clone(), ty.clone().or(&both(self)).or(&both(other))));
             }
         }
-        let others = match (&self.others, &other.others) {
+        let other_members = match (&self.other_members, &other.other_members) {
             (Some(own), Some(other)) => Some(Box::new((**own).clone().or(other))),
-            (Some(others), None) | (None, Some(others)) => Some(others.clone()),
+            (Some(other_members), None) | (None, Some(other_members)) => Some(other_members.clone()),
             (None, None) => None,
         };
-        StructType { of: "struct".to_owned(), known, others }
+        StructType { of: "struct".to_owned(), named_members, other_members }
     }
 }
 
 /// Whether a value has a type; for tests of the check.
-pub fn is_of(value: &cel::Value, ty: &Type) -> bool {
+pub fn value_has_type(value: &cel::Value, ty: &Type) -> bool {
     use cel::Value as Cel;
     ty.kinds.iter().any(|kind| match (value, kind) {
         (Cel::Null, TypeKind::Null) | (Cel::Bool(_), TypeKind::Boolean) | (Cel::Int(_), TypeKind::Integer) | (Cel::UInt(_), TypeKind::Unsigned) => {
@@ -288,13 +288,13 @@ pub fn is_of(value: &cel::Value, ty: &Type) -> bool {
         }
         (Cel::Float(_), TypeKind::Float) | (Cel::String(_), TypeKind::Text) | (Cel::Bytes(_), TypeKind::Bytes) => true,
         (Cel::Timestamp(_), TypeKind::Timestamp) | (Cel::Duration(_), TypeKind::Duration) | (Cel::Opaque(_), TypeKind::Geometry) => true,
-        (Cel::List(items), TypeKind::List(element)) => items.iter().all(|item| is_of(item, element)),
+        (Cel::List(items), TypeKind::List(element)) => items.iter().all(|item| value_has_type(item, element)),
         (Cel::Map(map), TypeKind::Struct(members)) => map.map.iter().all(|(name, value)| {
             let name = match name {
                 cel::objects::Key::String(name) => name.to_string(),
-                _ => return members.others.as_ref().is_some_and(|others| is_of(value, others)),
+                _ => return members.other_members.as_ref().is_some_and(|other_members| value_has_type(value, other_members)),
             };
-            members.get(&name).is_some_and(|member| is_of(value, &member))
+            members.get(&name).is_some_and(|member| value_has_type(value, &member))
         }),
         (Cel::Null, _) => false,
         (_, TypeKind::Json) => true,

@@ -5,7 +5,7 @@ use super::{Type, TypeKind};
 use cel::common::ast::IdedExpr;
 
 /// Suggests how two values of different types can be compared.
-pub(super) fn unify(left: &Type, right: &Type) -> String {
+pub(super) fn comparison_help(left: &Type, right: &Type) -> String {
     let has = |ty: &Type, kind: &dyn Fn(&TypeKind) -> bool| ty.kinds.iter().any(kind);
     let text = |ty: &Type| has(ty, &|kind| *kind == TypeKind::Text);
     let either = |kind: &dyn Fn(&TypeKind) -> bool| has(left, kind) || has(right, kind);
@@ -32,12 +32,12 @@ pub(super) fn binary(at: &IdedExpr, operator: &str, left: &Type, right: &Type) -
     let mut found = Type::default();
     for first in left.present().kinds() {
         for second in right.present().kinds() {
-            let one = if compares { first.is_ordered_with(second).then_some(TypeKind::Boolean) } else { arithmetic(sign, first, second) };
-            match one {
+            let result = if compares { first.is_ordered_with(second).then_some(TypeKind::Boolean) } else { arithmetic(sign, first, second) };
+            match result {
                 Some(kind) => found = found.or(&kind.into()),
                 None if compares => {
                     let wrong = TypeError::new(at, format!("{first} is not compared with {second}"));
-                    return Err(wrong.help(unify(&first.clone().into(), &second.clone().into())));
+                    return Err(wrong.help(comparison_help(&first.clone().into(), &second.clone().into())));
                 }
                 None => {
                     let wrong = TypeError::new(at, format!("`{sign}` does not take {first} and {second}"));

@@ -43,7 +43,7 @@ pub fn check(
     let ty = type_of(expression, tables, names)?;
     let root = expression.root();
     let shown = expression.source();
-    let wrong = |message: String, help: Option<String>| TypeError { at: root.id, message, help, whole: true }.placed(expression);
+    let wrong = |message: String, help: Option<String>| TypeError { at: root.id, message, help, whole: true }.locate(expression);
     match wanted {
         Expected::Condition => {
             if let Some(kind) = ty.kinds.iter().find(|kind| !matches!(kind, TypeKind::Boolean | TypeKind::Null | TypeKind::Json)) {
@@ -106,8 +106,8 @@ fn misfit(kind: &TypeKind, field: &FieldType, reading: TextConversion, shown: &s
         (TypeKind::List(element), FieldType::Text) if element.present().kinds.iter().all(|kind| *kind == TypeKind::Text) => write("squash"),
         (TypeKind::List(_), _) => Some(None),
         (kind, FieldType::List(wanted)) => misfit(kind, wanted, reading, shown),
-        (TypeKind::Struct(own), FieldType::Struct(wanted)) => {
-            let kinds = |member: &StructMember| own.get(&member.name).map(|ty| ty.present().kinds).unwrap_or_default();
+        (TypeKind::Struct(actual), FieldType::Struct(wanted)) => {
+            let kinds = |member: &StructMember| actual.get(&member.name).map(|ty| ty.present().kinds).unwrap_or_default();
             let wrong = wanted.iter().any(|member| kinds(member).iter().any(|kind| misfit(kind, &member.ty, reading, shown).is_some()));
             wrong.then_some(None)
         }

@@ -100,46 +100,46 @@ mod tests {
         match (pattern.first(), name.first()) {
             (None, None) => true,
             (Some('*'), _) => fits(&pattern[1..], name) || !name.is_empty() && fits(pattern, &name[1..]),
-            (Some('['), Some(own)) => {
+            (Some('['), Some(character)) => {
                 let from = if pattern[1] == '!' { 2 } else { 1 };
                 let end = (from + 1..pattern.len()).find(|at| pattern[*at] == ']').expect("closed");
                 let (mut at, mut listed) = (from, false);
                 while at < end {
                     if at + 2 < end && pattern[at + 1] == '-' {
-                        listed |= (pattern[at]..=pattern[at + 2]).contains(own);
+                        listed |= (pattern[at]..=pattern[at + 2]).contains(character);
                         at += 3;
                     } else {
-                        listed |= pattern[at] == *own;
+                        listed |= pattern[at] == *character;
                         at += 1;
                     }
                 }
                 listed == (from == 1) && fits(&pattern[end + 1..], &name[1..])
             }
             (Some('?'), Some(_)) => fits(&pattern[1..], &name[1..]),
-            (Some(one), Some(own)) => one == own && fits(&pattern[1..], &name[1..]),
+            (Some(literal), Some(character)) => literal == character && fits(&pattern[1..], &name[1..]),
             _ => false,
         }
     }
 
     #[test]
-    fn a_pattern_means_what_it_says() {
+    fn a_pattern_fits_the_names_that_a_naive_matcher_accepts() {
         let pieces = ["*", "?", "[ab]", "[a-c]", "[!b]", "[!a-b]", "[]a]", "[a-]", "[b^]", "a", "b", "é", ".", "-", "+", "\\", "(", "^"];
         let letters = ["a", "b", "c", "é", ".", "-", "]", "^", "\\", "+", "\n"];
         let mut seed = 7_u64;
-        let mut below = |most: usize| {
+        let mut below = |limit: usize| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) as usize % most
+            (seed >> 33) as usize % limit
         };
-        let (mut fitting, mut others) = (0, 0);
+        let (mut fitting, mut unfitting) = (0, 0);
         for _ in 0..40_000 {
             let pattern: String = (0..1 + below(4)).map(|_| pieces[below(pieces.len())]).collect();
             let name: String = (0..below(5)).map(|_| letters[below(letters.len())]).collect();
-            let (own, all): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
-            let expected = fits(&own, &all);
+            let (pattern_characters, name_characters): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+            let expected = fits(&pattern_characters, &name_characters);
             assert_eq!(FilePattern::new(&pattern).expect("sound").fits(&name), expected, "{pattern:?} {name:?}");
-            *(if expected { &mut fitting } else { &mut others }) += 1;
+            *(if expected { &mut fitting } else { &mut unfitting }) += 1;
         }
-        assert!(fitting > 1_000 && others > 10_000, "{fitting} {others}");
+        assert!(fitting > 1_000 && unfitting > 10_000, "{fitting} {unfitting}");
     }
 
     #[test]
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_nothing_is_refused() {
+    fn patterns_that_can_fit_no_file_are_refused() {
         for pattern in ["", "a/b", "[a", "[]", "[!]", "[b-a]", "a.gz", "*.zst"] {
             assert!(FilePattern::new(pattern).is_err(), "{pattern}");
         }

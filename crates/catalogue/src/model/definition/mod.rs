@@ -22,7 +22,7 @@ pub use rule::{ValueOrigin, ValueRule};
 pub use service::{ArgumentForm, CallArgument, Collect, Pagination, Service, ServiceBinding, ServiceCall};
 pub use source::{
     AcceptRule, AsOfRule, CompleteDelivery, DocumentOptions, DocumentOrder, EmbeddedDocument, Feed, FieldMapping, FormatFamily, LetValue,
-    MOST_LACKING, Source,
+    MAX_MISSING_PERCENT, Source,
 };
 pub use tags::{TagDocument, TagSettings};
 pub use transition::{Refusal, StateField, Transition, TransitionArgument};
@@ -74,7 +74,7 @@ pub struct Catalogue {
     /// Sources, in the order written.
     pub sources: IdVec<SourceId, Source>,
     /// Aliases, in the order written.
-    pub words: Vec<QueryAlias>,
+    pub aliases: Vec<QueryAlias>,
     /// Profiles, in the order written.
     pub profiles: Vec<Profile>,
     /// Shares of the workers, by tenant; `else` is for all other tenants.
@@ -100,7 +100,7 @@ impl Catalogue {
             coverages: Vec::new(),
             services: Vec::new(),
             sources: IdVec::new(),
-            words: Vec::new(),
+            aliases: Vec::new(),
             profiles: Vec::new(),
             tenants: BTreeMap::new(),
             routes: Vec::new(),
@@ -109,8 +109,8 @@ impl Catalogue {
     }
 
     /// Returns the name of a source, or that of edits through the API.
-    pub fn contributor_name(&self, speaker: SourceRef) -> &str {
-        match speaker {
+    pub fn contributor_name(&self, contributor: SourceRef) -> &str {
+        match contributor {
             SourceRef::Source(index) => &self.sources[index].name,
             SourceRef::Api => API_NAME,
         }
@@ -143,7 +143,7 @@ impl Catalogue {
 
     /// Whether documents of a source are embedded in those of another source.
     pub fn is_embedded(&self, source: &str) -> bool {
-        let embeds = self.sources.iter().flat_map(|own| &own.embeds);
+        let embeds = self.sources.iter().flat_map(|embedding| &embedding.embeds);
         self.source(source).is_some_and(|(index, _)| embeds.into_iter().any(|embed| embed.source == index))
     }
 

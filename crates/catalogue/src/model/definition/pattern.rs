@@ -52,11 +52,11 @@ impl NamedRegex {
 impl PatternSet {
     /// Matches a text with the first expression that matches.
     pub fn groups(&self, text: &SmolStr) -> Option<Captures<'_>> {
-        let mut possible = self.expressions.iter().filter(|own| own.may_match(text));
-        possible.find_map(|own| {
-            let mut places = own.expression.capture_locations();
-            own.expression.captures_read(&mut places, text)?;
-            Some(Captures { names: &own.names, text: text.clone(), locations: places })
+        let mut possible = self.expressions.iter().filter(|named| named.may_match(text));
+        possible.find_map(|named| {
+            let mut locations = named.expression.capture_locations();
+            named.expression.captures_read(&mut locations, text)?;
+            Some(Captures { names: &named.names, text: text.clone(), locations })
         })
     }
 }
@@ -72,7 +72,7 @@ pub struct Captures<'p> {
 impl Captures<'_> {
     /// Returns the text of a group, if it is part of the match.
     pub fn get(&self, name: &str) -> Option<&str> {
-        let index = self.names.iter().position(|own| own.as_deref() == Some(name))?;
+        let index = self.names.iter().position(|group| group.as_deref() == Some(name))?;
         let (start, end) = self.locations.get(index)?;
         self.text.get(start..end)
     }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expressions_that_cannot_match_are_known_by_how_texts_begin() {
+    fn texts_that_begin_otherwise_are_not_matched_at_all() {
         for (expression, text, may) in [
             ("^(?P<a>S1[A-D])_.*", "S1B_IW", true),
             ("^(?P<a>S1[A-D])_.*", "S2A_IW", false),

@@ -55,10 +55,10 @@ pub struct DocumentOptions {
 
 impl DocumentOptions {
     /// Repairs MARC records and fails short rows.
-    pub const DEFAULT: Self = Self::of_marc(stook_marc::ReadOptions::REPAIR);
+    pub const DEFAULT: Self = Self::from_marc(stook_marc::ReadOptions::REPAIR);
 
     /// Sets how MARC records are read.
-    pub const fn of_marc(marc: stook_marc::ReadOptions) -> Self {
+    pub const fn from_marc(marc: stook_marc::ReadOptions) -> Self {
         Self { marc, short_rows: false }
     }
 }
@@ -202,7 +202,7 @@ pub struct CompleteDelivery {
 }
 
 /// The default of that share, in percent.
-pub const MOST_LACKING: f64 = 20.0;
+pub const MAX_MISSING_PERCENT: f64 = 20.0;
 
 impl CompleteDelivery {
     /// Returns the number of the ledger's edges: scope, start, and age of the delivery.
@@ -216,7 +216,7 @@ impl CompleteDelivery {
     }
 
     /// Returns the number of edges from a scope to the contributions in it.
-    pub fn statements(&self) -> u32 {
+    pub fn contributions(&self) -> u32 {
         self.id | 2
     }
 
@@ -227,6 +227,6 @@ impl CompleteDelivery {
 
     /// Returns the numbers of all its edges.
     pub fn links(&self) -> [u32; 4] {
-        [self.ledger(), self.parts(), self.statements(), self.history()]
+        [self.ledger(), self.parts(), self.contributions(), self.history()]
     }
 }

@@ -32,7 +32,7 @@ pub enum CoverageKind {
         /// Only children that satisfy the link's condition at this position.
         condition: usize,
         /// The position of the field among those that edges carry.
-        told: usize,
+        edge_field: usize,
         /// Max gap within a run, in microseconds.
         max_gap: i64,
     },

@@ -72,7 +72,7 @@ impl Link {
     }
 
     /// Returns the keys of a child's targets.
-    pub fn leads_to<'v>(&self, values: &'v [Value]) -> impl Iterator<Item = &'v SmolStr> {
+    pub fn target_keys<'v>(&self, values: &'v [Value]) -> impl Iterator<Item = &'v SmolStr> {
         values[self.field].elements().iter().filter_map(|value| match value {
             Value::Text(key) => Some(key),
             _ => None,

@@ -15,4 +15,4 @@ pub use coverage::{COVERAGE_FIELDS, Coverage, CoverageKind, CoverageTotal, GapRu
 pub use derivation::{Derivation, Rollup, RollupFunction};
 pub use link::{IntervalOverlap, Link, TargetRule, id_of, members_of};
 pub use reads::{LinkEnd, LinkedRead};
-pub use targets::{KeyedLink, MOST_COMBINED, MOST_TARGETS, in_order, keyed, listed};
+pub use targets::{KeyedLink, MAX_COMBINATIONS, MAX_TARGETS, keys_to_list, list_field_in_key, target_by_template};

@@ -40,7 +40,7 @@ impl LinkedRead {
 
 impl Catalogue {
     /// Whether records of a collection are fetched from services.
-    pub fn is_asked(&self, collection: CollectionId) -> bool {
+    pub fn is_fetched(&self, collection: CollectionId) -> bool {
         self.sources.iter().any(|source| source.asks.is_some() && source.feeds.first().is_some_and(|feed| feed.collection == collection))
     }
 
@@ -59,7 +59,7 @@ impl Catalogue {
             Some(Derivation::Rollup(rollup)) => {
                 let link = &self.links[rollup.link];
                 let child = &self.collections[link.child_collection];
-                let mut fields: Vec<FieldId> = rollup.edge_field.map(|told| link.edge_fields[told]).into_iter().collect();
+                let mut fields: Vec<FieldId> = rollup.edge_field.map(|position| link.edge_fields[position]).into_iter().collect();
                 let by_group = link.group.as_ref().filter(|_| rollup.groups.is_some());
                 fields.extend(link.conditions.get(rollup.condition).into_iter().chain(by_group).flat_map(|rule| read_by(child, rule)));
                 add(reads, rollup.link, LinkEnd::Children, fields);
@@ -67,14 +67,14 @@ impl Catalogue {
             Some(Derivation::ThroughLinks(expression)) => {
                 for variable in expression.variables() {
                     match self.link_of(index, variable) {
-                        Some((link, own)) => {
-                            let target = &self.collections[own.target_collection];
+                        Some((link, definition)) => {
+                            let target = &self.collections[definition.target_collection];
                             let members = expression.members().iter().filter(|member| member.of == *variable);
                             add(reads, link, LinkEnd::Targets, members.filter_map(|member| Some(target.field(&member.name)?.0)).collect());
                         }
                         None => {
-                            let own = collection.field(variable).filter(|(own, _)| *own != field);
-                            own.into_iter().for_each(|(own, _)| self.collect_reads(index, own, reads));
+                            let read_field = collection.field(variable).filter(|(read_field, _)| *read_field != field);
+                            read_field.into_iter().for_each(|(read_field, _)| self.collect_reads(index, read_field, reads));
                         }
                     }
                 }
@@ -90,35 +90,36 @@ impl Catalogue {
 
     /// Iterates over the links that create records of a collection, unless services are fetched for that collection itself.
     pub fn creating_links(&self, collection: CollectionId) -> impl Iterator<Item = LinkId> {
-        let is_asked = self.is_asked(collection);
-        let creates = move |link: &Link| link.create && link.target_collection == collection && !is_asked;
+        let is_fetched = self.is_fetched(collection);
+        let creates = move |link: &Link| link.create && link.target_collection == collection && !is_fetched;
         self.links.enumerate().filter(move |(_, link)| creates(link)).map(|(index, _)| index)
     }
 
     /// Whether the records of a linked read, or those that they read in turn, are fetched from services.
-    pub fn asks_for(&self, read: &LinkedRead) -> bool {
-        self.asks_services() && self.asks_beyond(read, &mut HashSet::new())
+    pub fn needs_fetch(&self, read: &LinkedRead) -> bool {
+        self.fetches_from_services() && self.leads_to_fetch(read, &mut HashSet::new())
     }
 
     /// Whether any source fetches from services.
-    fn asks_services(&self) -> bool {
+    fn fetches_from_services(&self) -> bool {
         self.sources.iter().any(|source| source.asks.is_some())
     }
 
-    fn asks_beyond(&self, read: &LinkedRead, seen: &mut HashSet<(CollectionId, FieldId)>) -> bool {
+    fn leads_to_fetch(&self, read: &LinkedRead, seen: &mut HashSet<(CollectionId, FieldId)>) -> bool {
         let to = read.collection(self);
-        if self.is_asked(to) || self.creating_links(to).any(|link| self.is_asked(self.links[link].child_collection)) {
+        if self.is_fetched(to) || self.creating_links(to).any(|link| self.is_fetched(self.links[link].child_collection)) {
             return true;
         }
         // fields may read each other in a cycle: each is visited once
-        let mut further = |field: FieldId| seen.insert((to, field)) && self.linked_reads(to, field).iter().any(|read| self.asks_beyond(read, seen));
+        let mut further =
+            |field: FieldId| seen.insert((to, field)) && self.linked_reads(to, field).iter().any(|read| self.leads_to_fetch(read, seen));
         read.fields.iter().any(|field| further(*field))
     }
 
     /// Whether a field depends on linked records that are fetched from services, other than the children that create its own record.
-    pub fn is_asked_elsewhere(&self, collection: CollectionId, field: FieldId) -> bool {
+    pub fn needs_fetch_elsewhere(&self, collection: CollectionId, field: FieldId) -> bool {
         let is_own = |read: &LinkedRead| read.end == LinkEnd::Children && self.creating_links(collection).any(|link| link == read.link);
-        self.asks_services() && self.linked_reads(collection, field).iter().any(|read| !is_own(read) && self.asks_for(read))
+        self.fetches_from_services() && self.linked_reads(collection, field).iter().any(|read| !is_own(read) && self.needs_fetch(read))
     }
 
     /// Returns the contributed fields of the same record that a field is derived from.
@@ -130,15 +131,15 @@ impl Catalogue {
             Some(Derivation::TargetKey(_, when, key)) => {
                 let named = key.names().filter_map(|name| Some(collection.field(name)?.0));
                 let named: Vec<FieldId> = named.chain(when.iter().flat_map(|when| read_by(collection, when))).collect();
-                named.into_iter().flat_map(|own| self.contributed(index, own)).collect()
+                named.into_iter().flat_map(|input| self.contributed(index, input)).collect()
             }
             Some(Derivation::LinkKeys(link)) => match &self.links[*link].target_rule {
-                TargetRule::Same { fields, .. } => fields.iter().flat_map(|(own, _)| self.contributed(index, *own)).collect(),
+                TargetRule::Same { fields, .. } => fields.iter().flat_map(|(input, _)| self.contributed(index, *input)).collect(),
                 TargetRule::Key(_) => Vec::new(),
             },
             Some(Derivation::SameRecord(expression) | Derivation::ThroughLinks(expression)) => {
-                let read = read_by(collection, expression).into_iter().filter(|own| *own != field);
-                read.flat_map(|own| self.contributed(index, own)).collect()
+                let read = read_by(collection, expression).into_iter().filter(|input| *input != field);
+                read.flat_map(|input| self.contributed(index, input)).collect()
             }
             Some(Derivation::Sources | Derivation::Pending | Derivation::Rollup(_)) => Vec::new(),
         }
@@ -151,14 +152,14 @@ fn read_by(collection: &Collection, expression: &Expression) -> Vec<FieldId> {
 }
 
 fn add(reads: &mut Vec<LinkedRead>, link: LinkId, end: LinkEnd, fields: Vec<FieldId>) {
-    let known = reads.iter().position(|read| read.link == link && read.end == end);
-    let place = known.unwrap_or_else(|| {
+    let existing = reads.iter().position(|read| read.link == link && read.end == end);
+    let position = existing.unwrap_or_else(|| {
         reads.push(LinkedRead { link, end, fields: Vec::new() });
         reads.len() - 1
     });
     for field in fields {
-        if !reads[place].fields.contains(&field) {
-            reads[place].fields.push(field);
+        if !reads[position].fields.contains(&field) {
+            reads[position].fields.push(field);
         }
     }
 }

@@ -9,25 +9,25 @@ use crate::model::key::{Key, KeyError, Template};
 use crate::value::{SmolStr, Value};
 
 /// Max targets of a record by one link.
-pub const MOST_TARGETS: usize = 10_000;
+pub const MAX_TARGETS: usize = 10_000;
 
 /// Max combinations of elements if several lists must be equal, and max elements if intervals overlap, because each is stored once for every part of
 /// a long interval.
-pub const MOST_COMBINED: usize = 64;
+pub const MAX_COMBINATIONS: usize = 64;
 
 impl Link {
     /// Whether lists are involved in finding the target.
-    pub fn speaks_of_lists(&self, collections: &IdVec<CollectionId, Collection>) -> bool {
+    pub fn involves_lists(&self, collections: &IdVec<CollectionId, Collection>) -> bool {
         let is_list = |collection: CollectionId, field: FieldId| collections[collection].fields[field].golden_type().is_list();
         self.many
-            || matches!(&self.target_rule, TargetRule::Same { fields, .. } if fields.iter().any(|(own, other)| is_list(self.child_collection, *own) || is_list(self.target_collection, *other)))
+            || matches!(&self.target_rule, TargetRule::Same { fields, .. } if fields.iter().any(|(child_field, target_field)| is_list(self.child_collection, *child_field) || is_list(self.target_collection, *target_field)))
     }
 
     /// Returns the max number of elements of a list, or combinations of elements of several lists, that are stored or searched for equal fields.
-    pub fn most_equal(&self, collection: &Collection, fields: impl Iterator<Item = FieldId>) -> usize {
+    pub fn max_equal_elements(&self, collection: &Collection, fields: impl Iterator<Item = FieldId>) -> usize {
         let is_timed = matches!(self.target_rule, TargetRule::Same { overlap: Some(_), .. });
         let lists = fields.filter(|field| collection.fields[*field].golden_type().is_list()).count();
-        if is_timed || lists > 1 { MOST_COMBINED } else { MOST_TARGETS }
+        if is_timed || lists > 1 { MAX_COMBINATIONS } else { MAX_TARGETS }
     }
 }
 
@@ -44,10 +44,10 @@ pub struct KeyedLink<'l> {
 
 /// Computes the field of a link by key: the key of the target or, if the key template uses a list, the sorted keys of all targets. An empty key is no
 /// target; a key that is too long or has a NUL character is no target either, and is noted.
-pub fn keyed(evaluator: &Evaluator, collection: &Collection, link: &KeyedLink<'_>, values: &[Value]) -> Value {
+pub fn target_by_template(evaluator: &Evaluator, collection: &Collection, link: &KeyedLink<'_>, values: &[Value]) -> Value {
     let KeyedLink { name: link, when, key } = *link;
-    let what = || format!("`when` of link `{link}`");
-    if !when.is_none_or(|when| evaluator.holds_or_note(&what, when, &GoldenValues::new(collection, values))) {
+    let subject = || format!("`when` of link `{link}`");
+    if !when.is_none_or(|when| evaluator.holds_or_note(&subject, when, &GoldenValues::new(collection, values))) {
         return Value::Null;
     }
     let filled = |element: Option<&Value>| {
@@ -66,24 +66,24 @@ pub fn keyed(evaluator: &Evaluator, collection: &Collection, link: &KeyedLink<'_
             }
         })
     };
-    match listed(collection, key) {
+    match list_field_in_key(collection, key) {
         None => filled(None).map_or(Value::Null, Value::text),
         Some(list) => {
             let keys = values[list].elements().iter().filter(|element| !element.is_null()).filter_map(|element| filled(Some(element)));
-            in_order(keys.map(SmolStr::from).collect())
+            keys_to_list(keys.map(SmolStr::from).collect())
         }
     }
 }
 
 /// Returns the list that a key template uses, which gives a target for each element.
-pub fn listed(collection: &Collection, key: &Template) -> Option<FieldId> {
+pub fn list_field_in_key(collection: &Collection, key: &Template) -> Option<FieldId> {
     key.names().filter_map(|name| collection.field(name)).find(|(_, field)| field.golden_type().is_list()).map(|(index, _)| index)
 }
 
-/// Sorts and deduplicates the keys of targets for a link's field, and keeps at most [`MOST_TARGETS`].
-pub fn in_order(mut keys: Vec<SmolStr>) -> Value {
+/// Sorts and deduplicates the keys of targets for a link's field, and keeps at most [`MAX_TARGETS`].
+pub fn keys_to_list(mut keys: Vec<SmolStr>) -> Value {
     keys.sort_unstable();
     keys.dedup();
-    keys.truncate(MOST_TARGETS);
+    keys.truncate(MAX_TARGETS);
     if keys.is_empty() { Value::Null } else { Value::List(keys.into_iter().map(Value::Text).collect()) }
 }

@@ -2,7 +2,7 @@
 
 mod packed;
 
-pub use packed::{DecodeError, Decoder, UnpackedContributions, find, pack, pack_raw, put_bytes, put_value, put_varint, unpack};
+pub use packed::{DecodeError, Decoder, UnpackedContributions, pack, pack_raw, put_bytes, put_value, put_varint, unpack, unpack_reporting_damage};
 
 use crate::model::ids::FieldId;
 use crate::value::{SmolStr, Value};
@@ -110,8 +110,8 @@ pub fn keep_newest(contributions: &mut Vec<Contribution>) -> Vec<Contribution> {
         return Vec::new();
     }
     contributions.sort_by(|a, b| (b.as_of, &b.contributor).cmp(&(a.as_of, &a.contributor)));
-    for own in contributions.iter_mut().flat_map(|own| &mut own.unreadable) {
-        *own = UnreadableField::new(own.field);
+    for unreadable in contributions.iter_mut().flat_map(|contribution| &mut contribution.unreadable) {
+        *unreadable = UnreadableField::new(unreadable.field);
     }
     contributions.split_off(MAX_CONTRIBUTORS)
 }
@@ -129,8 +129,8 @@ impl Contribution {
 
     /// Takes over, for unreadable fields, the values of an older contribution of the same contributor, if they are newer than those known so far.
     /// Returns whether anything changed.
-    pub fn take_over(&mut self, older: &Contribution) -> bool {
-        self.take(older, |field| {
+    pub fn inherit_unreadable(&mut self, older: &Contribution) -> bool {
+        self.inherit(older, |field| {
             let value = match &older.content {
                 ContributionContent::Values(values) => values.get(field.index()).cloned().unwrap_or_default(),
                 // a deletion leaves no value of any field
@@ -142,15 +142,15 @@ impl Contribution {
     }
 
     /// The same for a contribution that this one replaces although it is not newer: takes over only the values that it had taken over itself.
-    pub fn take_over_unread(&mut self, replaced: &Contribution) -> bool {
-        self.take(replaced, |_| None)
+    pub fn inherit_unreadable_of_replaced(&mut self, replaced: &Contribution) -> bool {
+        self.inherit(replaced, |_| None)
     }
 
-    fn take(&mut self, older: &Contribution, said: impl Fn(FieldId) -> Option<UnreadableField>) -> bool {
+    fn inherit(&mut self, older: &Contribution, fallback: impl Fn(FieldId) -> Option<UnreadableField>) -> bool {
         let mut changed = false;
         for unread in &mut self.unreadable {
-            let known = older.unreadable.iter().find(|own| own.field == unread.field);
-            if let Some(found) = known.cloned().or_else(|| said(unread.field)).filter(|found| found.age() > unread.age()) {
+            let inherited = older.unreadable.iter().find(|candidate| candidate.field == unread.field);
+            if let Some(found) = inherited.cloned().or_else(|| fallback(unread.field)).filter(|found| found.age() > unread.age()) {
                 *unread = found;
                 changed = true;
             }
@@ -164,7 +164,7 @@ impl Contribution {
     }
 
     /// Whether a link with `create` made it: its contributor is COLLECTION.LINK, and names of sources have no dot.
-    pub fn is_of_a_link(&self) -> bool {
+    pub fn is_from_link(&self) -> bool {
         self.source().contains('.')
     }
 

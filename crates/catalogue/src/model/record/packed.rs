@@ -68,13 +68,13 @@ pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[V
     put_varint(&mut out, contributions.len() as u64);
     for contribution in contributions {
         let start = out.len();
-        let (gone, written) = match &contribution.content {
+        let (is_tombstone, written) = match &contribution.content {
             ContributionContent::Tombstone => (true, EncodedValues::SameAsGolden),
-            ContributionContent::Values(values) => (false, EncodedValues::of(values, golden, collection)),
+            ContributionContent::Values(values) => (false, EncodedValues::choose(values, golden, collection)),
         };
         let before_retired = contribution.before.is_some_and(|before| before.retired);
-        let flags = u8::from(gone)
-            | u8::from(written == EncodedValues::SameAsGolden && !gone) << 1
+        let flags = u8::from(is_tombstone)
+            | u8::from(written == EncodedValues::SameAsGolden && !is_tombstone) << 1
             | u8::from(contribution.raw.is_some()) << 2
             | u8::from(contribution.before.is_some()) << 3
             | u8::from(!contribution.counts()) << 4
@@ -143,8 +143,8 @@ fn golden_sums(collection: &Collection, golden: &[Value]) -> [u8; SUMS] {
     let mut fields = crc32fast::Hasher::new();
     let mut values = Vec::with_capacity(256);
     // values settled from other records are written without the list
-    let said = collection.stored_fields().map(|(_, field)| field).zip(golden).filter(|(field, _)| !field.is_settled() && !field.is_link());
-    for (field, value) in said {
+    let contributed = collection.stored_fields().map(|(_, field)| field).zip(golden).filter(|(field, _)| !field.is_settled() && !field.is_link());
+    for (field, value) in contributed {
         fields.update(field.name.as_bytes());
         fields.update(b" ");
         // how a list of structs is read depends on its members
@@ -191,20 +191,20 @@ enum EncodedValues {
 }
 
 impl EncodedValues {
-    fn of(values: &[Value], golden: &[Value], collection: &Collection) -> Self {
+    fn choose(values: &[Value], golden: &[Value], collection: &Collection) -> Self {
         if std::ptr::eq(values, golden) {
             return EncodedValues::SameAsGolden;
         }
-        let said = || values.iter().filter(|value| !value.is_null()).count() as u64;
+        let present_count = || values.iter().filter(|value| !value.is_null()).count() as u64;
         if values.len() != golden.len() {
-            return EncodedValues::All(said());
+            return EncodedValues::All(present_count());
         }
         let fields = values.iter().zip(golden).zip(&collection.fields);
         let different = fields.filter(|((value, golden), field)| !is_golden(value, golden, field)).count() as u64;
         match different {
             0 => EncodedValues::SameAsGolden,
-            different if different < said() => EncodedValues::Differences(different),
-            _ => EncodedValues::All(said()),
+            different if different < present_count() => EncodedValues::Differences(different),
+            _ => EncodedValues::All(present_count()),
         }
     }
 }
@@ -219,11 +219,11 @@ fn is_golden(value: &Value, golden: &Value, field: &Field) -> bool {
 
 /// Returns the raw column of a row: the documents of `contributions`, concatenated.
 pub fn pack_raw(contributions: &[Contribution]) -> Option<Bytes> {
-    let mut kept = contributions.iter().filter_map(|contribution| contribution.raw.as_ref());
-    let first = kept.next()?;
-    let Some(second) = kept.next() else { return Some(first.bytes.clone()) };
+    let mut documents = contributions.iter().filter_map(|contribution| contribution.raw.as_ref());
+    let first = documents.next()?;
+    let Some(second) = documents.next() else { return Some(first.bytes.clone()) };
     let mut all = [&first.bytes[..], &second.bytes[..]].concat();
-    kept.for_each(|raw| all.extend_from_slice(&raw.bytes));
+    documents.for_each(|raw| all.extend_from_slice(&raw.bytes));
     Some(all.into())
 }
 
@@ -244,7 +244,7 @@ pub struct UnpackedContributions {
 /// # Errors
 /// When the bytes are not a packed list, or a checksum is wrong.
 pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Option<&[u8]>) -> Result<Vec<Contribution>, DecodeError> {
-    let found = find(packed, collection, golden, raw)?;
+    let found = unpack_reporting_damage(packed, collection, golden, raw)?;
     match (found.damaged.is_empty(), found.golden_is_damaged) {
         (false, _) => Err(DecodeError("a contribution fails its checksum")),
         (_, true) => Err(DecodeError("its golden values fail their checksum")),
@@ -256,7 +256,12 @@ pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Opt
 ///
 /// # Errors
 /// When the bytes are not a packed list.
-pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Option<&[u8]>) -> Result<UnpackedContributions, DecodeError> {
+pub fn unpack_reporting_damage(
+    packed: &[u8],
+    collection: &Collection,
+    golden: &[Value],
+    raw: Option<&[u8]>,
+) -> Result<UnpackedContributions, DecodeError> {
     let mut input = Decoder { bytes: packed };
     let version = input.byte()?;
     if !matches!(version, 1..=VERSION) {
@@ -268,24 +273,24 @@ pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Optio
     if count > MAX_CONTRIBUTORS {
         return Err(DecodeError("too many contributors"));
     }
-    let mut rest = raw;
+    let mut remaining_raw = raw;
     // a contribution has at least 30 bytes
     found.contributions.reserve(count.min(packed.len() / 30 + 1));
-    for place in 0..count {
+    for position in 0..count {
         let start = input.bytes;
         let mut is_sound = true;
         let flags = input.byte()?;
-        let more = if version >= WITH_RECEPTION { input.byte()? } else { 0 };
+        let more_flags = if version >= WITH_RECEPTION { input.byte()? } else { 0 };
         let contributor = input.text()?.into();
         let as_of = input.time()?;
         let hash = input.array()?;
         let generation = input.varint()? as u32;
         let origin = input.origin()?;
-        let received = if more & 1 != 0 { Some(input.time()?) } else { None };
+        let received = if more_flags & 1 != 0 { Some(input.time()?) } else { None };
         let before = if flags & 8 != 0 {
             let (as_of, hash, generation) = (input.time()?, input.array()?, input.varint()? as u32);
-            let origin = if more & 2 != 0 { Some(input.origin()?) } else { None };
-            let received = if more & 4 != 0 { Some(input.time()?) } else { None };
+            let origin = if more_flags & 2 != 0 { Some(input.origin()?) } else { None };
+            let received = if more_flags & 4 != 0 { Some(input.time()?) } else { None };
             Some(PreviousContribution { as_of, received, hash, generation, retired: flags & 64 != 0, origin })
         } else {
             None
@@ -294,28 +299,29 @@ pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Optio
             let format = input.byte()?;
             let length = input.varint()? as usize;
             let sum = if has_sums { Some(input.sum()?) } else { None };
-            let bytes = match rest {
+            let bytes = match remaining_raw {
                 None => Bytes::new(),
                 Some(column) => {
-                    let (own, others) = column.split_at_checked(length).ok_or(DecodeError("raw documents are shorter than announced"))?;
-                    rest = Some(others);
-                    is_sound &= sum.is_none_or(|sum| sum == crc32fast::hash(own));
-                    Bytes::copy_from_slice(own)
+                    let (document, remaining) = column.split_at_checked(length).ok_or(DecodeError("raw documents are shorter than announced"))?;
+                    remaining_raw = Some(remaining);
+                    is_sound &= sum.is_none_or(|sum| sum == crc32fast::hash(document));
+                    Bytes::copy_from_slice(document)
                 }
             };
             Some(KeptDocument { syntax: format, bytes })
         } else {
             None
         };
-        let said = if flags & 1 != 0 {
+        let content = if flags & 1 != 0 {
             ContributionContent::Tombstone
         } else {
             let golden = if flags & (2 | 128) == 0 { &[] } else { golden };
-            let own = |(index, field): (FieldId, &Field)| golden.get(index.index()).filter(|_| field.derive.is_none()).cloned().unwrap_or_default();
-            let mut values: Arc<[Value]> = collection.fields.enumerate().map(own).collect();
-            let said = if flags & 2 == 0 { input.varint()? } else { 0 };
+            let golden_value =
+                |(index, field): (FieldId, &Field)| golden.get(index.index()).filter(|_| field.derive.is_none()).cloned().unwrap_or_default();
+            let mut values: Arc<[Value]> = collection.fields.enumerate().map(golden_value).collect();
+            let value_count = if flags & 2 == 0 { input.varint()? } else { 0 };
             let mut next = 0;
-            for _ in 0..said {
+            for _ in 0..value_count {
                 let name = input.text()?;
                 let value = input.value(0)?;
                 // fields are in order, so the next one usually matches; a field that the definition no longer has is ignored
@@ -334,11 +340,11 @@ pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Optio
         };
         let unread = if version >= WITH_UNREAD { unread(&mut input, collection, version >= WITH_RECEPTION)? } else { Vec::new() };
         if has_sums {
-            let own = &start[..start.len() - input.bytes.len()];
-            is_sound &= input.sum()? == crc32fast::hash(own);
+            let contribution_bytes = &start[..start.len() - input.bytes.len()];
+            is_sound &= input.sum()? == crc32fast::hash(contribution_bytes);
         }
         if !is_sound {
-            found.damaged.push(place);
+            found.damaged.push(position);
         }
         found.contributions.push(Contribution {
             contributor,
@@ -349,18 +355,18 @@ pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Optio
             origin,
             before,
             retired,
-            content: said,
+            content,
             raw,
             unreadable: unread,
         });
     }
     if has_sums {
         let written: [u8; SUMS] = input.array()?;
-        let now = golden_sums(collection, golden);
+        let current_sums = golden_sums(collection, golden);
         // values of a record without contributions all follow from other records, and are compared with those
-        let is_known = count > 0 && golden.len() == collection.fields.len() && now[..4] == written[..4];
-        found.golden_is_damaged = is_known && now != written;
-        if !input.bytes.is_empty() || rest.is_some_and(|rest| !rest.is_empty()) {
+        let is_comparable = count > 0 && golden.len() == collection.fields.len() && current_sums[..4] == written[..4];
+        found.golden_is_damaged = is_comparable && current_sums != written;
+        if !input.bytes.is_empty() || remaining_raw.is_some_and(|remaining_raw| !remaining_raw.is_empty()) {
             return Err(DecodeError("there are bytes after its end"));
         }
     }
@@ -501,9 +507,9 @@ impl<'a> Decoder<'a> {
     /// When fewer are left.
     pub fn slice(&mut self) -> Result<&'a [u8], DecodeError> {
         let length = self.varint()? as usize;
-        let (own, rest) = self.bytes.split_at_checked(length).ok_or(DecodeError("it ends too early"))?;
+        let (slice, rest) = self.bytes.split_at_checked(length).ok_or(DecodeError("it ends too early"))?;
         self.bytes = rest;
-        Ok(own)
+        Ok(slice)
     }
 
     /// Reads a text.

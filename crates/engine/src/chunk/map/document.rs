@@ -37,7 +37,7 @@ impl Envelope<'_> {
 
 /// The position in a scope of a document that was skipped: it contributes nothing, but counts as contained in the file.
 #[derive(Debug)]
-pub struct SkippedPlace {
+pub struct SkippedContribution {
     /// The scope, and the position in it.
     pub position: Box<ScopePosition>,
     /// Its as-of time.
@@ -51,11 +51,11 @@ pub struct SkippedPlace {
 #[derive(Debug, Default)]
 pub struct MappedDocument {
     /// Its contributions, one for each collection that it feeds.
-    pub statements: Vec<NewContribution>,
+    pub contributions: Vec<NewContribution>,
     /// Why it was skipped.
     pub skipped: Option<String>,
     /// Its position in a scope, if it was skipped and its source says `replaces:`.
-    pub skipped_place: Option<SkippedPlace>,
+    pub skipped_contribution: Option<SkippedContribution>,
     /// Why it failed.
     pub failed: Option<String>,
     /// The key, if it is known although the document failed.

@@ -8,27 +8,27 @@ use stook_catalogue::record::{ContributionContent, Hash, put_bytes, put_value};
 /// The hash of a contribution: of the document's bytes if they are kept or the contribution is a deletion, else of its values, except those that
 /// come from the envelope; and of its position in a scope.
 pub(super) fn content_hash(
-    said: &ContributionContent,
+    content: &ContributionContent,
     unread: &[FieldId],
     (collection, feed): (&Collection, &Feed),
     bytes: &[u8],
     scope: Option<&ScopePosition>,
 ) -> Hash {
-    let mut content = Vec::new();
-    let content = match said {
+    let mut packed = Vec::new();
+    let hashed = match content {
         ContributionContent::Values(values) if !collection.keep_raw => {
             // an unreadable value differs from an absent one
-            let is_said = |field: FieldId| !values[field].is_null() || unread.contains(&field);
-            for entry in feed.map.iter().filter(|entry| !entry.rule.reads_meta && is_said(entry.field)) {
-                put_bytes(&mut content, collection.fields[entry.field].name.as_bytes());
-                put_value(&mut content, &values[entry.field]);
+            let is_given = |field: FieldId| !values[field].is_null() || unread.contains(&field);
+            for entry in feed.map.iter().filter(|entry| !entry.rule.reads_meta && is_given(entry.field)) {
+                put_bytes(&mut packed, collection.fields[entry.field].name.as_bytes());
+                put_value(&mut packed, &values[entry.field]);
             }
-            content.as_slice()
+            packed.as_slice()
         }
         _ => bytes,
     };
     let mut hasher = blake3::Hasher::new();
-    hasher.update(content);
+    hasher.update(hashed);
     if let Some(ScopePosition { scope, at }) = scope {
         hasher.update(scope.as_bytes()).update(&at.to_le_bytes());
     }

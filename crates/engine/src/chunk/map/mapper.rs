@@ -1,6 +1,6 @@
 //! Maps the documents of one source: what each contributes through which feed, or why it is skipped or fails.
 
-use super::document::{Envelope, MappedDocument, SkippedPlace};
+use super::document::{Envelope, MappedDocument, SkippedContribution};
 use super::hash::content_hash;
 use super::names::{DocumentScope, LetResult, MappedFields};
 use super::values::{ValueIssue, ValueReader, allowed};
@@ -20,10 +20,10 @@ use stook_catalogue::value::{FieldType, SmolStr, Value, show_timestamp};
 use stook_formats::{Document, DocumentError, ParseContext, SelectedValue, Syntax, select, unreadable};
 
 /// How far ahead of the store's clock an as-of time may be, in microseconds: one in 2099 would block its record until then.
-const MOST_AHEAD: i64 = 24 * 3600 * 1_000_000;
+const MAX_AHEAD_OF_CLOCK: i64 = 24 * 3600 * 1_000_000;
 
 /// The maximum length of a scope's name, in bytes.
-const MOST_SCOPE: usize = 512;
+const MAX_SCOPE_BYTES: usize = 512;
 
 /// Maps the documents of one source. Used by one thread.
 pub struct DocumentMapper<'c> {
@@ -37,7 +37,7 @@ pub struct DocumentMapper<'c> {
     /// For each `let`, whether its value is the same for all documents of a file.
     constant_per_file: Vec<bool>,
     /// The values of these, once they are known.
-    known: RefCell<Vec<Option<LetResult<'c>>>>,
+    file_constants: RefCell<Vec<Option<LetResult<'c>>>>,
     /// For each feed, the fields that are mapped but that the definition does not accept from this source (`from:`).
     ignored_fields: Vec<Vec<FieldId>>,
     /// For each feed and each `let`, the field that has the same name.
@@ -57,7 +57,7 @@ struct ContributionHeader {
     key: Key,
     contributor: SmolStr,
     as_of: i64,
-    gone: bool,
+    is_deleted: bool,
     scope: Option<Box<ScopePosition>>,
 }
 
@@ -65,10 +65,12 @@ impl<'c> DocumentMapper<'c> {
     /// A mapper of the source with this index, for documents of one file.
     pub fn new(catalogue: &'c Catalogue, index: SourceId, evaluator: &'c Evaluator) -> Self {
         let source = &catalogue.sources[index];
-        let mut of_file: Vec<bool> = Vec::with_capacity(source.lets.len());
+        let mut is_constant_per_file: Vec<bool> = Vec::with_capacity(source.lets.len());
         for own in &source.lets {
-            let earlier = |name: &str| source.lets.iter().zip(&of_file).any(|(other, of_file)| *of_file && other.name == name);
-            of_file.push(match &own.rule.origin {
+            let earlier = |name: &str| {
+                source.lets.iter().zip(&is_constant_per_file).any(|(other, is_constant_per_file)| *is_constant_per_file && other.name == name)
+            };
+            is_constant_per_file.push(match &own.rule.origin {
                 ValueOrigin::Expression(expression) => expression.variables().iter().all(|name| {
                     let mut members = expression.members().iter().filter(|member| member.of == "meta").peekable();
                     earlier(name) || (name == "meta" && members.peek().is_some() && members.all(|member| member.name != "ordinal"))
@@ -77,8 +79,8 @@ impl<'c> DocumentMapper<'c> {
                 ValueOrigin::Paths(_) | ValueOrigin::Cases(_) | ValueOrigin::Elements(..) => false,
             });
         }
-        let known = RefCell::new(vec![None; source.lets.len()]);
-        let unheard = source.feeds.iter().map(|feed| {
+        let file_constants = RefCell::new(vec![None; source.lets.len()]);
+        let ignored_fields = source.feeds.iter().map(|feed| {
             let from = |field: FieldId| catalogue.collections[feed.collection].fields[field].from.as_ref();
             feed.map
                 .iter()
@@ -91,7 +93,7 @@ impl<'c> DocumentMapper<'c> {
             let collection = &catalogue.collections[feed.collection];
             names.iter().map(|name| collection.field(name).map(|(field, _)| field)).collect()
         });
-        let (unheard, namesakes) = (unheard.collect(), namesakes.collect());
+        let (ignored_fields, namesakes) = (ignored_fields.collect(), namesakes.collect());
         let values = ValueReader::new(catalogue, evaluator);
         Self {
             catalogue,
@@ -100,9 +102,9 @@ impl<'c> DocumentMapper<'c> {
             source,
             evaluator,
             names,
-            constant_per_file: of_file,
-            known,
-            ignored_fields: unheard,
+            constant_per_file: is_constant_per_file,
+            file_constants,
+            ignored_fields,
             same_name_fields: namesakes,
         }
     }
@@ -122,7 +124,7 @@ impl<'c> DocumentMapper<'c> {
         let mut scope = DocumentScope { source: self.source, names: &self.names, lets, unread: Vec::new(), feed: None, meta: envelope };
         let mut found = Vec::new();
         for (index, own) in self.source.lets.iter().enumerate() {
-            let known = if self.constant_per_file[index] { self.known.borrow()[index].clone() } else { None };
+            let known = if self.constant_per_file[index] { self.file_constants.borrow()[index].clone() } else { None };
             let value = match known {
                 Some(value) => value,
                 None => {
@@ -143,7 +145,7 @@ impl<'c> DocumentMapper<'c> {
                         scope.unread.push(index);
                     }
                     if self.constant_per_file[index] && mapped.warnings.is_empty() {
-                        self.known.borrow_mut()[index] = Some(value.clone());
+                        self.file_constants.borrow_mut()[index] = Some(value.clone());
                     }
                     value
                 }
@@ -153,9 +155,9 @@ impl<'c> DocumentMapper<'c> {
         if !self.is_only_feed() {
             self.conditions(&scope, &mut mapped);
             if mapped.skipped.is_some() {
-                mapped.skipped_place = self.skipped_place(&scope, &[]);
-                if let Some(place) = &mut mapped.skipped_place {
-                    place.names = self.names(input, &mut scope, &mut found);
+                mapped.skipped_contribution = self.skipped_contribution(&scope, &[]);
+                if let Some(skipped_contribution) = &mut mapped.skipped_contribution {
+                    skipped_contribution.names = self.names(input, &mut scope, &mut found);
                 }
             }
             if mapped.failed.is_some() || mapped.skipped.is_some() {
@@ -173,19 +175,19 @@ impl<'c> DocumentMapper<'c> {
                     }
                 }
             }
-            if let Some(statement) = self.feed(input, index, &mut scope, &mut mapped, &mut found) {
-                mapped.statements.push(statement);
+            if let Some(contribution) = self.feed(input, index, &mut scope, &mut mapped, &mut found) {
+                mapped.contributions.push(contribution);
             }
             scope.feed = None;
             if mapped.failed.is_some() || mapped.skipped.is_some() {
-                mapped.statements.clear();
+                mapped.contributions.clear();
                 return mapped;
             }
         }
-        match mapped.statements.first().map(|statement| statement.as_of) {
+        match mapped.contributions.first().map(|contribution| contribution.as_of) {
             None if mapped.skipped.is_none() => {
                 mapped.skipped = Some("it contributes to no collection".into());
-                mapped.skipped_place = self.skipped_place(&scope, &[]);
+                mapped.skipped_contribution = self.skipped_contribution(&scope, &[]);
             }
             None => {}
             Some(as_of) => self.embedded(document, &scope, as_of, &mut mapped),
@@ -227,13 +229,13 @@ impl<'c> DocumentMapper<'c> {
             };
             let syntax = if inner.family == FormatFamily::Xml { Syntax::Xml } else { Syntax::Json };
             let envelope = Envelope { name: &name, partial_list: None, ..scope.meta.clone() };
-            let said = self
+            let inner_document = self
                 .embedded_document(embed.source, text, syntax, &envelope)
                 .unwrap_or_else(|error| MappedDocument { failed: Some(error.to_string()), ..MappedDocument::default() });
-            mapped.warnings.extend(said.warnings.into_iter().map(|warning| format!("{}: {warning}", inner.name)));
-            mapped.warnings.extend(said.failed.map(|reason| format!("{}: {reason}; it is left out", inner.name)));
-            let own = |statement: NewContribution| NewContribution { as_of, embedded: true, ..statement };
-            mapped.statements.extend(said.statements.into_iter().map(own));
+            mapped.warnings.extend(inner_document.warnings.into_iter().map(|warning| format!("{}: {warning}", inner.name)));
+            mapped.warnings.extend(inner_document.failed.map(|reason| format!("{}: {reason}; it is left out", inner.name)));
+            let as_embedded = |contribution: NewContribution| NewContribution { as_of, embedded: true, ..contribution };
+            mapped.contributions.extend(inner_document.contributions.into_iter().map(as_embedded));
         }
     }
 
@@ -254,19 +256,19 @@ impl<'c> DocumentMapper<'c> {
         found: &mut Vec<SelectedValue<'d>>,
     ) -> Option<NewContribution> {
         let DocumentInput { document, bytes, syntax } = input;
-        let (feed, alone) = (&self.source.feeds[index], self.is_only_feed());
+        let (feed, is_only_feed) = (&self.source.feeds[index], self.is_only_feed());
         let collection = &self.catalogue.collections[feed.collection];
         let namesakes = &self.same_name_fields[index];
         let mut values = vec![Value::Null; collection.fields.len()];
         let mut unread: Vec<FieldId> = Vec::new();
         for (done, entry) in feed.map.iter().enumerate() {
             let field = &collection.fields[entry.field];
-            let own = MappedFields { collection, values: &values, unread: &unread, mapped: &feed.map[..done], namesakes };
-            let heard = scope.lend(Some(own));
-            let value = self.values.value(document, &entry.rule, &heard, found).and_then(|value| allowed(value, field, entry.rule.strict));
+            let mapped_fields = MappedFields { collection, values: &values, unread: &unread, mapped: &feed.map[..done], namesakes };
+            let lent_scope = scope.lend(Some(mapped_fields));
+            let value = self.values.value(document, &entry.rule, &lent_scope, found).and_then(|value| allowed(value, field, entry.rule.strict));
             self.note_repairs(&field.name, mapped);
-            let reads_unread = matches!(value, Ok(Value::Null)) && heard.reads_unread(&entry.rule);
-            let lent = heard.end();
+            let reads_unread = matches!(value, Ok(Value::Null)) && lent_scope.reads_unread(&entry.rule);
+            let lent = lent_scope.end();
             scope.take_back(lent);
             if reads_unread || value.is_err() {
                 unread.push(entry.field);
@@ -277,24 +279,24 @@ impl<'c> DocumentMapper<'c> {
             };
         }
         // the conditions of a source with several feeds use only its `let` values
-        let own = alone.then_some(MappedFields { collection, values: &values, unread: &unread, mapped: &feed.map, namesakes });
-        let heard = scope.lend(own);
-        let result = self.statement(&heard, feed, &values, mapped);
-        let lent = heard.end();
+        let mapped_fields = is_only_feed.then_some(MappedFields { collection, values: &values, unread: &unread, mapped: &feed.map, namesakes });
+        let lent_scope = scope.lend(mapped_fields);
+        let result = self.contribution_header(&lent_scope, feed, &values, mapped);
+        let lent = lent_scope.end();
         scope.take_back(lent);
-        let ContributionHeader { key, contributor, as_of, gone, scope } = result?;
+        let ContributionHeader { key, contributor, as_of, is_deleted, scope } = result?;
         for field in &self.ignored_fields[index] {
             values[*field] = Value::Null;
         }
         // a deletion has no field values, and leaves no earlier ones to keep
-        unread.retain(|field| !gone && !self.ignored_fields[index].contains(field));
+        unread.retain(|field| !is_deleted && !self.ignored_fields[index].contains(field));
         unread.sort_unstable();
-        let said = if gone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) };
-        let hash = content_hash(&said, &unread, (collection, feed), bytes, scope.as_deref());
+        let content = if is_deleted { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) };
+        let hash = content_hash(&content, &unread, (collection, feed), bytes, scope.as_deref());
         let raw = collection.keep_raw.then(|| KeptDocument { syntax: syntax as u8, bytes: bytes.clone() });
-        let asked = collection.tag_document().filter(|own| own.sources().contains(&self.index));
+        let tag_document = collection.tag_document().filter(|document| document.sources().contains(&self.index));
         let tree = match document {
-            Document::Xml(tree) if asked.is_some() => Some(tree.pack().into()),
+            Document::Xml(tree) if tag_document.is_some() => Some(tree.pack().into()),
             _ => None,
         };
         let (source, feed, collection) = (self.index, index, feed.collection);
@@ -307,7 +309,7 @@ impl<'c> DocumentMapper<'c> {
             contributor,
             as_of,
             hash,
-            content: said,
+            content,
             unreadable: unread,
             raw,
             tree,
@@ -316,27 +318,33 @@ impl<'c> DocumentMapper<'c> {
         })
     }
 
-    fn statement(&self, scope: &DocumentScope<'_, '_>, feed: &Feed, values: &[Value], mapped: &mut MappedDocument) -> Option<ContributionHeader> {
+    fn contribution_header(
+        &self,
+        scope: &DocumentScope<'_, '_>,
+        feed: &Feed,
+        values: &[Value],
+        mapped: &mut MappedDocument,
+    ) -> Option<ContributionHeader> {
         let collection = &self.catalogue.collections[feed.collection];
         let key = key_of(collection, values, self.evaluator);
         mapped.key = key.as_ref().ok().cloned();
         if self.is_only_feed() {
             self.conditions(scope, mapped);
             if mapped.skipped.is_some() {
-                mapped.skipped_place = self.skipped_place(scope, values);
+                mapped.skipped_contribution = self.skipped_contribution(scope, values);
                 let contributor = self.contributor(feed, scope);
-                if let (Some(place), Some(contributor), Ok(key)) = (&mut mapped.skipped_place, contributor, &key) {
-                    place.names.push(complete_delivery::contribution_name(&collection.name, &contributor, key));
+                if let (Some(skipped_contribution), Some(contributor), Ok(key)) = (&mut mapped.skipped_contribution, contributor, &key) {
+                    skipped_contribution.names.push(complete_delivery::contribution_name(&collection.name, &contributor, key));
                 }
             }
             if mapped.failed.is_some() || mapped.skipped.is_some() {
                 return None;
             }
         }
-        let gone = match &self.source.gone {
+        let is_deleted = match &self.source.gone {
             None => false,
-            Some(gone) => match self.evaluator.holds(gone, scope) {
-                Ok(gone) => gone,
+            Some(condition) => match self.evaluator.holds(condition, scope) {
+                Ok(is_deleted) => is_deleted,
                 Err(error) => {
                     mapped.failed = Some(format!("`gone`: {error}"));
                     return None;
@@ -347,7 +355,7 @@ impl<'c> DocumentMapper<'c> {
             .fields
             .iter()
             .zip(values)
-            .filter(|(field, value)| field.required && value.is_null() && !gone)
+            .filter(|(field, value)| field.required && value.is_null() && !is_deleted)
             .map(|(field, _)| field.name.as_str())
             .collect();
         if !missing.is_empty() {
@@ -373,7 +381,7 @@ impl<'c> DocumentMapper<'c> {
             return None;
         };
         match self.scoped(scope) {
-            Ok(scope) => Some(ContributionHeader { key, contributor, as_of, gone, scope }),
+            Ok(scope) => Some(ContributionHeader { key, contributor, as_of, is_deleted, scope }),
             Err(reason) => {
                 mapped.failed = Some(reason);
                 None
@@ -393,9 +401,9 @@ impl<'c> DocumentMapper<'c> {
 
     /// The position in a scope of a document that is skipped; a document whose position cannot be read does not take part in the complete
     /// delivery.
-    fn skipped_place(&self, scope: &DocumentScope<'_, '_>, values: &[Value]) -> Option<SkippedPlace> {
+    fn skipped_contribution(&self, scope: &DocumentScope<'_, '_>, values: &[Value]) -> Option<SkippedContribution> {
         let position = self.scoped(scope).ok()??;
-        Some(SkippedPlace { position, as_of: self.as_of(scope, values).ok()?, names: Vec::new() })
+        Some(SkippedContribution { position, as_of: self.as_of(scope, values).ok()?, names: Vec::new() })
     }
 
     /// The names of the contributions that a skipped document would make through the feeds whose conditions it meets.
@@ -403,11 +411,11 @@ impl<'c> DocumentMapper<'c> {
         let mut names = Vec::new();
         for (index, feed) in self.source.feeds.iter().enumerate() {
             if feed.when.as_ref().is_none_or(|when| self.evaluator.holds(when, scope).unwrap_or(false)) {
-                let statement = self.feed(input, index, scope, &mut MappedDocument::default(), found);
+                let contribution = self.feed(input, index, scope, &mut MappedDocument::default(), found);
                 let name = |own: NewContribution| {
                     complete_delivery::contribution_name(&self.catalogue.collections[own.collection].name, &own.contributor, &own.key)
                 };
-                names.extend(statement.map(name));
+                names.extend(contribution.map(name));
                 scope.feed = None;
             }
         }
@@ -423,8 +431,8 @@ impl<'c> DocumentMapper<'c> {
             found => found,
         };
         let named = found("scope", &replaces.scope, FieldType::Text)?.as_text().map(str::to_owned).unwrap_or_default();
-        if named.len() > MOST_SCOPE {
-            return Err(format!("`scope` of `replaces` has {} bytes; {MOST_SCOPE} are allowed", named.len()));
+        if named.len() > MAX_SCOPE_BYTES {
+            return Err(format!("`scope` of `replaces` has {} bytes; {MAX_SCOPE_BYTES} are allowed", named.len()));
         }
         let at = replaces.at.as_ref().map(|at| found("at", at, FieldType::Timestamp)).transpose()?;
         Ok(Some(Box::new(ScopePosition { scope: named, at: at.and_then(|at| at.as_int()).unwrap_or_default() })))
@@ -454,7 +462,7 @@ impl<'c> DocumentMapper<'c> {
     }
 
     fn as_of(&self, scope: &DocumentScope<'_, '_>, values: &[Value]) -> Result<i64, String> {
-        let mut said = None;
+        let mut time = None;
         for rule in &self.source.as_of.times {
             let value = match rule {
                 AsOfRule::Received => Value::Int(scope.meta.received),
@@ -464,14 +472,14 @@ impl<'c> DocumentMapper<'c> {
                     self.evaluator.value(expression, &FieldType::Timestamp, scope).map_err(|error| format!("`as_of`: {error}"))?
                 }
             };
-            said = value.as_int();
-            if said.is_some() {
+            time = value.as_int();
+            if time.is_some() {
                 break;
             }
         }
         // without an as-of time of its own, a document counts as true when it was delivered
-        let as_of = said.unwrap_or(scope.meta.received);
-        if as_of > scope.meta.now.saturating_add(MOST_AHEAD) {
+        let as_of = time.unwrap_or(scope.meta.received);
+        if as_of > scope.meta.now.saturating_add(MAX_AHEAD_OF_CLOCK) {
             return Err(format!("the document's as-of time {} is more than a day in the future", show_timestamp(as_of)));
         }
         Ok(as_of)

@@ -10,5 +10,5 @@ mod mapper;
 mod names;
 mod values;
 
-pub use document::{Envelope, MappedDocument, SkippedPlace};
+pub use document::{Envelope, MappedDocument, SkippedContribution};
 pub use mapper::DocumentMapper;

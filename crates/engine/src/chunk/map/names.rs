@@ -104,11 +104,11 @@ impl<'c> DocumentScope<'_, 'c> {
     }
 
     fn is_unread(&self, name: &str) -> bool {
-        let own = self.names.iter().position(|known| *known == name);
+        let let_index = self.names.iter().position(|known| *known == name);
         let field = self.feed.and_then(|feed| Some((feed, feed.collection.field(name)?.0))).filter(|(feed, field)| feed.get(*field).is_some());
-        match (field, own) {
+        match (field, let_index) {
             (Some((feed, field)), _) => feed.unread.contains(&field),
-            (None, Some(own)) => self.unread.contains(&own),
+            (None, Some(let_index)) => self.unread.contains(&let_index),
             (None, None) => false,
         }
     }
@@ -126,12 +126,12 @@ impl<'c> DocumentScope<'_, 'c> {
     }
 
     fn find(&self, name: &str) -> Option<ResolvedName<'_, 'c>> {
-        let own = self.names.iter().position(|known| *known == name);
-        let field = self.feed.and_then(|feed| match own {
+        let let_index = self.names.iter().position(|known| *known == name);
+        let field = self.feed.and_then(|feed| match let_index {
             Some(index) => feed.get(feed.namesakes[index]?),
             None => feed.get(feed.collection.field(name)?.0),
         });
-        match (field, own) {
+        match (field, let_index) {
             (Some((value, ty)), _) => Some(ResolvedName::Field(value, ty)),
             (None, Some(index)) => Some(ResolvedName::Let(self.lets.get(index)?, &self.source.lets[index].rule.ty)),
             (None, None) => None,
@@ -178,8 +178,10 @@ impl Scope for DocumentScope<'_, '_> {
             (None, _) => None,
         };
         match (found, member) {
-            (Some((value, ty)), None) => Some(PlainValue::of(value, ty)),
-            (Some((Value::Json(json), _)), Some(member)) if json.is_object() => json.get(member).map_or(Some(PlainValue::Null), PlainValue::of_json),
+            (Some((value, ty)), None) => Some(PlainValue::from_value(value, ty)),
+            (Some((Value::Json(json), _)), Some(member)) if json.is_object() => {
+                json.get(member).map_or(Some(PlainValue::Null), PlainValue::from_json)
+            }
             (Some((Value::Null, FieldType::Json)), Some(_)) => Some(PlainValue::Null),
             (None, Some("name")) if name == "meta" => Some(PlainValue::Text(PlainText::Borrowed(self.meta.name))),
             (None, Some("received")) if name == "meta" => Some(PlainValue::Time(self.meta.received)),

@@ -10,7 +10,7 @@ use stook_catalogue::eval::{Evaluator, Expression, repaired_from_cel};
 use stook_catalogue::path::Path;
 use stook_catalogue::plain::PlainValue;
 use stook_catalogue::value::{FieldType, Value, ranges, ranges_of, repaired_from_json, repaired_from_text, struct_of};
-use stook_formats::{Document, SelectedValue, places, select, select_from, unreadable};
+use stook_formats::{Document, SelectedValue, find_context_nodes, select, select_from, unreadable};
 
 /// A problem with one value.
 pub(super) enum ValueIssue {
@@ -55,7 +55,7 @@ impl<'c> ValueReader<'c> {
             ValueOrigin::Elements(path, rules) => {
                 let members = rule.ty.members();
                 let mut structs = Vec::new();
-                for place in places(document, path) {
+                for place in find_context_nodes(document, path) {
                     let mut values = vec![Value::Null; members.len()];
                     for (member, rule) in rules {
                         let value = self.selected(document, rule, |path, found| select_from(place, path, found), &mut Vec::new());
@@ -141,18 +141,18 @@ impl<'c> ValueReader<'c> {
         if rule.ty == FieldType::Ranges {
             let mut all = Vec::new();
             for selected in found {
-                if let Value::Json(own) = self.one(selected, rule)? {
+                if let Value::Json(own) = self.convert_one(selected, rule)? {
                     all.extend(ranges(&own));
                 }
             }
             return Ok(ranges_of(all));
         }
         if !rule.ty.is_list() {
-            return self.one(first, rule);
+            return self.convert_one(first, rule);
         }
         let mut values = Vec::with_capacity(found.len());
         for selected in found {
-            match self.one(selected, rule)? {
+            match self.convert_one(selected, rule)? {
                 Value::Null => {}
                 Value::List(items) => values.extend(items),
                 value => values.push(value),
@@ -189,7 +189,7 @@ impl<'c> ValueReader<'c> {
         Ok(if values.is_empty() { Value::Null } else { Value::List(values) })
     }
 
-    fn one(&self, selected: &SelectedValue<'_>, rule: &ValueRule) -> Result<Value, String> {
+    fn convert_one(&self, selected: &SelectedValue<'_>, rule: &ValueRule) -> Result<Value, String> {
         match selected {
             SelectedValue::Text(text, _) => self.text(text, rule),
             SelectedValue::Json(serde_json::Value::String(text)) if rule.ty.element() != &FieldType::Json => self.text(text, rule),

@@ -61,7 +61,7 @@ impl DeliveryFile {
         Ok(Edge { link, target, group: SmolStr::default(), start: self.from, child: self.name(), payload })
     }
 
-    fn of(edge: &Edge) -> Result<Self> {
+    fn from_edge(edge: &Edge) -> Result<Self> {
         serde_json::from_slice(&edge.payload).map_err(|error| damaged_edge(edge, &error.to_string()))
     }
 
@@ -72,8 +72,8 @@ impl DeliveryFile {
 
 /// The complete files of a scope, oldest first.
 fn in_order(edges: &[Edge]) -> Result<Vec<DeliveryFile>> {
-    let mut files: Vec<DeliveryFile> = edges.iter().map(DeliveryFile::of).collect::<Result<_>>()?;
-    files.sort_by_key(|own| (own.as_of, own.from, own.job, own.file));
+    let mut files: Vec<DeliveryFile> = edges.iter().map(DeliveryFile::from_edge).collect::<Result<_>>()?;
+    files.sort_by_key(|file| (file.as_of, file.from, file.job, file.file));
     Ok(files)
 }
 
@@ -85,10 +85,10 @@ fn is_within_limit(replaces: &CompleteDelivery, lack: MissingKeys) -> bool {
 impl PassState<'_> {
     /// Records that a file is complete, and marks each of its scopes for a decision.
     pub(super) fn add_complete_file(&mut self, replaces: &CompleteDelivery, (job, file): (JobId, usize), part: &FilePart) -> Result<()> {
-        for (scope, own) in &part.scopes {
-            let whole = DeliveryFile { from: own.from, as_of: own.as_of, job, file, allowed: part.retires_all, verdict: None };
+        for (scope, scope_part) in &part.scopes {
+            let whole = DeliveryFile { from: scope_part.from, as_of: scope_part.as_of, job, file, allowed: part.retires_all, verdict: None };
             let (link, target, group) = (replaces.history(), keys_of(scope), whole.name());
-            let keys = Edge { link, target, group, start: 0, child: SmolStr::default(), payload: own.keys.pack() };
+            let keys = Edge { link, target, group, start: 0, child: SmolStr::default(), payload: scope_part.keys.pack() };
             self.propagation.edge(EdgeChange::Put(whole.edge(replaces, scope)?));
             self.propagation.edge(EdgeChange::Put(keys));
             self.propagation.mark(FOUND, replaces.ledger(), scope.as_str(), "", job);
@@ -106,34 +106,35 @@ impl PassState<'_> {
         for (scope, jobs) in scopes {
             self.unwritten.clear();
             let edges = context.edges(replaces.history(), &[(files_of(scope).into(), None)], None)?;
-            let known = context.edges_starting_between(replaces.ledger(), &[all_times(scope)], None)?;
+            let ledger_edges = context.edges_starting_between(replaces.ledger(), &[all_times(scope)], None)?;
             let files = in_order(&edges)?;
             let mut same_times = self.same_times(context, replaces, scope, &files)?;
             let mut files = self.merged(context, replaces, scope, files)?;
-            for place in 0..files.len() {
-                let against = files[..place].iter().rev().find(|other| other.counts() && other.as_of < files[place].as_of).map(|other| other.as_of);
-                let is_known = |verdict: Verdict| verdict.against == against && !files[..place].iter().any(|other| self.is_new(other, against));
-                if files[place].verdict.is_some_and(is_known) {
+            for position in 0..files.len() {
+                let against =
+                    files[..position].iter().rev().find(|other| other.counts() && other.as_of < files[position].as_of).map(|other| other.as_of);
+                let is_current = |verdict: Verdict| verdict.against == against && !files[..position].iter().any(|other| self.is_new(other, against));
+                if files[position].verdict.is_some_and(is_current) {
                     continue;
                 }
                 let lack = match against {
                     Some(against) => {
-                        let group = files[..place].iter().filter(|other| other.counts() && other.as_of == against);
+                        let group = files[..position].iter().filter(|other| other.counts() && other.as_of == against);
                         let former = self.keys(context, replaces, scope, group)?;
-                        former.lacking(&self.keys(context, replaces, scope, std::iter::once(&files[place]))?, files[place].from)
+                        former.missing_in(&self.keys(context, replaces, scope, std::iter::once(&files[position]))?, files[position].from)
                     }
                     None => MissingKeys::default(),
                 };
-                let own = &mut files[place];
-                let same_time = same_times.remove(&own.name());
-                own.verdict = Some(Verdict { is_effective: own.allowed || is_within_limit(replaces, lack), against, lack, same_time });
-                self.decided.insert((own.job, own.file));
-                self.propagation.edge(EdgeChange::Put(own.edge(replaces, scope)?));
-                let child = format!("f{} {scope}", own.file).into();
-                let payload = serde_json::to_vec(own).map_err(|error| StoreError::Other(error.to_string()))?;
-                self.propagation.edge(EdgeChange::Put(job_note(replaces, own.job, child, payload)));
+                let file = &mut files[position];
+                let same_time = same_times.remove(&file.name());
+                file.verdict = Some(Verdict { is_effective: file.allowed || is_within_limit(replaces, lack), against, lack, same_time });
+                self.decided.insert((file.job, file.file));
+                self.propagation.edge(EdgeChange::Put(file.edge(replaces, scope)?));
+                let child = format!("f{} {scope}", file.file).into();
+                let payload = serde_json::to_vec(file).map_err(|error| StoreError::Other(error.to_string()))?;
+                self.propagation.edge(EdgeChange::Put(job_note(replaces, file.job, child, payload)));
             }
-            self.write_ledger(replaces, (scope, &jobs), &files, &known)?;
+            self.write_ledger(replaces, (scope, &jobs), &files, &ledger_edges)?;
         }
         Ok(())
     }
@@ -146,15 +147,15 @@ impl PassState<'_> {
         scope: &str,
         files: &[DeliveryFile],
     ) -> Result<BTreeMap<SmolStr, MissingKeys>> {
-        let mut lacks = BTreeMap::new();
+        let mut lacking_keys = BTreeMap::new();
         for twins in files.chunk_by(|a, b| a.as_of == b.as_of).filter(|twins| twins.len() > 1) {
-            for own in twins.iter().filter(|own| own.verdict.is_none()) {
-                let others = self.keys(context, replaces, scope, twins.iter().filter(|other| *other != own))?;
-                let named = self.keys(context, replaces, scope, std::iter::once(own))?;
-                lacks.insert(own.name(), others.lacking(&named, own.from));
+            for file in twins.iter().filter(|file| file.verdict.is_none()) {
+                let keys_of_others = self.keys(context, replaces, scope, twins.iter().filter(|other| *other != file))?;
+                let own_keys = self.keys(context, replaces, scope, std::iter::once(file))?;
+                lacking_keys.insert(file.name(), keys_of_others.missing_in(&own_keys, file.from));
             }
         }
-        Ok(lacks)
+        Ok(lacking_keys)
     }
 
     /// Merges files that have the same as-of time and begin at the same position, such as a file that was imported twice: the result is allowed if
@@ -172,24 +173,24 @@ impl PassState<'_> {
                 merged.extend_from_slice(twins);
                 continue;
             };
-            let one = DeliveryFile { allowed: twins.iter().any(|own| own.allowed), verdict: None, ..newest.clone() };
+            let merged_file = DeliveryFile { allowed: twins.iter().any(|file| file.allowed), verdict: None, ..newest.clone() };
             let keys = self.keys(context, replaces, scope, twins.iter())?;
             let (link, target) = (replaces.history(), keys_of(scope));
-            let edge = |own: &DeliveryFile, payload: Vec<u8>| Edge {
+            let edge = |file: &DeliveryFile, payload: Vec<u8>| Edge {
                 link,
                 target: target.clone(),
-                group: own.name(),
+                group: file.name(),
                 start: 0,
                 child: SmolStr::default(),
                 payload,
             };
-            for own in twins.iter().filter(|own| *own != newest) {
-                self.propagation.edge(EdgeChange::Delete(own.edge(replaces, scope)?));
-                self.propagation.edge(EdgeChange::Delete(edge(own, Vec::new())));
+            for file in twins.iter().filter(|file| *file != newest) {
+                self.propagation.edge(EdgeChange::Delete(file.edge(replaces, scope)?));
+                self.propagation.edge(EdgeChange::Delete(edge(file, Vec::new())));
             }
             self.propagation.edge(EdgeChange::Put(edge(newest, keys.pack())));
             self.unwritten.insert(newest.name(), keys);
-            merged.push(one);
+            merged.push(merged_file);
         }
         Ok(merged)
     }
@@ -206,18 +207,18 @@ impl PassState<'_> {
         scope: &str,
         files: impl Iterator<Item = &'f DeliveryFile>,
     ) -> Result<KeySample> {
-        let mut all = KeySample::default();
+        let mut keys = KeySample::default();
         let mut targets: Vec<(String, Option<String>)> = Vec::new();
         for file in files {
             match self.unwritten.get(&file.name()) {
-                Some(keys) => all.include(keys),
+                Some(unwritten) => keys.include(unwritten),
                 None => targets.push((keys_of(scope).into(), Some(file.name().into()))),
             }
         }
         for edge in context.edges(replaces.history(), &targets, None)? {
-            all.include(&KeySample::unpack(&edge.payload).map_err(|error| damaged_edge(&edge, error.0))?);
+            keys.include(&KeySample::unpack(&edge.payload).map_err(|error| damaged_edge(&edge, error.0))?);
         }
-        Ok(all)
+        Ok(keys)
     }
 
     /// Writes the ledger: the files that count, except those that newer ones cover. Where it changes, marks the contributions that it retires, or
@@ -227,20 +228,21 @@ impl PassState<'_> {
         replaces: &CompleteDelivery,
         (scope, jobs): (&str, &CausingJobs),
         files: &[DeliveryFile],
-        known: &[Edge],
+        ledger_edges: &[Edge],
     ) -> Result<()> {
-        let known: Vec<(&Edge, (i64, i64))> = known.iter().map(|edge| Ok((edge, (edge.start, number(edge)?)))).collect::<Result<_>>()?;
+        let ledger_edges: Vec<(&Edge, (i64, i64))> =
+            ledger_edges.iter().map(|edge| Ok((edge, (edge.start, number(edge)?)))).collect::<Result<_>>()?;
         // a ledger entry without a file was written before files were compared; all that is known about it is that it counts
-        let older = known.iter().map(|(_, own)| *own).filter(|own| !files.iter().any(|file| (file.from, file.as_of) == *own));
+        let older = ledger_edges.iter().map(|(_, entry)| *entry).filter(|entry| !files.iter().any(|file| (file.from, file.as_of) == *entry));
         let mut counted: BTreeSet<(i64, i64)> = older.collect();
         counted.extend(files.iter().filter(|file| file.counts()).map(|file| (file.from, file.as_of)));
         let covers = |(from, as_of): (i64, i64), other: (i64, i64)| from <= other.0 && as_of >= other.1;
         let wanted: BTreeSet<(i64, i64)> =
-            counted.iter().copied().filter(|own| !counted.iter().any(|other| other != own && covers(*other, *own))).collect();
-        let present: BTreeSet<(i64, i64)> = known.iter().map(|(_, own)| *own).collect();
-        for (edge, own) in known.into_iter().filter(|(_, own)| !wanted.contains(own)) {
+            counted.iter().copied().filter(|entry| !counted.iter().any(|other| other != entry && covers(*other, *entry))).collect();
+        let present: BTreeSet<(i64, i64)> = ledger_edges.iter().map(|(_, entry)| *entry).collect();
+        for (edge, entry) in ledger_edges.into_iter().filter(|(_, entry)| !wanted.contains(entry)) {
             self.propagation.edge(EdgeChange::Delete(edge.clone()));
-            if !wanted.iter().any(|other| covers(*other, own)) {
+            if !wanted.iter().any(|other| covers(*other, entry)) {
                 // what it had retired is restored, unless another file retires it
                 for job in jobs {
                     mark_retired(&mut self.propagation, replaces, scope, (edge.start, i64::MAX), *job);
@@ -252,8 +254,8 @@ impl PassState<'_> {
             let payload = as_of.to_le_bytes().into();
             self.propagation.edge(EdgeChange::Put(Edge { link, target, group: SmolStr::default(), start: *from, child, payload }));
             // a file that counts now because of another file's arrival was not imported by the job that caused this
-            let own = files.iter().rfind(|file| (file.from, file.as_of) == (*from, *as_of)).map(|file| file.job);
-            if let Some(job) = own.filter(|job| jobs.contains(job)).or_else(|| jobs.last().copied()) {
+            let counted_by = files.iter().rfind(|file| (file.from, file.as_of) == (*from, *as_of)).map(|file| file.job);
+            if let Some(job) = counted_by.filter(|job| jobs.contains(job)).or_else(|| jobs.last().copied()) {
                 mark_scope(&mut self.propagation, replaces, scope, (*from, i64::MAX), job);
             }
         }
@@ -266,17 +268,17 @@ pub(super) fn foresee(store: &dyn Store, tenant: &Tenant, replaces: &CompleteDel
     let files = in_order(&store.edges(tenant, replaces.history(), &files_of(scope))?)?;
     let against = files.iter().rev().find(|other| other.counts() && other.as_of < part.as_of).map(|other| other.as_of);
     let group: Vec<SmolStr> = files.iter().filter(|other| other.counts() && Some(other.as_of) == against).map(DeliveryFile::name).collect();
-    let all = store.edges(tenant, replaces.history(), &keys_of(scope))?;
+    let key_edges = store.edges(tenant, replaces.history(), &keys_of(scope))?;
     let keys_of_files = |names: &[SmolStr]| -> Result<KeySample> {
         let mut keys = KeySample::default();
-        for edge in all.iter().filter(|edge| names.contains(&edge.group)) {
+        for edge in key_edges.iter().filter(|edge| names.contains(&edge.group)) {
             keys.include(&KeySample::unpack(&edge.payload).map_err(|error| damaged_edge(edge, error.0))?);
         }
         Ok(keys)
     };
     let former = keys_of_files(&group)?;
-    let lack = if against.is_some() { former.lacking(&part.keys, part.from) } else { MissingKeys::default() };
+    let lack = if against.is_some() { former.missing_in(&part.keys, part.from) } else { MissingKeys::default() };
     let twins: Vec<SmolStr> = files.iter().filter(|other| other.as_of == part.as_of).map(DeliveryFile::name).collect();
-    let same_time = if twins.is_empty() { None } else { Some(keys_of_files(&twins)?.lacking(&part.keys, part.from)) };
+    let same_time = if twins.is_empty() { None } else { Some(keys_of_files(&twins)?.missing_in(&part.keys, part.from)) };
     Ok(Verdict { is_effective: is_within_limit(replaces, lack), against, lack, same_time })
 }

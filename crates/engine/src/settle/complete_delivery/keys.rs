@@ -1,13 +1,13 @@
 //! The keys that a file has in a scope, to find how many keys of another file it lacks.
 //!
-//! Up to [`MOST_KEYS`] keys are stored as hashes, and the comparison is exact. If there are more, those with the smallest hashes are stored: a sample
+//! Up to [`MAX_KEYS`] keys are stored as hashes, and the comparison is exact. If there are more, those with the smallest hashes are stored: a sample
 //! that depends neither on the order of documents nor on how a file was split, and gives the share of missing keys with an error of about 1 in 60.
 
 use std::collections::BTreeMap;
 use stook_catalogue::record::{DecodeError, Decoder};
 
 /// The maximum number of keys that are stored for a file in a scope.
-pub const MOST_KEYS: usize = 4_096;
+pub const MAX_KEYS: usize = 4_096;
 
 /// Hashes of keys, and the position of each in the scope: a time.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -42,12 +42,12 @@ pub fn hash_of(name: &str) -> u64 {
 impl KeySample {
     /// Adds a key at a position.
     pub fn add(&mut self, hash: u64, at: i64) {
-        if self.0.len() >= MOST_KEYS && self.0.last_key_value().is_some_and(|(last, _)| *last < hash) {
+        if self.0.len() >= MAX_KEYS && self.0.last_key_value().is_some_and(|(last, _)| *last < hash) {
             return;
         }
         let known = self.0.entry(hash).or_insert(at);
         *known = at.min(*known);
-        if self.0.len() > MOST_KEYS {
+        if self.0.len() > MAX_KEYS {
             self.0.pop_last();
         }
     }
@@ -59,19 +59,19 @@ impl KeySample {
 
     /// The largest hash up to which all keys are stored.
     fn bound(&self) -> u64 {
-        self.0.last_key_value().filter(|_| self.0.len() >= MOST_KEYS).map_or(u64::MAX, |(last, _)| *last)
+        self.0.last_key_value().filter(|_| self.0.len() >= MAX_KEYS).map_or(u64::MAX, |(last, _)| *last)
     }
 
     /// How many of these keys, of those at or after position `from`, a newer file lacks.
-    pub fn lacking(&self, newer: &KeySample, from: i64) -> MissingKeys {
+    pub fn missing_in(&self, newer: &KeySample, from: i64) -> MissingKeys {
         let bound = self.bound().min(newer.bound());
         let sample = self.0.range(..=bound).filter(|(_, at)| **at >= from);
-        let mut lack = MissingKeys { sampled: bound < u64::MAX, ..MissingKeys::default() };
+        let mut missing_keys = MissingKeys { sampled: bound < u64::MAX, ..MissingKeys::default() };
         for (hash, _) in sample {
-            lack.of += 1;
-            lack.missing += u64::from(!newer.0.contains_key(hash));
+            missing_keys.of += 1;
+            missing_keys.missing += u64::from(!newer.0.contains_key(hash));
         }
-        lack
+        missing_keys
     }
 
     /// Encodes the keys as bytes.
@@ -106,18 +106,18 @@ mod tests {
     #[test]
     fn few_keys_are_compared_exactly_and_from_a_time_on() {
         let (former, newer) = (keys(0..100), keys(50..120));
-        assert_eq!(former.lacking(&newer, 0), MissingKeys { missing: 50, of: 100, sampled: false });
-        assert_eq!(former.lacking(&newer, 40), MissingKeys { missing: 10, of: 60, sampled: false });
-        assert_eq!(former.lacking(&newer, 50), MissingKeys { missing: 0, of: 50, sampled: false });
+        assert_eq!(former.missing_in(&newer, 0), MissingKeys { missing: 50, of: 100, sampled: false });
+        assert_eq!(former.missing_in(&newer, 40), MissingKeys { missing: 10, of: 60, sampled: false });
+        assert_eq!(former.missing_in(&newer, 50), MissingKeys { missing: 0, of: 50, sampled: false });
     }
 
     #[test]
     fn many_keys_are_sampled_whatever_their_order() {
         let (former, newer) = (keys(0..100_000), keys(30_000..200_000));
         assert_eq!(former, keys((0..100_000).rev()));
-        let lack = former.lacking(&newer, 0);
-        assert!(lack.sampled && lack.of > 1_500 && (lack.percent() - 30.0).abs() < 4.0, "{lack:?}");
-        assert_eq!(former.lacking(&former, 0).missing, 0);
+        let missing_keys = former.missing_in(&newer, 0);
+        assert!(missing_keys.sampled && missing_keys.of > 1_500 && (missing_keys.percent() - 30.0).abs() < 4.0, "{missing_keys:?}");
+        assert_eq!(former.missing_in(&former, 0).missing, 0);
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl DeliveryLedger {
     }
 
     /// Whether the ledger has a newer delivery of the scope that begins at or before `at`.
-    pub fn is_dead(&self, scope: &str, at: i64, as_of: i64) -> bool {
+    pub fn is_replaced(&self, scope: &str, at: i64, as_of: i64) -> bool {
         self.replacement(scope, at, as_of).is_some()
     }
 

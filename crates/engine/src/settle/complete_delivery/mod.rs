@@ -20,4 +20,4 @@ mod retire;
 pub use ledger::DeliveryLedger;
 pub use names::{contribution_edge, contribution_name, mark_retired, mark_scope};
 pub use part::{FilePart, ScopePart};
-pub use report::{FileRetirement, RetirementDryRun, RetirementReport, of_job};
+pub use report::{FileRetirement, RetirementDryRun, RetirementReport, retirement_report};

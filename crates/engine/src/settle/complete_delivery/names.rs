@@ -22,10 +22,10 @@ pub fn contribution_name(collection: &str, contributor: &str, key: &Key) -> Stri
 }
 
 /// The edge from its scope to a stored contribution, if that has a scope; the edge of a retired one has another link and target.
-pub fn contribution_edge(replaces: &CompleteDelivery, own: &NumberedContribution, name: String) -> Option<EdgeChange> {
-    let scoped = own.contribution.scope.as_ref()?;
-    let (link, target) = retirement_place(replaces, &scoped.scope, own.contribution.is_retired());
-    let payload = EdgeAge::payload(own.age());
+pub fn contribution_edge(replaces: &CompleteDelivery, numbered: &NumberedContribution, name: String) -> Option<EdgeChange> {
+    let scoped = numbered.contribution.scope.as_ref()?;
+    let (link, target) = contribution_edge_target(replaces, &scoped.scope, numbered.contribution.is_retired());
+    let payload = EdgeAge::payload(numbered.age());
     Some(EdgeChange::Put(Edge { link, target, group: SmolStr::default(), start: scoped.at, child: name.into(), payload }))
 }
 
@@ -37,7 +37,7 @@ pub(super) struct ContributionName {
 }
 
 impl ContributionName {
-    pub fn of(edge: &Edge) -> Result<Self> {
+    pub fn from_edge(edge: &Edge) -> Result<Self> {
         let (collection, contributor, key) = serde_json::from_str(&edge.child).map_err(|error| damaged_edge(edge, &error.to_string()))?;
         Ok(Self { collection, contributor, key })
     }
@@ -59,7 +59,7 @@ pub(super) struct EdgeAge {
 }
 
 impl EdgeAge {
-    pub fn of(edge: &Edge) -> Result<Self> {
+    pub fn from_edge(edge: &Edge) -> Result<Self> {
         let damaged = || damaged_edge(edge, "it carries no time");
         let (as_of, more) = edge.payload.split_first_chunk::<8>().ok_or_else(damaged)?;
         let as_of = i64::from_le_bytes(*as_of);
@@ -83,13 +83,13 @@ impl EdgeAge {
     }
 
     /// Whether the edge is about this contribution.
-    pub fn is_of(self, own: &Contribution) -> bool {
-        own.as_of == self.as_of && self.more.is_none_or(|more| more == (own.age().received, own.hash))
+    pub fn is_of(self, contribution: &Contribution) -> bool {
+        contribution.as_of == self.as_of && self.more.is_none_or(|more| more == (contribution.age().received, contribution.hash))
     }
 
     /// Whether this contribution is newer than the one the edge is about.
-    pub fn is_before(self, own: &Contribution) -> bool {
-        let age = own.age();
+    pub fn is_before(self, contribution: &Contribution) -> bool {
+        let age = contribution.age();
         age.as_of > self.as_of || (age.as_of == self.as_of && self.more.is_some_and(|more| more < (age.received, age.hash)))
     }
 }
@@ -101,18 +101,18 @@ fn reception(bytes: &[u8]) -> Option<Reception> {
     input.bytes.is_empty().then_some(Reception { at, origin })
 }
 
-pub(super) fn retirement_place(replaces: &CompleteDelivery, scope: &str, retired: bool) -> (u32, SmolStr) {
-    if retired { (replaces.history(), retired_of(scope)) } else { (replaces.statements(), scope.into()) }
+pub(super) fn contribution_edge_target(replaces: &CompleteDelivery, scope: &str, retired: bool) -> (u32, SmolStr) {
+    if retired { (replaces.history(), retired_of(scope)) } else { (replaces.contributions(), scope.into()) }
 }
 
 /// Marks a range of a scope, to check whether the contributions in it are to be retired.
-pub fn mark_scope(followed: &mut Propagation, replaces: &CompleteDelivery, scope: &str, (low, high): (i64, i64), job: JobId) {
-    followed.mark(FOUND, replaces.statements(), scope, SearchBounds { low, high, cursor: None }.text(), job);
+pub fn mark_scope(propagation: &mut Propagation, replaces: &CompleteDelivery, scope: &str, (low, high): (i64, i64), job: JobId) {
+    propagation.mark(FOUND, replaces.contributions(), scope, SearchBounds { low, high, cursor: None }.text(), job);
 }
 
 /// Marks a range of a scope, to check whether the contributions that were retired in it are to be restored.
-pub fn mark_retired(followed: &mut Propagation, replaces: &CompleteDelivery, scope: &str, (low, high): (i64, i64), job: JobId) {
-    followed.mark(FOUND, replaces.history(), retired_of(scope), SearchBounds { low, high, cursor: None }.text(), job);
+pub fn mark_retired(propagation: &mut Propagation, replaces: &CompleteDelivery, scope: &str, (low, high): (i64, i64), job: JobId) {
+    propagation.mark(FOUND, replaces.history(), retired_of(scope), SearchBounds { low, high, cursor: None }.text(), job);
 }
 
 /// The target of edges to the complete files of a scope, in [`CompleteDelivery::history`]. The next functions name the other targets there.

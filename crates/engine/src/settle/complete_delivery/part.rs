@@ -47,7 +47,7 @@ impl ScopePart {
         [self.as_of.to_le_bytes().to_vec(), self.keys.pack()].concat()
     }
 
-    fn of(edge: &Edge) -> Result<Self> {
+    fn from_edge(edge: &Edge) -> Result<Self> {
         let (as_of, keys) = edge.payload.split_first_chunk().ok_or_else(|| damaged_edge(edge, "it carries no number"))?;
         let keys = KeySample::unpack(keys).map_err(|error| damaged_edge(edge, error.0))?;
         Ok(Self { from: edge.start, as_of: i64::from_le_bytes(*as_of), keys })
@@ -61,9 +61,9 @@ impl FilePart {
     /// Adds a document: its scope and position, the names of its contributions (see [`contribution_name`](super::names::contribution_name)), and its
     /// as-of time. A document that was skipped may have no known names.
     pub fn add(&mut self, scoped: &ScopePosition, names: &[String], as_of: i64) {
-        let own = self.scopes.entry(scoped.scope.clone()).or_insert_with(|| ScopePart { from: scoped.at, as_of, keys: KeySample::default() });
-        (own.from, own.as_of) = (own.from.min(scoped.at), own.as_of.min(as_of));
-        names.iter().for_each(|name| own.keys.add(hash_of(name), scoped.at));
+        let scope_part = self.scopes.entry(scoped.scope.clone()).or_insert_with(|| ScopePart { from: scoped.at, as_of, keys: KeySample::default() });
+        (scope_part.from, scope_part.as_of) = (scope_part.from.min(scoped.at), scope_part.as_of.min(as_of));
+        names.iter().for_each(|name| scope_part.keys.add(hash_of(name), scoped.at));
     }
 
     /// Adds another part of the file.
@@ -88,22 +88,23 @@ impl FilePart {
         std::iter::once(edge(SmolStr::default(), 0, total.into())).chain(scopes).collect()
     }
 
-    pub(super) fn of(edge: &Edge) -> Result<Self> {
+    pub(super) fn from_edge(edge: &Edge) -> Result<Self> {
         if let Some(scope) = edge.group.strip_prefix('s') {
-            let scopes = BTreeMap::from([(scope.to_owned(), ScopePart::of(edge)?)]);
+            let scopes = BTreeMap::from([(scope.to_owned(), ScopePart::from_edge(edge)?)]);
             return Ok(Self { scopes, ..Self::default() });
         }
         let read = serde_json::from_slice(&edge.payload);
         // parts that an older version of Stook has written have three numbers
-        let read = read.or_else(|_| serde_json::from_slice(&edge.payload).map(|(documents, failed, whole)| (documents, failed, whole, false)));
-        let (documents, failed, whole, retires_all): FilePartRow = read.map_err(|error| damaged_edge(edge, &error.to_string()))?;
-        Ok(Self { documents, failed, file_documents: whole, retires_all, scopes: BTreeMap::new() })
+        let read = read
+            .or_else(|_| serde_json::from_slice(&edge.payload).map(|(documents, failed, file_documents)| (documents, failed, file_documents, false)));
+        let (documents, failed, file_documents, retires_all): FilePartRow = read.map_err(|error| damaged_edge(edge, &error.to_string()))?;
+        Ok(Self { documents, failed, file_documents, retires_all, scopes: BTreeMap::new() })
     }
 
     /// Adds the edges and the mark of a chunk that is done; `first` is the number of its first document.
-    pub fn tell(&self, replaces: &CompleteDelivery, (job, file): (JobId, usize), first: u64, followed: &mut Propagation) {
+    pub fn add_to_propagation(&self, replaces: &CompleteDelivery, (job, file): (JobId, usize), first: u64, propagation: &mut Propagation) {
         let file = format!("{job} {file}");
-        self.edges(replaces, &file, &format!("{first:020}")).into_iter().for_each(|edge| followed.edge(EdgeChange::Put(edge)));
-        followed.mark(FOUND, replaces.parts(), &file, "", job);
+        self.edges(replaces, &file, &format!("{first:020}")).into_iter().for_each(|edge| propagation.edge(EdgeChange::Put(edge)));
+        propagation.mark(FOUND, replaces.parts(), &file, "", job);
     }
 }

@@ -12,7 +12,12 @@ use stook_store::{EdgeChange, PassContext, Result, StaleMark};
 
 impl PassState<'_> {
     /// Processes marks of a source with complete deliveries.
-    pub(in crate::settle) fn replaced(&mut self, context: &mut dyn PassContext, replaces: &CompleteDelivery, marks: &[StaleMark]) -> Result<()> {
+    pub(in crate::settle) fn complete_delivery_marks(
+        &mut self,
+        context: &mut dyn PassContext,
+        replaces: &CompleteDelivery,
+        marks: &[StaleMark],
+    ) -> Result<()> {
         match marks.first().map(|mark| mark.rule) {
             Some(rule) if rule == replaces.parts() => self.parts(context, replaces, marks),
             Some(rule) if rule == replaces.ledger() => self.decide(context, replaces, marks),
@@ -27,10 +32,10 @@ impl PassState<'_> {
         let files: BTreeSet<&str> = marks.iter().map(|mark| mark.target.as_str()).collect();
         let targets: Vec<(String, Option<String>)> = files.iter().map(|file| ((*file).to_owned(), None)).collect();
         let edges = context.edges(replaces.parts(), &targets, None)?;
-        for own in edges.chunk_by(|a, b| a.target == b.target) {
-            let (mut part, file) = (FilePart::default(), &own[0].target);
-            for edge in own {
-                part.include(&FilePart::of(edge)?);
+        for parts in edges.chunk_by(|a, b| a.target == b.target) {
+            let (mut part, file) = (FilePart::default(), &parts[0].target);
+            for edge in parts {
+                part.include(&FilePart::from_edge(edge)?);
                 self.propagation.edge(EdgeChange::Delete(edge.clone()));
             }
             if part.file_documents != Some(part.documents) {
@@ -38,7 +43,7 @@ impl PassState<'_> {
                 continue;
             }
             let numbers = file.split_once(' ').and_then(|(job, file)| Some((job.parse().ok()?, file.parse().ok()?)));
-            let (job, number): (JobId, usize) = numbers.ok_or_else(|| damaged_edge(&own[0], "it names no file"))?;
+            let (job, number): (JobId, usize) = numbers.ok_or_else(|| damaged_edge(&parts[0], "it names no file"))?;
             if part.failed > 0 {
                 let payload = part.failed.to_string().into();
                 self.propagation.edge(EdgeChange::Put(job_note(replaces, job, format!("b{number}").into(), payload)));

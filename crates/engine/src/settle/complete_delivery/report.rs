@@ -16,9 +16,9 @@ use stook_store::queue::Job;
 use stook_store::{Edge, ReadDetail, Result, StartRange, Store, Tenant};
 
 /// The number of records that a dry run reads at once.
-const READ_TOGETHER: usize = 1_000;
+const READ_BATCH: usize = 1_000;
 /// The maximum number of failed documents that a reason names.
-const NAMED_FAILURES: usize = 5;
+const MAX_NAMED_FAILURES: usize = 5;
 
 /// What the files of a job have retired of older files' contributions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -26,8 +26,8 @@ pub struct RetirementReport {
     /// Number of records with contributions that a newer file lacks, and that were therefore retired.
     pub retired: u64,
     /// Number of records with restored contributions, because the file that had retired them no longer counts.
-    #[serde(skip_serializing_if = "is_none")]
-    pub heard_again: u64,
+    #[serde(rename = "heard_again", skip_serializing_if = "is_none")]
+    pub restored: u64,
     /// Number of records that were not changed because of a unique conflict.
     #[serde(skip_serializing_if = "is_none")]
     pub refused: u64,
@@ -84,8 +84,8 @@ impl RetirementReport {
             let them = if self.retired == 1 { "it" } else { "them" };
             sentences.push(format!("{} {are} retired because the newer complete delivery does not contain {them}", records(self.retired)));
         }
-        if self.heard_again > 0 {
-            sentences.push(format!("{} restored, because the delivery that had retired them no longer counts", records(self.heard_again)));
+        if self.restored > 0 {
+            sentences.push(format!("{} restored, because the delivery that had retired them no longer counts", records(self.restored)));
         }
         if self.refused > 0 {
             let (stay, it) = if self.refused == 1 { ("stays as it was", "it") } else { ("stay as they were", "they") };
@@ -98,7 +98,7 @@ impl RetirementReport {
 }
 
 /// `be` is "was" for what was done, "would be" for a forecast.
-fn too_much_missing(replaces: &CompleteDelivery, scope: &str, lack: MissingKeys, be: &str) -> String {
+fn missing_keys_reason(replaces: &CompleteDelivery, scope: &str, lack: MissingKeys, be: &str) -> String {
     let about = if lack.sampled { "about " } else { "" };
     format!(
         "nothing {be} retired in scope {scope:?}: {about}{:.0} % of the previous delivery's keys are missing ({} of {}; `most` is {} %); \
@@ -111,7 +111,7 @@ fn too_much_missing(replaces: &CompleteDelivery, scope: &str, lack: MissingKeys,
 }
 
 /// `are` is "are" for what was done, "would be" for a forecast.
-fn of_the_same_time(scope: &str, lack: MissingKeys, are: &str) -> String {
+fn same_time_reason(scope: &str, lack: MissingKeys, are: &str) -> String {
     let about = if lack.sampled { "about " } else { "" };
     format!(
         "in scope {scope:?} another delivery has the same as-of time, so neither replaces the other: {about}{} of the {} keys of that file \
@@ -124,9 +124,9 @@ fn of_the_same_time(scope: &str, lack: MissingKeys, are: &str) -> String {
 fn reason(replaces: &CompleteDelivery, scope: &str, (counts, verdict): (bool, &Verdict), is_foreseen: bool) -> Option<String> {
     let (be, are) = if is_foreseen { ("would be", "would be") } else { ("was", "are") };
     if !counts {
-        return Some(too_much_missing(replaces, scope, verdict.lack, be));
+        return Some(missing_keys_reason(replaces, scope, verdict.lack, be));
     }
-    verdict.same_time.filter(|lack| lack.missing > 0).map(|lack| of_the_same_time(scope, lack, are))
+    verdict.same_time.filter(|lack| lack.missing > 0).map(|lack| same_time_reason(scope, lack, are))
 }
 
 fn name_of(path: &str) -> String {
@@ -137,7 +137,7 @@ fn name_of(path: &str) -> String {
 ///
 /// # Errors
 /// When the store fails.
-pub fn of_job(store: &dyn Store, catalogue: &Catalogue, job: &Job) -> Result<Option<RetirementReport>> {
+pub fn retirement_report(store: &dyn Store, catalogue: &Catalogue, job: &Job) -> Result<Option<RetirementReport>> {
     let Some(replaces) = catalogue.source(&job.source).and_then(|(_, source)| source.replaces.as_ref()) else { return Ok(None) };
     let file = |number: usize| job.files.get(number).map(|file| name_of(&file.path)).unwrap_or_default();
     let mut found = RetirementReport::default();
@@ -145,7 +145,7 @@ pub fn of_job(store: &dyn Store, catalogue: &Catalogue, job: &Job) -> Result<Opt
         let (kind, rest) = edge.child.split_at_checked(1).unwrap_or_default();
         match kind {
             "r" => found.retired += number(&edge)?.max(0) as u64,
-            "v" => found.heard_again += number(&edge)?.max(0) as u64,
+            "v" => found.restored += number(&edge)?.max(0) as u64,
             "u" => found.refused += number(&edge)?.max(0) as u64,
             "b" => {
                 let (number, failed) = (rest.parse().unwrap_or(0), String::from_utf8_lossy(&edge.payload).into_owned());
@@ -169,14 +169,14 @@ pub fn of_job(store: &dyn Store, catalogue: &Catalogue, job: &Job) -> Result<Opt
 fn failures(store: &dyn Store, job: &Job, file: usize, failed: &str) -> Result<String> {
     let path = job.files.get(file).map(|file| file.path.as_str());
     let troubles = store.journal(job.id, 0, 1_000, true)?;
-    let own = troubles.iter().filter(|entry| Some(entry.file.as_str()) == path && entry.outcome == Outcome::Failed);
-    let records: Vec<String> = own.take(NAMED_FAILURES).map(|entry| entry.record.to_string()).collect();
-    Ok(blocked(failed, &records))
+    let failed_entries = troubles.iter().filter(|entry| Some(entry.file.as_str()) == path && entry.outcome == Outcome::Failed);
+    let records: Vec<String> = failed_entries.take(MAX_NAMED_FAILURES).map(|entry| entry.record.to_string()).collect();
+    Ok(failed_documents_reason(failed, &records))
 }
 
-fn blocked(failed: &str, records: &[String]) -> String {
+fn failed_documents_reason(failed: &str, records: &[String]) -> String {
     let documents = if failed == "1" { "document" } else { "documents" };
-    let more = if records.len() < NAMED_FAILURES { "" } else { ", …" };
+    let more = if records.len() < MAX_NAMED_FAILURES { "" } else { ", …" };
     format!("nothing was retired, because {failed} {documents} of it failed (record {}{more})", records.join(", "))
 }
 
@@ -225,7 +225,7 @@ impl<'t> RetirementDryRun<'t> {
     fn end_file(&mut self) -> Result<()> {
         let Some(DryRunFile { name: file, part, named, failed }) = self.file.take() else { return Ok(()) };
         if !failed.is_empty() {
-            let reason = blocked(&failed.len().to_string(), &failed[..failed.len().min(NAMED_FAILURES)]);
+            let reason = failed_documents_reason(&failed.len().to_string(), &failed[..failed.len().min(MAX_NAMED_FAILURES)]);
             self.found.files.push(FileRetirement::none(file, reason));
             return Ok(());
         }
@@ -234,21 +234,21 @@ impl<'t> RetirementDryRun<'t> {
             return Ok(());
         }
         let mut retired = 0;
-        for (scope, own) in &part.scopes {
-            let verdict = foresee(self.store, self.tenant, self.replaces, scope, own)?;
+        for (scope, scope_part) in &part.scopes {
+            let verdict = foresee(self.store, self.tenant, self.replaces, scope, scope_part)?;
             let counts = verdict.is_effective || part.retires_all;
             if counts {
                 let ledger = DeliveryLedger::read(self.store, self.tenant, self.replaces, std::iter::once(scope.as_str()))?;
-                let range = StartRange { low: own.from, ..all_times(scope) };
-                let said = self.store.edges_starting_between(self.tenant, self.replaces.statements(), &[range])?;
+                let range = StartRange { low: scope_part.from, ..all_times(scope) };
+                let contribution_edges = self.store.edges_starting_between(self.tenant, self.replaces.contributions(), &[range])?;
                 let mut lacking = Vec::new();
-                for edge in said.into_iter().filter(|edge| !named.contains(&hash_of(&edge.child))) {
-                    let age = EdgeAge::of(&edge)?;
-                    if age.as_of < own.as_of && !ledger.is_dead(scope, edge.start, age.as_of) {
+                for edge in contribution_edges.into_iter().filter(|edge| !named.contains(&hash_of(&edge.child))) {
+                    let age = EdgeAge::from_edge(&edge)?;
+                    if age.as_of < scope_part.as_of && !ledger.is_replaced(scope, edge.start, age.as_of) {
                         lacking.push((edge, age));
                     }
                 }
-                retired += self.standing(&lacking)?;
+                retired += self.count_effective(&lacking)?;
             }
             let reason = reason(self.replaces, scope, (counts, &verdict), true);
             let (lacks, same_time) = (verdict.against.map(|_| verdict.lack), verdict.same_time);
@@ -260,32 +260,32 @@ impl<'t> RetirementDryRun<'t> {
 
     /// Counts the records of which a contribution that one of these edges is about still counts. An edge remains if the contribution has moved to
     /// another scope, or to another position in it.
-    fn standing(&self, edges: &[(Edge, EdgeAge)]) -> Result<u64> {
+    fn count_effective(&self, edges: &[(Edge, EdgeAge)]) -> Result<u64> {
         let mut named: BTreeMap<(CollectionId, Key), Vec<(String, EdgeAge)>> = BTreeMap::new();
         for (edge, age) in edges {
-            let name = ContributionName::of(edge)?;
-            if let Some(place) = name.record(self.catalogue) {
-                named.entry(place).or_default().push((name.contributor, *age));
+            let name = ContributionName::from_edge(edge)?;
+            if let Some(record_id) = name.record(self.catalogue) {
+                named.entry(record_id).or_default().push((name.contributor, *age));
             }
         }
-        let mut standing = 0;
+        let mut count = 0;
         let named: Vec<_> = named.into_iter().collect();
-        for same in named.chunk_by(|a, b| a.0.0 == b.0.0) {
-            let collection = same[0].0.0;
-            for page in same.chunks(READ_TOGETHER) {
+        for by_collection in named.chunk_by(|a, b| a.0.0 == b.0.0) {
+            let collection = by_collection[0].0.0;
+            for page in by_collection.chunks(READ_BATCH) {
                 let keys: Vec<Key> = page.iter().map(|((_, key), _)| key.clone()).collect();
                 let stored = self.store.read(self.tenant, collection, &keys, ReadDetail::Full)?;
                 for ((_, ages), record) in page.iter().zip(stored) {
                     let Some(record) = record else { continue };
                     let contributions = record.contributions_of(&self.catalogue.collections[collection])?;
-                    let stands = |(contributor, age): &(String, EdgeAge)| {
+                    let is_effective = |(contributor, age): &(String, EdgeAge)| {
                         contributions.iter().any(|own| *own.contributor == **contributor && own.counts() && age.is_of(own))
                     };
-                    standing += u64::from(ages.iter().any(stands));
+                    count += u64::from(ages.iter().any(is_effective));
                 }
             }
         }
-        Ok(standing)
+        Ok(count)
     }
 
     /// Ends the last file and returns the report.

@@ -1,15 +1,15 @@
 //! Retires contributions that a newer file does not repeat, and restores those that no file retires any more.
 
 use super::ledger::DeliveryLedger;
-use super::names::{ContributionName, EdgeAge, all_times, job_note, job_note_key, retirement_place};
+use super::names::{ContributionName, EdgeAge, all_times, contribution_edge_target, job_note, job_note_key};
 use crate::content::history::golden_change;
 use crate::job::ImportPolicy;
 use crate::merge::RecordMerger;
 use crate::relations::marks::{FOUND, SearchBounds};
 use crate::relations::stored::number;
 use crate::relations::{ChangeCause, ValueChange};
-use crate::settle::pass_state::{CausingJobs, MOST_CHILDREN, PassState};
-use crate::settle::stop::go_on;
+use crate::settle::pass_state::{CausingJobs, MAX_CHILDREN, PassState};
+use crate::settle::stop::check_cancelled;
 use crate::settle::waiting::WaitingMark;
 use std::collections::{BTreeMap, BTreeSet};
 use stook_catalogue::definition::CompleteDelivery;
@@ -82,40 +82,40 @@ impl PassState<'_> {
         context: &mut dyn PassContext,
         replaces: &CompleteDelivery,
         marks: &[StaleMark],
-        heard: RetirementChange,
+        change_kind: RetirementChange,
     ) -> Result<()> {
-        let retired = heard == RetirementChange::Restore;
-        let link = retirement_place(replaces, "", retired).0;
+        let retired = change_kind == RetirementChange::Restore;
+        let link = contribution_edge_target(replaces, "", retired).0;
         let (edges, jobs) = self.paged(context, link, (FOUND, link), marks, &|bounds| (bounds.low, bounds.high))?;
         let scope_of = |target: &SmolStr| if retired { target.get(1..).unwrap_or_default().to_owned() } else { target.to_string() };
         let ranges: Vec<_> = jobs.keys().map(|target| all_times(&scope_of(target))).collect();
         let ledger = DeliveryLedger::new(context.edges_starting_between(replaces.ledger(), &ranges, None)?)?;
         let mut found: BTreeMap<(CollectionId, Key), Vec<ScopedContribution>> = BTreeMap::new();
         for edge in edges {
-            let (age, scope) = (EdgeAge::of(&edge)?, scope_of(&edge.target));
-            if ledger.is_dead(&scope, edge.start, age.as_of) == retired {
+            let (age, scope) = (EdgeAge::from_edge(&edge)?, scope_of(&edge.target));
+            if ledger.is_replaced(&scope, edge.start, age.as_of) == retired {
                 continue;
             }
-            let name = ContributionName::of(&edge)?;
+            let name = ContributionName::from_edge(&edge)?;
             match name.record(&self.rules.catalogue) {
-                Some(place) => found.entry(place).or_default().push(ScopedContribution { contributor: name.contributor, age, scope, edge }),
+                Some(record_id) => found.entry(record_id).or_default().push(ScopedContribution { contributor: name.contributor, age, scope, edge }),
                 // the definition no longer has the collection
                 None => self.propagation.edge(EdgeChange::Delete(edge)),
             }
         }
-        debug_assert!(found.len() <= MOST_CHILDREN);
+        debug_assert!(found.len() <= MAX_CHILDREN);
         let mut counted: BTreeMap<(JobId, String, RetirementResult), u64> = BTreeMap::new();
         let collections: BTreeSet<CollectionId> = found.keys().map(|(collection, _)| *collection).collect();
         for collection in collections {
-            let keys: Vec<Key> = found.keys().filter(|place| place.0 == collection).map(|(_, key)| key.clone()).collect();
-            let held = context.hold(collection, &keys)?;
-            for (key, stored) in keys.into_iter().zip(held) {
-                go_on()?;
-                let own = found.remove(&(collection, key)).unwrap_or_default();
-                let caused: CausingJobs = own.iter().filter_map(|own| jobs.get(&own.edge.target)).flatten().copied().collect();
-                let scope = own.first().map(|own| own.scope.clone()).unwrap_or_default();
-                if let Some(restated) = self.restate_one(replaces, (collection, stored), own, heard, &caused)? {
-                    caused.into_iter().for_each(|job| *counted.entry((job, scope.clone(), restated)).or_default() += 1);
+            let keys: Vec<Key> = found.keys().filter(|record_id| record_id.0 == collection).map(|(_, key)| key.clone()).collect();
+            let locked = context.read_for_update(collection, &keys)?;
+            for (key, stored) in keys.into_iter().zip(locked) {
+                check_cancelled()?;
+                let scoped = found.remove(&(collection, key)).unwrap_or_default();
+                let causing_jobs: CausingJobs = scoped.iter().filter_map(|scoped| jobs.get(&scoped.edge.target)).flatten().copied().collect();
+                let scope = scoped.first().map(|scoped| scoped.scope.clone()).unwrap_or_default();
+                if let Some(result) = self.retire_or_restore_one(replaces, (collection, stored), scoped, change_kind, &causing_jobs)? {
+                    causing_jobs.into_iter().for_each(|job| *counted.entry((job, scope.clone(), result)).or_default() += 1);
                 }
             }
         }
@@ -131,10 +131,10 @@ impl PassState<'_> {
     ) -> Result<()> {
         let jobs: BTreeSet<JobId> = counted.keys().map(|(job, ..)| *job).collect();
         let targets: Vec<(String, Option<String>)> = jobs.into_iter().map(|job| (job_note_key(job).into(), None)).collect();
-        let known = if targets.is_empty() { Vec::new() } else { context.edges(replaces.history(), &targets, None)? };
-        for ((job, scope, restated), count) in counted {
-            let child: SmolStr = format!("{}{scope}", restated.kind()).into();
-            let before = known.iter().find(|edge| edge.target == job_note_key(job) && edge.child == child).map_or(Ok(0), number)?;
+        let former_counts = if targets.is_empty() { Vec::new() } else { context.edges(replaces.history(), &targets, None)? };
+        for ((job, scope, result), count) in counted {
+            let child: SmolStr = format!("{}{scope}", result.kind()).into();
+            let before = former_counts.iter().find(|edge| edge.target == job_note_key(job) && edge.child == child).map_or(Ok(0), number)?;
             let payload = (before + count as i64).to_le_bytes().into();
             self.propagation.edge(EdgeChange::Put(job_note(replaces, job, child, payload)));
         }
@@ -142,12 +142,12 @@ impl PassState<'_> {
     }
 
     /// Retires or restores contributions of one record; returns what became of it, or `None` if nothing changes.
-    fn restate_one(
+    fn retire_or_restore_one(
         &mut self,
         replaces: &CompleteDelivery,
         (collection, stored): (CollectionId, Option<StoredRecord>),
-        own: Vec<ScopedContribution>,
-        heard: RetirementChange,
+        scoped: Vec<ScopedContribution>,
+        change_kind: RetirementChange,
         jobs: &CausingJobs,
     ) -> Result<Option<RetirementResult>> {
         let definition = &self.rules.catalogue.collections[collection];
@@ -156,15 +156,15 @@ impl PassState<'_> {
             None => Vec::new(),
         };
         let mut moved = Vec::new();
-        for own in &own {
-            let said = contributions.iter().find(|said| *said.contributor == *own.contributor);
+        for scoped in &scoped {
+            let contribution = contributions.iter().find(|contribution| *contribution.contributor == *scoped.contributor);
             // the edge of a newer contribution was written together with that
-            if said.is_none_or(|said| !own.age.is_before(said)) {
-                moved.push(EdgeChange::Delete(own.edge.clone()));
+            if contribution.is_none_or(|contribution| !scoped.age.is_before(contribution)) {
+                moved.push(EdgeChange::Delete(scoped.edge.clone()));
             }
-            if said.is_some_and(|said| own.age.is_of(said)) {
-                let (link, target) = retirement_place(replaces, &own.scope, heard == RetirementChange::Retire);
-                moved.push(EdgeChange::Put(Edge { link, target, ..own.edge.clone() }));
+            if contribution.is_some_and(|contribution| scoped.age.is_of(contribution)) {
+                let (link, target) = contribution_edge_target(replaces, &scoped.scope, change_kind == RetirementChange::Retire);
+                moved.push(EdgeChange::Put(Edge { link, target, ..scoped.edge.clone() }));
             }
         }
         let change = match &stored {
@@ -172,14 +172,16 @@ impl PassState<'_> {
                 let policy = ImportPolicy { job: first_of(jobs), matched: OnMatched::Update, unmatched: OnUnmatched::Skip };
                 let consolidator = Consolidator::new(&self.rules.catalogue, definition, self.evaluator);
                 let merger = RecordMerger::new(self.rules, collection, &consolidator, self.evaluator, policy);
-                let is_meant = |said: &Contribution| own.iter().any(|own| *own.contributor == *said.contributor && own.age.is_of(said));
-                let retired = if heard == RetirementChange::Restore { Retirement::Live } else { Retirement::ByLaterDelivery };
-                merger.retire_or_restore(record, contributions, is_meant, retired)
+                let is_selected = |contribution: &Contribution| {
+                    scoped.iter().any(|scoped| *scoped.contributor == *contribution.contributor && scoped.age.is_of(contribution))
+                };
+                let retired = if change_kind == RetirementChange::Restore { Retirement::Live } else { Retirement::ByLaterDelivery };
+                merger.retire_or_restore(record, contributions, is_selected, retired)
             }
             None => None,
         };
         if let (Some(record), Some(RecordChange::Put(content))) = (&stored, &change) {
-            let again: Vec<WaitingMark> = own.iter().map(ScopedContribution::mark).collect();
+            let again: Vec<WaitingMark> = scoped.iter().map(ScopedContribution::mark).collect();
             if self.must_wait((collection, &record.key), content, &again, jobs) {
                 return Ok(Some(RetirementResult::UniqueConflict));
             }
@@ -199,6 +201,6 @@ impl PassState<'_> {
             self.log.push(NewChangeLogEntry { collection, key: record.key.clone(), transition: None, caller, change });
         }
         self.write(RecordWrite { collection, key: record.key, expect: Some(record.version), change }, jobs);
-        Ok(Some(if heard == RetirementChange::Restore { RetirementResult::Restored } else { RetirementResult::Retired }))
+        Ok(Some(if change_kind == RetirementChange::Restore { RetirementResult::Restored } else { RetirementResult::Retired }))
     }
 }

@@ -7,7 +7,7 @@ use crate::job::NO_JOB;
 use crate::relations::marks::{MADE, PARENT};
 use crate::relations::payload::ChildPayload;
 use crate::relations::{ChangeCause, ValueChange};
-use crate::settle::measure::roll;
+use crate::settle::measure::rollup_value;
 use crate::settle::pass_state::PassState;
 use crate::settle::waiting::WaitingMark;
 use std::sync::Arc;
@@ -26,51 +26,54 @@ struct LinkedExistence {
     /// Its new content if that changes; `Some(None)` if the record is to be deleted.
     content: Option<Option<RecordContent>>,
     /// Whether all its children must be read to decide.
-    asks_all: bool,
+    needs_all_children: bool,
 }
 
 impl PassState<'_> {
     /// Creates or deletes a parent, depending on whether children link to it, and settles its rollups; returns it if it exists.
-    pub(super) fn exists(
+    pub(super) fn settle_existence(
         &mut self,
         collection: CollectionId,
         key: &Key,
         stored: Option<&StoredRecord>,
         wanted: &ParentWork,
-        told: &ChildrenByLink,
+        children_by_link: &ChildrenByLink,
     ) -> Result<Option<ParentState>> {
-        let own = &self.rules.relations[collection];
-        let creating: Vec<LinkId> = own.to.iter().copied().filter(|link| self.rules.catalogue.links[*link].create).collect();
-        let asks = wanted.created_by_link || !creating.is_empty();
-        let LinkedExistence { content: made, asks_all } =
-            if asks { self.made((collection, key), stored, (told, wanted.all), &creating)? } else { LinkedExistence::default() };
-        if asks_all {
+        let relations = &self.rules.relations[collection];
+        let creating: Vec<LinkId> = relations.to.iter().copied().filter(|link| self.rules.catalogue.links[*link].create).collect();
+        let may_change = wanted.created_by_link || !creating.is_empty();
+        let LinkedExistence { content: linked_existence, needs_all_children } = if may_change {
+            self.linked_existence((collection, key), stored, (children_by_link, wanted.all), &creating)?
+        } else {
+            LinkedExistence::default()
+        };
+        if needs_all_children {
             for job in &wanted.jobs {
                 self.propagation.mark_parent(self.rules, collection, (key, ""), *job);
             }
         }
         let living = stored.filter(|record| record.exists);
-        let mut golden = match &made {
+        let mut golden = match &linked_existence {
             Some(content) => content.as_ref().filter(|content| content.exists).map(|content| content.golden.clone()),
             None => living.map(|record| Arc::from(&*record.golden)),
         };
-        if let Some(golden) = golden.as_mut().filter(|_| wanted.all && !own.rollups.is_empty()) {
+        if let Some(golden) = golden.as_mut().filter(|_| wanted.all && !relations.rollups.is_empty()) {
             let golden = Arc::make_mut(golden);
             let definition = &self.rules.catalogue.collections[collection];
-            for field in &own.rollups {
+            for field in &relations.rollups {
                 let Some(Derivation::Rollup(rollup)) = &definition.fields[*field].derive else { continue };
-                let children = told.get(&rollup.link).map(Vec::as_slice).unwrap_or_default();
-                let children: Vec<(&str, &ChildPayload)> = children.iter().map(|child| (child.group.as_str(), &child.told)).collect();
-                golden[*field] = roll(&self.rules.catalogue, rollup, &definition.fields[*field].ty, &children).unwrap_or_else(|reason| {
+                let children = children_by_link.get(&rollup.link).map(Vec::as_slice).unwrap_or_default();
+                let children: Vec<(&str, &ChildPayload)> = children.iter().map(|child| (child.group.as_str(), &child.payload)).collect();
+                golden[*field] = rollup_value(&self.rules.catalogue, rollup, &definition.fields[*field].ty, &children).unwrap_or_else(|reason| {
                     let failure = format!("`{}` is left out: {reason}", definition.fields[*field].name);
                     self.failed.entry((collection, key.clone())).or_default().push(failure);
                     Value::Null
                 });
             }
         }
-        match (made, &golden) {
+        match (linked_existence, &golden) {
             (Some(content), _) => {
-                let again = WaitingMark { order: own.order << 2 | PARENT, rule: own.id, target: key.shared(), part: MADE.into() };
+                let again = WaitingMark { order: relations.order << 2 | PARENT, rule: relations.id, target: key.shared(), part: MADE.into() };
                 if content.as_ref().is_some_and(|content| self.must_wait((collection, key), content, &[again], &wanted.jobs)) {
                     return Ok(living.map(|record| ParentState { key: key.clone(), golden: Arc::from(&*record.golden) }));
                 }
@@ -100,35 +103,35 @@ impl PassState<'_> {
     }
 
     /// What becomes of a parent that children link to: it has a contribution of each link through which they do, even if documents contribute to it,
-    /// too. Without any contribution it is deleted. `is_all` says whether `told` has the children of all groups.
-    fn made(
+    /// too. Without any contribution it is deleted. `is_all` says whether `children_by_link` has the children of all groups.
+    fn linked_existence(
         &self,
         (collection, key): (CollectionId, &Key),
         stored: Option<&StoredRecord>,
-        (told, is_all): (&ChildrenByLink, bool),
+        (children_by_link, is_all): (&ChildrenByLink, bool),
         links: &[LinkId],
     ) -> Result<LinkedExistence> {
         let definition = &self.rules.catalogue.collections[collection];
         let KeyDefinition::Field(key_field) = definition.key else { return Ok(LinkedExistence::default()) };
-        let name_of = |link: &LinkId| -> SmolStr {
-            let own = &self.rules.catalogue.links[*link];
-            format!("{}.{}", self.rules.catalogue.collections[own.child_collection].name, own.name).into()
+        let contributor_of = |link: &LinkId| -> SmolStr {
+            let link = &self.rules.catalogue.links[*link];
+            format!("{}.{}", self.rules.catalogue.collections[link.child_collection].name, link.name).into()
         };
         let mut contributions = match stored {
             Some(record) => record.contributions_of(definition)?,
             None => Vec::new(),
         };
         let before: Vec<SmolStr> = contributions.iter().map(|contribution| contribution.contributor.clone()).collect();
-        let names: Vec<SmolStr> = links.iter().map(name_of).collect();
+        let names: Vec<SmolStr> = links.iter().map(contributor_of).collect();
         if is_all {
             // links that the definition no longer has
-            contributions.retain(|own| !own.is_of_a_link() || names.contains(&own.contributor));
+            contributions.retain(|own| !own.is_from_link() || names.contains(&own.contributor));
         }
-        let mut asks_all = false;
+        let mut needs_all_children = false;
         for (link, contributor) in links.iter().zip(names) {
-            let named = told.get(link).is_some_and(|children| !children.is_empty());
-            let is_there = contributions.iter().any(|contribution| contribution.contributor == contributor);
-            if named && !is_there {
+            let is_linked = children_by_link.get(link).is_some_and(|children| !children.is_empty());
+            let has_contribution = contributions.iter().any(|contribution| contribution.contributor == contributor);
+            if is_linked && !has_contribution {
                 let mut values = vec![Value::Null; definition.fields.len()];
                 values[key_field] = stook_catalogue::value::from_text(key.as_str(), &definition.fields[key_field].ty, None).unwrap_or_default();
                 contributions.push(Contribution {
@@ -144,18 +147,18 @@ impl PassState<'_> {
                     raw: None,
                     unreadable: Vec::new(),
                 });
-            } else if !named && is_there {
+            } else if !is_linked && has_contribution {
                 // its last child may be gone: only reading all children can tell
-                asks_all |= !is_all;
+                needs_all_children |= !is_all;
                 contributions.retain(|contribution| !is_all || contribution.contributor != contributor);
             }
         }
         contributions.sort_by(|a, b| a.contributor.cmp(&b.contributor));
         if contributions.iter().map(|contribution| &contribution.contributor).eq(&before) {
-            return Ok(LinkedExistence { content: None, asks_all });
+            return Ok(LinkedExistence { content: None, needs_all_children });
         }
         if contributions.is_empty() && stored.is_some_and(|record| record.state_set.is_empty()) {
-            return Ok(LinkedExistence { content: Some(None), asks_all });
+            return Ok(LinkedExistence { content: Some(None), needs_all_children });
         }
         let mut survived = Consolidator::new(&self.rules.catalogue, definition, self.evaluator).golden_record(&contributions);
         if let Some(record) = stored {
@@ -173,6 +176,6 @@ impl PassState<'_> {
             golden: survived.values,
             indexes_unchanged: false,
         };
-        Ok(LinkedExistence { content: Some(Some(content)), asks_all })
+        Ok(LinkedExistence { content: Some(Some(content)), needs_all_children })
     }
 }

@@ -27,11 +27,11 @@ impl PassState<'_> {
             PlainValue::Length(length) => Some(cel::Value::Duration(chrono::Duration::microseconds(length))),
             _ => None,
         };
-        self.noted(expression, self.evaluator.eval(expression, &CoverageScope { golden, group, value }, plain, Ok))
+        self.note_failure(expression, self.evaluator.eval(expression, &CoverageScope { golden, group, value }, plain, Ok))
     }
 
     /// The result of an expression; a failure is noted.
-    pub(super) fn noted<T>(&self, expression: &Expression, found: std::result::Result<T, String>) -> Option<T> {
+    pub(super) fn note_failure<T>(&self, expression: &Expression, found: std::result::Result<T, String>) -> Option<T> {
         found.map_err(|error| self.evaluator.note("coverage", expression, &error)).ok()
     }
 

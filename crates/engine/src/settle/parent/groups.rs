@@ -19,11 +19,11 @@ impl PassState<'_> {
         children: &GroupedChildren,
         parent: &ParentState,
         wanted: &ParentWork,
-        told: &[ChildAtHand],
+        linked: &[ChildAtHand],
     ) -> BTreeMap<String, CoverageRow> {
         let mut by_group: BTreeMap<&str, Vec<&ChildPayload>> = BTreeMap::new();
-        for child in told.iter().filter(|child| child.told.meets(children.condition)) {
-            by_group.entry(&child.group).or_default().push(&child.told);
+        for child in linked.iter().filter(|child| child.payload.satisfies(children.condition)) {
+            by_group.entry(&child.group).or_default().push(&child.payload);
         }
         let expected: Option<BTreeSet<String>> = children.groups.as_ref().map(|groups| {
             let found = self.evaluate(groups, coverage.parent, &parent.golden, "", None);
@@ -37,9 +37,9 @@ impl PassState<'_> {
         let mut rows = BTreeMap::new();
         for group in groups {
             let Some(case) = case_of(children, group) else { continue };
-            let own = by_group.get(group).map(Vec::as_slice).unwrap_or_default();
+            let members = by_group.get(group).map(Vec::as_slice).unwrap_or_default();
             let ty = case.measure.ty();
-            let measured = measure(&case.measure, own);
+            let measured = measure(&case.measure, members);
             let value = match &case.value {
                 Some(value) => self.number(value, coverage.parent, &parent.golden, group, Some((measured, &ty))).unwrap_or(0),
                 None => measured,
@@ -50,15 +50,15 @@ impl PassState<'_> {
                 expected.and_then(|expected| self.number(expected, coverage.parent, &parent.golden, group, None)).map(|expected| expected.max(0));
             // a group that reaches the expected value has no gaps, wherever the intervals of its children are
             let is_complete = expected.is_some_and(|expected| value >= expected);
-            let missing = case.gaps.as_ref().filter(|_| is_expected && !is_complete).and_then(|asked| {
+            let missing = case.gaps.as_ref().filter(|_| is_expected && !is_complete).and_then(|rule| {
                 let time = |expression| self.number(expression, coverage.parent, &parent.golden, group, None);
-                let (from, to) = (time(&asked.within.0)?, time(&asked.within.1)?);
-                let until = match &asked.until {
+                let (from, to) = (time(&rule.within.0)?, time(&rule.within.1)?);
+                let until = match &rule.until {
                     Some(until) => time(until)?,
                     None => to,
                 };
-                let window = Window { from, to, until, start_tolerance: asked.start_tolerance };
-                Some(gaps(own.iter().filter_map(|child| child.span), &window))
+                let window = Window { from, to, until, start_tolerance: rule.start_tolerance };
+                Some(gaps(members.iter().filter_map(|child| child.span), &window))
             });
             rows.insert(group.to_owned(), CoverageRow { ty, value, expected, gaps: missing });
         }
@@ -75,30 +75,31 @@ fn measure(measure: &Measure, children: &[&ChildPayload]) -> i64 {
     match measure {
         Measure::Union => union(children.iter().filter_map(|child| child.span)),
         Measure::Count => children.len() as i64,
-        Measure::Distinct { edge_fields: told, tolerance: near } => {
-            let of = |child: &&ChildPayload| {
+        Measure::Distinct { edge_fields, tolerance } => {
+            let identity = |child: &&ChildPayload| {
                 let mut bytes = Vec::new();
-                for place in told {
-                    if child.fields[*place].is_null() {
+                for edge_field in edge_fields {
+                    if child.fields[*edge_field].is_null() {
                         return None;
                     }
-                    put_value(&mut bytes, &child.fields[*place]);
+                    put_value(&mut bytes, &child.fields[*edge_field]);
                 }
                 let start = child.span.map(|(start, _)| start);
-                if near.is_some() { start.map(|start| (bytes, start)) } else { Some((bytes, 0)) }
+                if tolerance.is_some() { start.map(|start| (bytes, start)) } else { Some((bytes, 0)) }
             };
-            distinct(children.iter().filter_map(of).collect(), *near)
+            distinct(children.iter().filter_map(identity).collect(), *tolerance)
         }
     }
 }
 
 /// The runs of the values of children, which may belong to several groups.
-pub(super) fn observed(children: &[ChildAtHand], condition: usize, told: usize, max_gap: i64) -> Vec<ValueRun> {
+pub(super) fn observed(children: &[ChildAtHand], condition: usize, edge_field: usize, max_gap: i64) -> Vec<ValueRun> {
     // intervals that end before they begin are ignored
-    let is_one = |child: &ChildPayload| child.span.is_some_and(|(start, stop)| start <= stop);
-    let said = children.iter().filter(|child| child.told.meets(condition) && is_one(&child.told));
-    let mut seen: Vec<(i64, i64, &str, Value)> =
-        said.filter_map(|child| Some((child.told.span?.0, child.told.span?.1, child.key.as_str(), child.told.fields[told].clone()))).collect();
+    let is_interval = |child: &ChildPayload| child.span.is_some_and(|(start, stop)| start <= stop);
+    let counted = children.iter().filter(|child| child.payload.satisfies(condition) && is_interval(&child.payload));
+    let mut seen: Vec<(i64, i64, &str, Value)> = counted
+        .filter_map(|child| Some((child.payload.span?.0, child.payload.span?.1, child.key.as_str(), child.payload.fields[edge_field].clone())))
+        .collect();
     seen.sort_by(|a, b| (a.0, a.1, a.2).cmp(&(b.0, b.1, b.2)));
     runs(seen.into_iter().map(|(start, stop, _, value)| ValueRun { value, start, stop }), max_gap)
 }

@@ -1,6 +1,6 @@
-//! The phase that settles records as parents, from the edges of their children: `parents` reads these, `exists` (`existence.rs`) creates and deletes
-//! parents depending on whether children link to them, and settles rollups, and `cover` (`coverage.rs`) brings the rows of coverages up to date:
-//! `measured` computes those of groups (`groups.rs`), `sums` those that sum up others (`totals.rs`).
+//! The phase that settles records as parents, from the edges of their children: `parent_marks` reads these, `settle_existence`
+//! (`existence.rs`) creates and deletes parents depending on whether children link to them, and settles rollups, and `cover` (`coverage.rs`)
+//! brings the rows of coverages up to date: `measured` computes those of groups (`groups.rs`), `sums` those that sum up others (`totals.rs`).
 
 mod coverage;
 mod existence;

@@ -42,7 +42,7 @@ impl CoverageRow {
     }
 
     /// Whether the row is stored: it has a value, or one is expected.
-    fn says(&self) -> bool {
+    fn is_stored(&self) -> bool {
         self.value != 0 || self.adjusted().is_some()
     }
 
@@ -66,7 +66,7 @@ impl CoverageRow {
 impl PassState<'_> {
     /// The key and the values of a row as it is stored, if it is.
     pub(super) fn row(&self, coverage: &Coverage, parent: &ParentState, group: &str, row: &CoverageRow) -> Option<(Key, Vec<Value>)> {
-        if !row.says() {
+        if !row.is_stored() {
             return None;
         }
         let number = |number: Option<i64>| number.map_or(Value::Null, Value::Int);
@@ -91,13 +91,13 @@ impl PassState<'_> {
             row.status().map_or(Value::Null, Value::text),
             row.gaps.as_ref().filter(|gaps| !gaps.is_empty()).map_or(Value::Null, shown),
         ];
-        self.keyed(coverage, parent, values)
+        self.with_parent_fields(coverage, parent, values)
     }
 
     pub(super) fn run_row(&self, coverage: &Coverage, parent: &ParentState, run: &ValueRun) -> Option<(Key, Vec<Value>)> {
         let length = Value::Int(run.stop - run.start);
         let values = vec![Value::text(parent.key.as_str()), run.value.clone(), Value::Int(run.start), Value::Int(run.stop), length];
-        self.keyed(coverage, parent, values)
+        self.with_parent_fields(coverage, parent, values)
     }
 
     /// The key of a group's row.
@@ -109,11 +109,11 @@ impl PassState<'_> {
     }
 
     /// Adds to a row the fields that it copies from its parent; returns its key and values.
-    fn keyed(&self, coverage: &Coverage, parent: &ParentState, mut values: Vec<Value>) -> Option<(Key, Vec<Value>)> {
+    fn with_parent_fields(&self, coverage: &Coverage, parent: &ParentState, mut values: Vec<Value>) -> Option<(Key, Vec<Value>)> {
         let rows = &self.rules.catalogue.collections[coverage.rows];
-        let of = &self.rules.catalogue.collections[coverage.parent];
+        let parent_definition = &self.rules.catalogue.collections[coverage.parent];
         for field in rows.fields.iter().skip(values.len()) {
-            values.push(of.field(&field.name).map(|(index, _)| parent.golden[index].clone()).unwrap_or_default());
+            values.push(parent_definition.field(&field.name).map(|(index, _)| parent.golden[index].clone()).unwrap_or_default());
         }
         let key = row_key(rows, &values, self.evaluator)?;
         Some((key, values))

@@ -16,13 +16,13 @@ impl PassState<'_> {
         let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         let uses_rows =
             [&total.value, &total.expected].into_iter().flatten().any(|expression| expression.variables().iter().any(|name| name == "rows"));
-        let all = if uses_rows { rows_to_cel(rows) } else { cel::Value::Null };
+        let rows_as_cel = if uses_rows { rows_to_cel(rows) } else { cel::Value::Null };
         for (group, row) in rows {
             let (Some(adjusted), Some(expected)) = (row.adjusted(), row.expected) else { continue };
             let scope = |_: &str| text_to_cel(group);
             let text = |found: cel::Value| Ok(from_cel(&found, &FieldType::Text).ok());
             let by = self.evaluator.eval(&total.by, &scope, |plain| plain.into_value(&FieldType::Text).map(Some), text);
-            let Some(by) = self.noted(&total.by, by).flatten().and_then(|by| by.as_text().map(str::to_owned)) else { continue };
+            let Some(by) = self.note_failure(&total.by, by).flatten().and_then(|by| by.as_text().map(str::to_owned)) else { continue };
             let part = |expression: &Option<Expression>, otherwise: i64| match expression {
                 None => otherwise as f64,
                 Some(expression) => {
@@ -32,11 +32,11 @@ impl PassState<'_> {
                         "value" => cel::Value::Float(row.value as f64),
                         "expected" => cel::Value::Float(expected as f64),
                         "adjusted" => cel::Value::Float(adjusted as f64),
-                        "rows" => all.clone(),
+                        "rows" => rows_as_cel.clone(),
                         _ => cel::Value::Null,
                     };
                     let found = self.evaluator.eval(expression, &scope, |_| None, |found| Ok(plain_number(&found)));
-                    self.noted(expression, found).flatten().filter(|number| number.is_finite()).unwrap_or(0.0)
+                    self.note_failure(expression, found).flatten().filter(|number| number.is_finite()).unwrap_or(0.0)
                 }
             };
             let (value, expected) = (part(&total.value, adjusted), part(&total.expected, expected));

@@ -30,7 +30,7 @@ pub(super) struct ParentState {
 pub(super) struct ChildAtHand {
     pub(super) group: SmolStr,
     pub(super) key: SmolStr,
-    pub(super) told: ChildPayload,
+    pub(super) payload: ChildPayload,
 }
 
 /// The children of one parent, by link, in the order of their edges.
@@ -41,6 +41,6 @@ pub(super) struct ParentAtHand {
     pub(super) key: Key,
     /// `None` if it does not exist.
     pub(super) state: Option<ParentState>,
-    pub(super) wanted: ParentWork,
+    pub(super) work: ParentWork,
     pub(super) children: ChildrenByLink,
 }

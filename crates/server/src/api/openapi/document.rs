@@ -29,19 +29,19 @@ pub fn document(catalogue: &Catalogue, tenant: Option<&Tenant>) -> Json {
             parameters
                 .insert(0, json!({ "name": "tenant", "in": "path", "required": true, "schema": tenant_schema, "description": "Whose records." }));
         }
-        let place = paths.entry(path).or_insert_with(|| json!({}));
-        place[method] = operation;
+        let operations = paths.entry(path).or_insert_with(|| json!({}));
+        operations[method] = operation;
     };
     service::describe(&mut add);
     queries::describe(&mut add);
     jobs::describe(&mut add);
     lab::describe(&mut add);
     tokens::describe(&mut add);
-    for one in &catalogue.collections {
-        collection::describe(one, &mut add);
+    for definition in &catalogue.collections {
+        collection::describe(definition, &mut add);
     }
-    for (index, one) in catalogue.routes.iter().enumerate() {
-        add(one.path.clone(), one.method.name(), route::describe(catalogue, index, one));
+    for (index, definition) in catalogue.routes.iter().enumerate() {
+        add(definition.path.clone(), definition.method.name(), route::describe(catalogue, index, definition));
     }
     let mut schemas = Map::new();
     schemas.insert(
@@ -87,9 +87,9 @@ pub fn shared(app: &App) -> &Bytes {
 
 /// Serves the document. A request with a token gets that of the token's tenant.
 pub async fn serve(State(app): State<Arc<App>>, request: Request) -> Response {
-    let sent = request.headers().contains_key(header::AUTHORIZATION);
-    let own = app.tokens.caller(request.headers()).ok().and_then(|caller| caller.tenant).filter(|_| sent);
-    match own {
+    let has_token = request.headers().contains_key(header::AUTHORIZATION);
+    let tenant = app.tokens.caller(request.headers()).ok().and_then(|caller| caller.tenant).filter(|_| has_token);
+    match tenant {
         Some(tenant) => json_answer(StatusCode::OK, document(&app.catalogue, Some(&tenant)).to_string()),
         None => json_answer(StatusCode::OK, shared(&app).clone()),
     }

@@ -1,17 +1,17 @@
 //! Imports, deliveries and their jobs.
 
 use super::operation::Operation;
-use super::schema::{NO_CONTROL, counted, list, object, reference};
-use crate::api::jobs::MOST_JOBS;
-use crate::api::uploads::MOST_NAMED;
-use crate::guard::request::MOST_INTEGER;
+use super::schema::{NO_CONTROL, limit_schema, list, object, reference};
+use crate::api::jobs::MAX_JOBS;
+use crate::api::uploads::MAX_NAME_CHARS;
+use crate::guard::request::MAX_INTEGER;
 use serde_json::{Value as Json, json};
 use stook_store::journal::OUTCOMES;
 
 /// Describes these paths.
 pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
     let media = ["application/octet-stream", "application/x-ndjson", "application/json", "text/csv", "application/xml", "application/marc"];
-    let named = || json!({ "type": "string", "maxLength": MOST_NAMED, "pattern": NO_CONTROL });
+    let named = || json!({ "type": "string", "maxLength": MAX_NAME_CHARS, "pattern": NO_CONTROL });
     let mut import = Operation::new("import", "jobs", "Import documents")
         .query("profile", named(), "A profile of the catalogue.")
         .query("source", named(), "The source; by default the one that claims the name or the content.")
@@ -41,18 +41,18 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
     deliver.0["requestBody"]["description"] = compressed.into();
     add("/v1/{tenant}/deliver".into(), "post", deliver.guarded());
     let job = |id: &str, summary: &str| {
-        let number = json!({ "type": "integer", "minimum": 1, "maximum": MOST_INTEGER });
+        let number = json!({ "type": "integer", "minimum": 1, "maximum": MAX_INTEGER });
         Operation::new(id, "jobs", summary).parameter("job", "path", true, number, "The job's number.")
     };
     let jobs = Operation::new("jobs", "jobs", "The newest jobs")
-        .query("limit", counted(MOST_JOBS), "Most jobs.")
+        .query("limit", limit_schema(MAX_JOBS), "Most jobs.")
         .query("troubled", json!({ "type": "boolean" }), "Only those that failed or have dead chunks, of the newest 1 000.")
         .json(200, "Jobs.", list("jobs", reference("job")));
     add("/v1/{tenant}/jobs".into(), "get", jobs.guarded());
     add("/v1/{tenant}/jobs/{job}".into(), "get", job("job", "One job").json(200, "The job.", reference("job")).guarded());
     let journal = job("journal", "A job's journal")
-        .query("after", json!({ "type": "integer", "minimum": 0, "maximum": MOST_INTEGER }), "Continue after this document.")
-        .query("limit", counted(10_000), "Most entries.")
+        .query("after", json!({ "type": "integer", "minimum": 0, "maximum": MAX_INTEGER }), "Continue after this document.")
+        .query("limit", limit_schema(10_000), "Most entries.")
         .query("errors", json!({ "type": "boolean" }), "Only failures and warnings.")
         .json(200, "Entries.", list("entries", object()));
     add("/v1/{tenant}/jobs/{job}/journal".into(), "get", journal.guarded());
@@ -61,17 +61,17 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
         "get",
         job("chunks", "Chunks that are waiting, leased or dead").json(200, "Chunks.", list("chunks", object())).guarded(),
     );
-    let place = || json!({ "type": "integer", "minimum": 0, "maximum": MOST_INTEGER });
-    let kept = job("failed_document", "A failed document as it was read, up to 64 KiB")
-        .parameter("document", "path", true, place(), "Its number in the journal.")
+    let number_schema = || json!({ "type": "integer", "minimum": 0, "maximum": MAX_INTEGER });
+    let failed_document = job("failed_document", "A failed document as it was read, up to 64 KiB")
+        .parameter("document", "path", true, number_schema(), "Its number in the journal.")
         .answer(200, "The document.", "application/octet-stream", json!({}));
-    add("/v1/{tenant}/jobs/{job}/documents/{document}".into(), "get", kept.guarded());
-    let smaller = json!({ "type": "object", "properties": { "documents": { "type": "integer", "minimum": 1, "maximum": 1_000_000 } }, "required": ["documents"], "additionalProperties": false });
-    let made = json!({ "type": "object", "properties": { "chunks": { "type": "integer" } }, "required": ["chunks"] });
+    add("/v1/{tenant}/jobs/{job}/documents/{document}".into(), "get", failed_document.guarded());
+    let rechunk_body = json!({ "type": "object", "properties": { "documents": { "type": "integer", "minimum": 1, "maximum": 1_000_000 } }, "required": ["documents"], "additionalProperties": false });
+    let rechunk_result = json!({ "type": "object", "properties": { "chunks": { "type": "integer" } }, "required": ["chunks"] });
     let rechunk = job("rechunk", "Replace a waiting or dead chunk by smaller ones")
-        .parameter("chunk", "path", true, place(), "Its number in the job.")
-        .body(true, &["application/json"], smaller)
-        .json(200, "How many.", made)
+        .parameter("chunk", "path", true, number_schema(), "Its number in the job.")
+        .body(true, &["application/json"], rechunk_body)
+        .json(200, "How many.", rechunk_result)
         .problems(&[409]);
     add("/v1/{tenant}/jobs/{job}/chunks/{chunk}/rechunk".into(), "post", rechunk.guarded());
     let events = job("events", "Progress of a job as server-sent events").answer(
@@ -86,8 +86,8 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
         "post",
         job("cancel", "Cancel a job").json(200, "The job.", reference("job")).problems(&[409]).guarded(),
     );
-    let again = json!({ "type": "object", "properties": { "chunks": { "type": "integer" } }, "required": ["chunks"] });
-    add("/v1/{tenant}/jobs/{job}/retry".into(), "post", job("retry", "Retry dead chunks").json(200, "How many.", again).guarded());
+    let retry_result = json!({ "type": "object", "properties": { "chunks": { "type": "integer" } }, "required": ["chunks"] });
+    add("/v1/{tenant}/jobs/{job}/retry".into(), "post", job("retry", "Retry dead chunks").json(200, "How many.", retry_result).guarded());
 }
 
 /// A job.
@@ -121,7 +121,7 @@ fn delivered_schema() -> Json {
         "properties": { "document": number, "collection": text, "key": text, "outcome": outcome, "reason": text },
         "required": ["document", "collection", "key", "outcome"]
     });
-    let trouble = json!({
+    let issue = json!({
         "type": "object",
         "properties": { "document": number, "offset": { "type": "integer" }, "key": text, "failed": { "type": "boolean" }, "reason": { "type": "string" } },
         "required": ["document", "offset", "failed", "reason"]
@@ -131,7 +131,7 @@ fn delivered_schema() -> Json {
         "properties": {
             "counts": { "type": "object", "additionalProperties": { "type": "integer" } },
             "records": { "type": "array", "items": record },
-            "troubles": { "type": "array", "items": trouble }
+            "troubles": { "type": "array", "items": issue }
         },
         "required": ["counts", "records", "troubles"]
     })

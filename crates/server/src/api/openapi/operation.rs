@@ -13,14 +13,14 @@ impl Operation {
         Self(json!({ "operationId": id, "tags": [tag], "summary": summary, "parameters": [], "responses": {} }))
     }
 
-    pub fn parameter(mut self, name: &str, place: &str, required: bool, schema: Json, description: &str) -> Self {
+    pub fn parameter(mut self, name: &str, location: &str, required: bool, schema: Json, description: &str) -> Self {
         if let Some(parameters) = self.0["parameters"].as_array_mut() {
-            let mut own = json!({ "name": name, "in": place, "required": required, "schema": schema, "description": description });
-            if schema_is_array(&own["schema"]) {
-                own["style"] = "form".into();
-                own["explode"] = true.into();
+            let mut parameter_json = json!({ "name": name, "in": location, "required": required, "schema": schema, "description": description });
+            if schema_is_array(&parameter_json["schema"]) {
+                parameter_json["style"] = "form".into();
+                parameter_json["explode"] = true.into();
             }
-            parameters.push(own);
+            parameters.push(parameter_json);
         }
         self
     }
@@ -35,7 +35,7 @@ impl Operation {
 
     pub fn etags(self, conditions: &[&str]) -> Self {
         let tags = json!({ "type": "string" });
-        conditions.iter().fold(self, |own, name| own.parameter(name, "header", false, tags.clone(), "Entity tags of the record, or *."))
+        conditions.iter().fold(self, |operation, name| operation.parameter(name, "header", false, tags.clone(), "Entity tags of the record, or *."))
     }
 
     pub fn call_once(self) -> Self {

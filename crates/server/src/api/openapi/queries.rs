@@ -1,9 +1,9 @@
 //! The catalogue and queries of it, coverage, services, lookups and picks.
 
 use super::operation::Operation;
-use super::schema::{NO_NUL, counted, done_schema, key, list, object, query_text, text};
-use crate::api::queries::{MOST_OFFSET, MOST_ROWS, MOST_TYPED, MOST_WAIT};
-use crate::api::records::MOST_KEYS;
+use super::schema::{NO_NUL, key, limit_schema, list, object, query_text, text, transition_result_schema};
+use crate::api::queries::{MAX_OFFSET, MAX_ROWS, MAX_TYPED_CHARS, MAX_WAIT};
+use crate::api::records::MAX_KEYS;
 use serde_json::{Value as Json, json};
 use stook_engine::fetch::WHEN;
 use stook_query::MAX_TEXT;
@@ -24,13 +24,13 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
     );
     let service = || json!({ "type": "object", "properties": { "service": text(), "source": text(), "state": { "enum": ["complete", "partial", "failed", "running", "unasked"] }, "unreadable": { "type": "integer" }, "example": text(), "reason": text() }, "required": ["service", "source", "state"] });
     let rows = || json!({ "type": "object", "properties": { "collection": text(), "columns": { "type": "array", "items": { "type": "string" } }, "rows": { "type": "array", "items": { "type": "object" } }, "total": { "type": "integer" }, "by_source": { "type": "array", "items": { "type": "object" } }, "over": { "type": "object" }, "explain": { "type": "array", "items": { "type": "string" } }, "services": { "type": "array", "items": service() }, "id": { "type": "string" } }, "additionalProperties": false });
-    let offset = || json!({ "type": "integer", "minimum": 0, "maximum": MOST_OFFSET });
-    let asking = || json!({ "enum": WHEN.map(|(name, _)| name) });
+    let offset = || json!({ "type": "integer", "minimum": 0, "maximum": MAX_OFFSET });
+    let ask_schema = || json!({ "enum": WHEN.map(|(name, _)| name) });
     let query = query_text();
     let asked = Operation::new("query", "catalogue", "Query records")
         .parameter("q", "query", true, query.clone(), "The query, for example `authority heading=Smith* | sort changed-`.")
         .query("idx", offset(), "Rows to skip.")
-        .query("limit", counted(MOST_ROWS), "Maximum number of rows; default 50.")
+        .query("limit", limit_schema(MAX_ROWS), "Maximum number of rows; default 50.")
         .query("after", text(), "Continue after this key, for queries in key order.")
         .query("total", json!({ "type": "boolean" }), "Whether to count all rows.")
         .query("explain", json!({ "type": "boolean" }), "Return the query plan instead of rows.")
@@ -38,10 +38,10 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
         .query("format", json!({ "enum": ["json", "csv", "ndjson"] }), "json, csv or ndjson.")
         .query(
             "ask",
-            asking(),
+            ask_schema(),
             "When to fetch from services: if nothing fresh is stored, always, later (stored records are returned at once), or never.",
         )
-        .query("wait", json!({ "type": "integer", "minimum": 0, "maximum": MOST_WAIT }), "Seconds to wait for services; 20 when it is not given.")
+        .query("wait", json!({ "type": "integer", "minimum": 0, "maximum": MAX_WAIT }), "Seconds to wait for services; 20 when it is not given.")
         .json(200, "Rows.", rows())
         .json(202, "Rows available so far; services have not finished. Repeat the query to wait for them.", rows())
         .answer(200, "Rows.", "text/csv", json!({ "type": "string" }))
@@ -52,31 +52,31 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
     let facet = json!({ "type": "object", "properties": { "field": text(), "values": { "type": "array", "items": value }, "others": number() }, "required": ["field", "values", "others"] });
     let condition = json!({ "type": "object", "properties": { "condition": text(), "without": text() }, "required": ["condition", "without"] });
     let facets = json!({ "type": "object", "properties": { "counted": number(), "whole": { "type": "boolean" }, "facets": { "type": "array", "items": facet }, "conditions": { "type": "array", "items": condition } }, "required": ["counted", "whole", "facets", "conditions"] });
-    let narrow = Operation::new("facets", "catalogue", "Values of indexed fields among the first records that a query finds")
+    let facets_operation = Operation::new("facets", "catalogue", "Values of indexed fields among the first records that a query finds")
         .parameter("q", "query", true, query_text(), "The query.")
         .json(200, "Values with their number of records and a query for each; conditions, each with the query without it.", facets);
-    add("/v1/{tenant}/query/facets".into(), "get", narrow.guarded());
+    add("/v1/{tenant}/query/facets".into(), "get", facets_operation.guarded());
     let completion = json!({ "type": "object", "properties": { "word": text(), "query": text() }, "required": ["word", "query"] });
-    let typed = json!({ "type": "string", "pattern": NO_NUL, "maxLength": MOST_TYPED });
-    let go_on = Operation::new("completions", "catalogue", "Completions of a text: collections, fields, values of indexed fields")
+    let typed = json!({ "type": "string", "pattern": NO_NUL, "maxLength": MAX_TYPED_CHARS });
+    let completions_operation = Operation::new("completions", "catalogue", "Completions of a text: collections, fields, values of indexed fields")
         .parameter("q", "query", true, typed, "The text.")
         .json(200, "Words.", list("completions", completion));
-    add("/v1/{tenant}/query/completions".into(), "get", go_on.guarded());
+    add("/v1/{tenant}/query/completions".into(), "get", completions_operation.guarded());
     let events = Operation::new("query_events", "catalogue", "How services answer a query, as server-sent events")
         .parameter("q", "query", true, query_text(), "The query.")
         .answer(200, "Events `progress` and `ended`, each with the state of every service.", "text/event-stream", json!({ "type": "string" }));
     add("/v1/{tenant}/query/events".into(), "get", events.guarded());
-    let again = Operation::new("query_again", "catalogue", "The result of a query that was waiting for services")
+    let pending_result = Operation::new("query_again", "catalogue", "The result of a query that was waiting for services")
         .parameter("id", "path", true, json!({ "type": "string", "pattern": "^[0-9a-f]{32}$" }), "The number that 202 gave.")
-        .query("wait", json!({ "type": "integer", "minimum": 0, "maximum": MOST_WAIT }), "Seconds that services are waited for.")
+        .query("wait", json!({ "type": "integer", "minimum": 0, "maximum": MAX_WAIT }), "Seconds that services are waited for.")
         .json(200, "Rows.", rows())
         .json(202, "Rows that are here; services are still asked.", rows());
-    add("/v1/{tenant}/query/asked/{id}".into(), "get", again.guarded());
+    add("/v1/{tenant}/query/asked/{id}".into(), "get", pending_result.guarded());
     let suggestion = json!({ "type": "object", "properties": { "query": text(), "score": { "type": "number" }, "reasons": { "type": "array", "items": text() } }, "required": ["query", "score", "reasons"] });
     let suggestions = json!({ "type": "object", "properties": { "suggestions": { "type": "array", "maxItems": 4, "items": suggestion }, "learning": { "type": "boolean", "description": "Whether values are still being read." } }, "required": ["suggestions", "learning"] });
-    let free = json!({ "type": "string", "pattern": NO_NUL, "maxLength": MAX_TEXT });
+    let free_text = json!({ "type": "string", "pattern": NO_NUL, "maxLength": MAX_TEXT });
     let suggest = Operation::new("suggest", "catalogue", "Queries suggested for a free text, best first")
-        .parameter("text", "query", true, free, "The text, for example `smith personal`.")
+        .parameter("text", "query", true, free_text, "The text, for example `smith personal`.")
         .json(200, "Queries.", suggestions);
     add("/v1/{tenant}/suggest".into(), "get", suggest.guarded());
     let day = json!({ "type": "object", "properties": { "day": { "type": "string", "format": "date" }, "group": text(), "rows": number(), "mean": { "type": "number" }, "least": { "type": "number" } }, "required": ["day", "group", "rows", "mean", "least"] });
@@ -91,16 +91,16 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
     let child = json!({ "type": "object", "properties": { "key": text(), "start": time(), "stop": time() }, "required": ["key"] });
     let group = json!({ "type": "object", "properties": { "group": text(), "children": { "type": "array", "items": child } }, "required": ["group", "children"] });
     let children = json!({ "type": "object", "properties": { "collection": text(), "whole": { "type": "boolean" }, "groups": { "type": "array", "items": group } }, "required": ["collection", "whole", "groups"] });
-    let seen = Operation::new("coverage_children", "catalogue", "Children of one parent that a coverage counts")
+    let children_operation = Operation::new("coverage_children", "catalogue", "Children of one parent that a coverage counts")
         .parameter("collection", "query", true, text(), "The coverage: `PARENT.COVERAGE`.")
         .parameter("parent", "query", true, key(), "The parent's key.")
         .json(200, "Records by group, in the order of their starts.", children);
-    add("/v1/{tenant}/coverage/children".into(), "get", seen.guarded());
+    add("/v1/{tenant}/coverage/children".into(), "get", children_operation.guarded());
     let services = Operation::new("services", "catalogue", "Services: the latest answer of each, and fetches in progress");
     add("/v1/{tenant}/services".into(), "get", services.json(200, "Services.", list("services", service())).guarded());
     let body = json!({
         "type": "object",
-        "properties": { "q": query, "idx": offset(), "limit": counted(MOST_ROWS), "after": text(), "total": { "type": "boolean" }, "explain": { "type": "boolean" }, "by_source": { "type": "boolean" }, "ask": asking(), "wait": { "type": "integer", "minimum": 0, "maximum": MOST_WAIT } },
+        "properties": { "q": query, "idx": offset(), "limit": limit_schema(MAX_ROWS), "after": text(), "total": { "type": "boolean" }, "explain": { "type": "boolean" }, "by_source": { "type": "boolean" }, "ask": ask_schema(), "wait": { "type": "integer", "minimum": 0, "maximum": MAX_WAIT } },
         "required": ["q"], "additionalProperties": false
     });
     let asked = Operation::new("query_long", "catalogue", "Query records by a long query")
@@ -114,7 +114,7 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
         .answer(200, "Rows.", "application/x-ndjson", json!({}))
         .answer(200, "Rows.", "text/csv", json!({}));
     add("/v1/{tenant}/export".into(), "get", export.guarded());
-    let keys = json!({ "type": "array", "maxItems": MOST_KEYS, "items": key() });
+    let keys = json!({ "type": "array", "maxItems": MAX_KEYS, "items": key() });
     let body = json!({ "type": "object", "properties": { "collection": { "type": "string" }, "keys": keys }, "required": ["collection", "keys"], "additionalProperties": false });
     let found = json!({ "type": "object", "properties": { "records": { "type": "array", "items": { "type": ["object", "null"] } } }, "required": ["records"] });
     let lookup = Operation::new("lookup", "catalogue", "Many records by key").body(true, &["application/json"], body).json(
@@ -127,7 +127,7 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
     let pick = Operation::new("pick", "catalogue", "Pick one record that satisfies a query and apply a transition to it")
         .call_once()
         .body(true, &["application/json"], body)
-        .json(200, "The transition was applied.", done_schema())
+        .json(200, "The transition was applied.", transition_result_schema())
         .problems(&[409]);
     add("/v1/{tenant}/pick".into(), "post", pick.guarded());
 }

@@ -1,6 +1,6 @@
 //! JSON schemas of requests and responses.
 
-use crate::guard::request::MOST_INTEGER;
+use crate::guard::request::MAX_INTEGER;
 use serde_json::{Map, Value as Json, json};
 use stook_catalogue::definition::{Collection, Field, KeyDefinition, TransitionArgument};
 use stook_catalogue::key::MAX_KEY_BYTES;
@@ -16,8 +16,8 @@ pub const NO_CONTROL: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
 pub fn schema(ty: &FieldType) -> Json {
     match ty {
         FieldType::Text => json!({ "type": "string", "pattern": NO_NUL }),
-        FieldType::Integer => json!({ "type": "integer", "minimum": -MOST_INTEGER, "maximum": MOST_INTEGER }),
-        FieldType::Size => json!({ "type": "integer", "minimum": 0, "maximum": MOST_INTEGER, "description": "bytes" }),
+        FieldType::Integer => json!({ "type": "integer", "minimum": -MAX_INTEGER, "maximum": MAX_INTEGER }),
+        FieldType::Size => json!({ "type": "integer", "minimum": 0, "maximum": MAX_INTEGER, "description": "bytes" }),
         FieldType::Float => json!({ "type": "number" }),
         FieldType::Boolean => json!({ "type": "boolean" }),
         FieldType::Timestamp => json!({ "type": "string", "format": "date-time" }),
@@ -53,18 +53,18 @@ fn geojson() -> Json {
     })
 }
 
-pub fn limited(ty: &FieldType, one_of: &[Value], min: Option<f64>, max: Option<f64>) -> Json {
+pub fn schema_with_limits(ty: &FieldType, one_of: &[Value], min: Option<f64>, max: Option<f64>) -> Json {
     let mut whole = schema(ty);
-    let own = if ty.is_list() { &mut whole["items"] } else { &mut whole };
+    let element = if ty.is_list() { &mut whole["items"] } else { &mut whole };
     if !one_of.is_empty() {
-        own["enum"] = one_of.iter().map(|value| value.to_json(ty.element())).collect();
+        element["enum"] = one_of.iter().map(|value| value.to_json(ty.element())).collect();
     }
     let number = |number: f64| if number.fract() == 0.0 { json!(number as i64) } else { json!(number) };
     if let Some(min) = min {
-        own["minimum"] = number(min);
+        element["minimum"] = number(min);
     }
     if let Some(max) = max {
-        own["maximum"] = number(max);
+        element["maximum"] = number(max);
     }
     whole
 }
@@ -82,10 +82,10 @@ pub fn record_schema(collection: &Collection) -> Json {
     let mut members = Map::new();
     members.insert("key".into(), json!({ "type": "string" }));
     for (_, field) in collection.shown_fields() {
-        members.insert(field.name.clone(), shown_schema(field.golden_type()));
+        members.insert(field.name.clone(), response_schema(field.golden_type()));
     }
     for state in &collection.states {
-        members.insert(state.name.clone(), shown_schema(&state.ty));
+        members.insert(state.name.clone(), response_schema(&state.ty));
     }
     let reasons = "In responses to edits: fields in which another source's value wins, and why.";
     members.insert(OVERRULED.into(), json!({ "type": "object", "additionalProperties": { "type": "string" }, "description": reasons }));
@@ -95,20 +95,20 @@ pub fn record_schema(collection: &Collection) -> Json {
 }
 
 /// Returns the schema of a value in responses, which is less strict than in requests.
-pub fn shown_schema(ty: &FieldType) -> Json {
+pub fn response_schema(ty: &FieldType) -> Json {
     match ty {
         FieldType::Text | FieldType::Duration => json!({ "type": "string" }),
         FieldType::Integer | FieldType::Size => json!({ "type": "integer" }),
-        FieldType::List(element) => json!({ "type": "array", "items": shown_schema(element) }),
+        FieldType::List(element) => json!({ "type": "array", "items": response_schema(element) }),
         FieldType::Struct(members) => {
-            let members: Map<String, Json> = members.iter().map(|member| (member.name.clone(), shown_schema(&member.ty))).collect();
+            let members: Map<String, Json> = members.iter().map(|member| (member.name.clone(), response_schema(&member.ty))).collect();
             json!({ "type": "object", "properties": members, "additionalProperties": false })
         }
         other => schema(other),
     }
 }
 
-pub fn is_of_key(collection: &Collection, field: &Field) -> bool {
+pub fn is_in_key(collection: &Collection, field: &Field) -> bool {
     match &collection.key {
         KeyDefinition::Field(index) => collection.fields[*index].name == field.name,
         KeyDefinition::Template(template) => template.names().any(|name| name == field.name),
@@ -128,34 +128,35 @@ pub enum EditKind {
 pub fn edit_schema(collection: &Collection, edit: EditKind) -> Json {
     let patch = edit == EditKind::Patch;
     let contributed = || collection.fields.iter().filter(|field| field.derive.is_none());
-    let needed = |field: &Field| field.required || (is_of_key(collection, field) && !matches!(collection.key, KeyDefinition::Expression(_)));
-    let one = |field: &Field| {
-        let mut own = limited(&field.ty, &field.one_of, None, None);
+    let needed = |field: &Field| field.required || (is_in_key(collection, field) && !matches!(collection.key, KeyDefinition::Expression(_)));
+    let member = |field: &Field| {
+        let mut member_schema = schema_with_limits(&field.ty, &field.one_of, None, None);
         if needed(field) && field.ty == FieldType::Text {
-            own["minLength"] = 1.into();
+            member_schema["minLength"] = 1.into();
         }
-        if matches!(collection.key, KeyDefinition::Field(_)) && is_of_key(collection, field) && field.ty == FieldType::Text {
-            own["maxLength"] = MAX_KEY_BYTES.into();
+        if matches!(collection.key, KeyDefinition::Field(_)) && is_in_key(collection, field) && field.ty == FieldType::Text {
+            member_schema["maxLength"] = MAX_KEY_BYTES.into();
         }
-        let own = if patch || !needed(field) { nullable(own) } else { own };
-        (field.name.clone(), own)
+        let member_schema = if patch || !needed(field) { nullable(member_schema) } else { member_schema };
+        (field.name.clone(), member_schema)
     };
     // for a PUT, a key that is a field is given by the path
-    let said = |field: &Field| edit == EditKind::Put && matches!(collection.key, KeyDefinition::Field(_)) && is_of_key(collection, field);
-    let required: Vec<&str> = contributed().filter(|field| !patch && needed(field) && !said(field)).map(|field| field.name.as_str()).collect();
-    let members: Map<String, Json> = contributed().map(one).collect();
+    let is_given_by_path = |field: &Field| edit == EditKind::Put && matches!(collection.key, KeyDefinition::Field(_)) && is_in_key(collection, field);
+    let required: Vec<&str> =
+        contributed().filter(|field| !patch && needed(field) && !is_given_by_path(field)).map(|field| field.name.as_str()).collect();
+    let members: Map<String, Json> = contributed().map(member).collect();
     json!({ "type": "object", "properties": members, "required": required, "additionalProperties": false })
 }
 
 pub fn arguments_schema(args: &[TransitionArgument]) -> Json {
-    let one = |argument: &TransitionArgument| {
-        let own = limited(&argument.ty, &argument.one_of, argument.min, argument.max);
-        let own = if argument.required && argument.default.is_none() { own } else { nullable(own) };
-        (argument.name.clone(), own)
+    let member = |argument: &TransitionArgument| {
+        let member_schema = schema_with_limits(&argument.ty, &argument.one_of, argument.min, argument.max);
+        let member_schema = if argument.required && argument.default.is_none() { member_schema } else { nullable(member_schema) };
+        (argument.name.clone(), member_schema)
     };
     let required: Vec<&str> =
         args.iter().filter(|argument| argument.required && argument.default.is_none()).map(|argument| argument.name.as_str()).collect();
-    let members: Map<String, Json> = args.iter().map(one).collect();
+    let members: Map<String, Json> = args.iter().map(member).collect();
     json!({ "type": "object", "properties": members, "required": required, "additionalProperties": false })
 }
 
@@ -164,8 +165,8 @@ pub fn key() -> Json {
     json!({ "type": "string", "pattern": "^[^\\u0000]+$", "minLength": 1, "maxLength": MAX_KEY_BYTES })
 }
 
-pub fn counted(most: u64) -> Json {
-    json!({ "type": "integer", "minimum": 1, "maximum": most })
+pub fn limit_schema(max: u64) -> Json {
+    json!({ "type": "integer", "minimum": 1, "maximum": max })
 }
 
 /// Text as requests send it.
@@ -188,6 +189,6 @@ pub fn query_text() -> Json {
     json!({ "type": "string", "pattern": NO_NUL, "minLength": 1, "maxLength": 4_000 })
 }
 
-pub fn done_schema() -> Json {
+pub fn transition_result_schema() -> Json {
     json!({ "type": "object", "properties": { "key": { "type": "string" }, "transition": { "type": "string" }, "state": { "type": "object" } }, "required": ["key", "transition", "state"] })
 }

@@ -2,7 +2,7 @@
 
 use super::operation::Operation;
 use super::schema::list;
-use crate::guard::request::MOST_INTEGER;
+use crate::guard::request::MAX_INTEGER;
 use serde_json::{Value as Json, json};
 
 /// Describes these paths.
@@ -20,7 +20,7 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
         token(),
     );
     add("/v1/{tenant}/tokens".into(), "post", create.guarded());
-    let number = json!({ "type": "integer", "minimum": 1, "maximum": MOST_INTEGER });
+    let number = json!({ "type": "integer", "minimum": 1, "maximum": MAX_INTEGER });
     let revoke = Operation::new("revoke_token", "tokens", "Revoke a token")
         .parameter("token", "path", true, number, "The token's number.")
         .empty(204, "The token has been revoked.");

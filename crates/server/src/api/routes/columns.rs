@@ -62,7 +62,7 @@ pub fn folds(collection: &Collection, column: RecordColumn) -> bool {
 }
 
 /// Returns the form of a value that such a column compares.
-pub fn form(value: &Value) -> Value {
+pub fn folded(value: &Value) -> Value {
     match value {
         Value::Text(text) => Value::text(fold(text)),
         other => other.clone(),

@@ -41,7 +41,7 @@ impl JsonFragment<'_> {
     }
 
     /// Returns the value at a path of member names.
-    pub fn inside(self, path: &[String]) -> Self {
+    pub fn at_path(self, path: &[String]) -> Self {
         path.iter().fold(self, |shown, name| shown.member(name))
     }
 
@@ -70,15 +70,15 @@ impl JsonFragment<'_> {
             JsonFragment::Text(text) => out.push_str(text),
             JsonFragment::Array(items) => {
                 out.push('[');
-                for (place, item) in items.iter().enumerate() {
-                    out.push_str(if place == 0 { "" } else { "," });
+                for (index, item) in items.iter().enumerate() {
+                    out.push_str(if index == 0 { "" } else { "," });
                     item.write(out);
                 }
                 out.push(']');
             }
             JsonFragment::Object(members) => {
-                for (place, (name, value)) in members.iter().enumerate() {
-                    out.push(if place == 0 { '{' } else { ',' });
+                for (index, (name, value)) in members.iter().enumerate() {
+                    out.push(if index == 0 { '{' } else { ',' });
                     if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
                         let _ = write!(out, "\"{name}\":");
                     } else {
@@ -98,7 +98,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_shown_is_json_whatever_names_and_texts_are() {
+    fn fragments_are_written_as_valid_json_whatever_their_names_and_texts() {
         let inner = JsonFragment::Object(
             [("plain_1", JsonFragment::Json(json!("a\"b"))), ("a \"b\\\n", JsonFragment::Text(r#"{"x":[1,2.50]}"#.into()))].into(),
         );

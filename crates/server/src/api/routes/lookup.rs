@@ -14,7 +14,7 @@ use stook_catalogue::route::{LookupPart, LookupRoute, RouteAction};
 /// How often a lookup is repeated because records were changed while it ran.
 const ATTEMPTS: usize = 10;
 
-fn restless() -> Problem {
+fn changing_too_quickly() -> Problem {
     Problem::unavailable("the records are being changed too quickly to be read consistently; try again")
 }
 
@@ -28,88 +28,88 @@ pub struct RouteResponse {
 
 /// Runs a route's lookups. On a near store they are tried with the cache alone first, and otherwise run on one blocking thread; on a server they are
 /// combined with those of other requests.
-pub async fn look_up(ctx: RequestContext, find: &LookupRoute, given: RouteParams<'_>, index: usize) -> HandlerResult<Option<RouteResponse>> {
-    let looked = |request: &RouteRequest<'_>, found: Option<JsonFragment<'_>>| {
+pub async fn look_up(ctx: RequestContext, route: &LookupRoute, params: RouteParams<'_>, index: usize) -> HandlerResult<Option<RouteResponse>> {
+    let to_response = |request: &RouteRequest<'_>, found: Option<JsonFragment<'_>>| {
         found.map(|shown| RouteResponse { text: shown.text(), failures: request.failures() })
     };
-    if !ctx.app.reads.are_near() {
+    if !ctx.app.reads.store_is_local() {
         for _ in 0..ATTEMPTS {
-            let looking = ctx.app.reads.begin(&ctx.tenant, MissPolicy::Batched).await?;
-            let request = RouteRequest::new(&ctx, &given, looking);
-            let found = answer(&request, find).await.map(|found| looked(&request, found));
-            if !request.has_moved() {
+            let lookups = ctx.app.reads.begin(&ctx.tenant, MissPolicy::Batched).await?;
+            let request = RouteRequest::new(&ctx, &params, lookups);
+            let found = answer(&request, route).await.map(|found| to_response(&request, found));
+            if !request.has_changed_meanwhile() {
                 return found;
             }
         }
-        return Err(restless());
+        return Err(changing_too_quickly());
     }
     let cached = {
-        let looking = ctx.app.reads.begin(&ctx.tenant, MissPolicy::CacheOnly).await?;
-        let request = RouteRequest::new(&ctx, &given, looking);
-        let found = answer(&request, find).await.map(|found| looked(&request, found));
-        (!request.looking.has_missed() && !request.has_moved()).then_some(found)
+        let lookups = ctx.app.reads.begin(&ctx.tenant, MissPolicy::CacheOnly).await?;
+        let request = RouteRequest::new(&ctx, &params, lookups);
+        let found = answer(&request, route).await.map(|found| to_response(&request, found));
+        (!request.lookups.has_missed() && !request.has_changed_meanwhile()).then_some(found)
     };
     if let Some(found) = cached {
         return found;
     }
-    let place = ctx.app.lookers.clone().acquire_owned().await.map_err(|error| Problem::unavailable(error.to_string()))?;
-    let values = given.values;
+    let permit = ctx.app.lookup_permits.clone().acquire_owned().await.map_err(|error| Problem::unavailable(error.to_string()))?;
+    let values = params.values;
     reading(move || {
-        let _place = place;
+        let _permit = permit;
         let app = ctx.app.clone();
         let route = &app.catalogue.routes[index];
-        let RouteAction::Lookup(find) = &route.action else { return Ok(None) };
-        let given = RouteParams { all: &route.params, values };
+        let RouteAction::Lookup(lookup_route) = &route.action else { return Ok(None) };
+        let params = RouteParams { all: &route.params, values };
         for _ in 0..ATTEMPTS {
-            let looking = ctx.app.reads.begin_directly(&ctx.tenant)?;
-            let request = RouteRequest::new(&ctx, &given, looking);
+            let lookups = ctx.app.reads.begin_directly(&ctx.tenant)?;
+            let request = RouteRequest::new(&ctx, &params, lookups);
             // with `MissPolicy::Inline` no lookup waits, so the future is ready at once
-            let ended = answer(&request, find).now_or_never();
-            if !request.has_moved() {
-                return ended.unwrap_or_else(|| Err(Problem::unavailable("a lookup did not finish"))).map(|found| looked(&request, found));
+            let ended = answer(&request, lookup_route).now_or_never();
+            if !request.has_changed_meanwhile() {
+                return ended.unwrap_or_else(|| Err(Problem::unavailable("a lookup did not finish"))).map(|found| to_response(&request, found));
             }
         }
-        Err(restless())
+        Err(changing_too_quickly())
     })
     .await
 }
 
 /// Returns the response of a lookup; `None` if its single record is missing.
-async fn answer<'l>(request: &RouteRequest<'_>, find: &'l LookupRoute) -> HandlerResult<Option<JsonFragment<'l>>> {
-    let given = request.params;
-    let look = &find.lookup;
-    let most = find.page.and_then(|page| page.max_rows).map(|most| given.number(most));
-    let (records, counted) = match request.first(find).await? {
+async fn answer<'l>(request: &RouteRequest<'_>, route: &'l LookupRoute) -> HandlerResult<Option<JsonFragment<'l>>> {
+    let params = request.params;
+    let lookup = &route.lookup;
+    let max_rows = route.page.and_then(|page| page.max_rows).map(|max_rows| params.number(max_rows));
+    let (records, counted) = match request.first(route).await? {
         FirstLookup::Records(records) => (records, None),
         FirstLookup::Page(records, total) => (records, Some(total)),
-        FirstLookup::TooMany(total) => return Ok(Some(composed(find, JsonFragment::Array([].into()), total))),
+        FirstLookup::TooMany(total) => return Ok(Some(composed(route, JsonFragment::Array([].into()), total))),
     };
-    let mut rows = request.finish(look, vec![records]).await?.pop().unwrap_or_default();
+    let mut rows = request.finish(lookup, vec![records]).await?.pop().unwrap_or_default();
     if let Some(total) = counted {
-        return Ok(Some(composed(find, JsonFragment::Array(rows.into()), total)));
+        return Ok(Some(composed(route, JsonFragment::Array(rows.into()), total)));
     }
-    if look.single {
-        return Ok(rows.pop().map(|row| composed(find, row, 1)));
+    if lookup.single {
+        return Ok(rows.pop().map(|row| composed(route, row, 1)));
     }
-    if find.distinct {
+    if route.distinct {
         let mut seen = std::collections::HashSet::new();
         rows.retain(|row| seen.insert(row.text()));
     }
     let total = rows.len() as u64;
-    if most.is_some_and(|most| total > most) {
+    if max_rows.is_some_and(|max_rows| total > max_rows) {
         rows.clear();
     }
-    if let Some(page) = find.page {
-        let (number, size) = (given.number(page.number).max(1), given.number(page.size));
-        let from = (number - 1).saturating_mul(size).min(rows.len() as u64) as usize;
-        let until = from.saturating_add(size as usize).min(rows.len());
-        rows = rows.drain(from..until).collect();
+    if let Some(page) = route.page {
+        let (number, size) = (params.number(page.number).max(1), params.number(page.size));
+        let start = (number - 1).saturating_mul(size).min(rows.len() as u64) as usize;
+        let end = start.saturating_add(size as usize).min(rows.len());
+        rows = rows.drain(start..end).collect();
     }
-    Ok(Some(composed(find, JsonFragment::Array(rows.into()), total)))
+    Ok(Some(composed(route, JsonFragment::Array(rows.into()), total)))
 }
 
-fn composed<'l>(find: &'l LookupRoute, rows: JsonFragment<'l>, total: u64) -> JsonFragment<'l> {
-    if find.answer.is_empty() {
+fn composed<'l>(route: &'l LookupRoute, rows: JsonFragment<'l>, total: u64) -> JsonFragment<'l> {
+    if route.answer.is_empty() {
         return rows;
     }
     let member = |(name, part): &'l (String, LookupPart)| {
@@ -119,5 +119,5 @@ fn composed<'l>(find: &'l LookupRoute, rows: JsonFragment<'l>, total: u64) -> Js
         };
         (name.as_str(), value)
     };
-    JsonFragment::Object(find.answer.iter().map(member).collect())
+    JsonFragment::Object(route.answer.iter().map(member).collect())
 }

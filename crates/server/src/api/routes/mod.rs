@@ -14,5 +14,5 @@ mod rows;
 mod serve;
 mod transition;
 
-pub use parameters::MOST_REPEATED;
+pub use parameters::MAX_REPEATED;
 pub use serve::router;

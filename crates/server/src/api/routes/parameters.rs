@@ -10,7 +10,7 @@ use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_engine::transition;
 
 /// How often a parameter may be repeated, so that a request's head stays below its limit.
-pub const MOST_REPEATED: usize = 500;
+pub const MAX_REPEATED: usize = 500;
 
 /// The parameters of a route with their values.
 pub struct RouteParams<'p> {
@@ -39,28 +39,28 @@ impl RouteParams<'_> {
 
 /// Reads and checks the parameters of a route.
 pub async fn parameters(ctx: &mut RequestContext, params: &[Param], body: Body) -> HandlerResult<Vec<Option<Value>>> {
-    let has_body = params.iter().any(|param| param.place == ParamLocation::Body);
+    let has_body = params.iter().any(|param| param.location == ParamLocation::Body);
     let mut texts: Vec<Vec<String>> = Vec::with_capacity(params.len());
     for param in params {
-        texts.push(match param.place {
+        texts.push(match param.location {
             ParamLocation::Path => vec![ctx.segment(&param.name).to_owned()],
             ParamLocation::Query => ctx.params.all_named(&param.name),
             ParamLocation::Body => Vec::new(),
         });
     }
     ctx.params.end()?;
-    let mut sent = if has_body { ctx.object(body, JSON).await.map_err(plain)? } else { Map::new() };
+    let mut sent = if has_body { ctx.object(body, JSON).await.map_err(with_status_400)? } else { Map::new() };
     let mut problems = Vec::new();
     let mut values = Vec::with_capacity(params.len());
     for (param, texts) in params.iter().zip(texts) {
-        let value = match param.place {
+        let value = match param.location {
             ParamLocation::Body => match sent.remove(&param.name) {
                 None | Some(Json::Null) => Ok(None),
                 Some(json) => transition::strict_from_json(&json, &param.ty).map(Some),
             },
-            _ => of_texts(param, &texts),
+            _ => value_of_texts(param, &texts),
         };
-        match value.and_then(|value| checked(param, value)) {
+        match value.and_then(|value| check_value(param, value)) {
             Ok(value) => values.push(value),
             Err(problem) => problems.push(problem),
         }
@@ -68,20 +68,20 @@ pub async fn parameters(ctx: &mut RequestContext, params: &[Param], body: Body) 
     if let Some(name) = sent.keys().next() {
         problems.push(format!("There is no parameter {name}."));
     }
-    if problems.is_empty() { Ok(values) } else { Err(plain(Problem::wrong(problems))) }
+    if problems.is_empty() { Ok(values) } else { Err(with_status_400(Problem::unprocessable(problems))) }
 }
 
 /// Changes 422 to 400, which declared routes use for all wrong parameters.
-fn plain(mut problem: Problem) -> Problem {
+fn with_status_400(mut problem: Problem) -> Problem {
     if problem.status == StatusCode::UNPROCESSABLE_ENTITY {
         problem.status = StatusCode::BAD_REQUEST;
     }
     problem
 }
 
-fn of_texts(param: &Param, texts: &[String]) -> Result<Option<Value>, String> {
+fn value_of_texts(param: &Param, texts: &[String]) -> Result<Option<Value>, String> {
     let element = param.ty.element();
-    let one = |text: &String| {
+    let parse_one = |text: &String| {
         let strict = match element {
             FieldType::Boolean => matches!(text.as_str(), "true" | "false"),
             FieldType::Text => !text.contains('\0'),
@@ -92,13 +92,13 @@ fn of_texts(param: &Param, texts: &[String]) -> Result<Option<Value>, String> {
     };
     match texts {
         [] => Ok(None),
-        all if param.ty.is_list() => all.iter().map(one).collect::<Result<_, _>>().map(|values| Some(Value::List(values))),
-        [only] => one(only).map(Some),
+        several if param.ty.is_list() => several.iter().map(parse_one).collect::<Result<_, _>>().map(|values| Some(Value::List(values))),
+        [only] => parse_one(only).map(Some),
         _ => Err(format!("The parameter {} is given {} times.", param.name, texts.len())),
     }
 }
 
-fn checked(param: &Param, value: Option<Value>) -> Result<Option<Value>, String> {
+fn check_value(param: &Param, value: Option<Value>) -> Result<Option<Value>, String> {
     let Some(value) = value.filter(|value| !value.is_null() && value != &Value::List(Vec::new())) else {
         return match (&param.default, &param.required) {
             (Some(default), _) => Ok(Some(default.clone())),
@@ -116,9 +116,9 @@ fn checked(param: &Param, value: Option<Value>) -> Result<Option<Value>, String>
         }
     }
     if let (Value::List(items), true) = (&value, param.ty.is_list())
-        && items.len() > MOST_REPEATED
+        && items.len() > MAX_REPEATED
     {
-        return Err(format!("The parameter {} can be given at most {MOST_REPEATED} times.", param.name));
+        return Err(format!("The parameter {} can be given at most {MAX_REPEATED} times.", param.name));
     }
     Ok(Some(value))
 }

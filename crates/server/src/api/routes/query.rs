@@ -4,7 +4,7 @@ use super::parameters::RouteParams;
 use super::query_rows::{RowMaker, aggregated};
 use crate::App;
 use crate::api::export::{failed, streamed};
-use crate::api::queries::{MOST_ROWS, ROWS, compiled};
+use crate::api::queries::{DEFAULT_ROWS, MAX_ROWS, compiled};
 use crate::api::response::json_answer;
 use crate::guard::admission::{AdmissionPermit, RequestClass};
 use crate::guard::blocking::reading;
@@ -28,41 +28,41 @@ use stook_store::plan::PlanColumn;
 /// Rows held in memory at a time for a response without a limit.
 const BATCH: usize = 1_000;
 /// How long a request with a ticket waits for services.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TICKET_WAIT: Duration = Duration::from_secs(2);
 
 /// Returns the result of a query, or a ticket.
-pub async fn answer(ctx: RequestContext, ask: &QueryRoute, given: &RouteParams<'_>) -> HandlerResult {
-    let query = given.text(ask.query).to_owned();
+pub async fn answer(ctx: RequestContext, route: &QueryRoute, params: &RouteParams<'_>) -> HandlerResult {
+    let query = params.text(route.query).to_owned();
     let mut compiled = match compiled(&ctx, &query).await {
-        Err(problem) if ask.answers_mistakes && problem.status.is_client_error() => return Ok(mistaken(&ctx.app, ask, &query, &problem)),
+        Err(problem) if route.answers_mistakes && problem.status.is_client_error() => return Ok(mistaken(&ctx.app, route, &query, &problem)),
         compiled => compiled?,
     };
     let ticket = blake3::hash(format!("{}\n{query}", ctx.tenant).as_bytes()).to_hex()[..32].to_owned();
-    let returns = given.text(ask.ticket);
-    if !returns.is_empty() && returns != ticket {
-        return Err(Problem::bad("the ticket belongs to another query"));
+    let sent_ticket = params.text(route.ticket);
+    if !sent_ticket.is_empty() && sent_ticket != ticket {
+        return Err(Problem::bad_request("the ticket belongs to another query"));
     }
-    let limit = ask.limit.map_or(ROWS, |limit| given.number(limit));
-    compiled.plan.limit = (limit > 0).then_some(limit.min(MOST_ROWS));
-    compiled.plan.offset = ask.offset.map_or(0, |offset| given.number(offset));
-    let time = if returns.is_empty() { Duration::from_millis(50) } else { PATIENCE };
+    let limit = route.limit.map_or(DEFAULT_ROWS, |limit| params.number(limit));
+    compiled.plan.limit = (limit > 0).then_some(limit.min(MAX_ROWS));
+    compiled.plan.offset = route.offset.map_or(0, |offset| params.number(offset));
+    let time = if sent_ticket.is_empty() { Duration::from_millis(50) } else { TICKET_WAIT };
     ctx.reaches_store();
-    let asked = QueryAnswer { app: ctx.app.clone(), ask: ask.clone(), query, compiled, statuses: Vec::new() };
-    let fetched = reading(move || asked.fetch(time)).await?;
-    let Some(asked) = fetched else { return Ok(([(header::CONTENT_TYPE, "text/plain")], ticket).into_response()) };
-    if limit > 0 || !asked.compiled.aggregates.is_empty() {
-        let shown = reading(move || asked.page()).await?;
+    let query_answer = QueryAnswer { app: ctx.app.clone(), route: route.clone(), query, compiled, statuses: Vec::new() };
+    let fetched = reading(move || query_answer.fetch(time)).await?;
+    let Some(query_answer) = fetched else { return Ok(([(header::CONTENT_TYPE, "text/plain")], ticket).into_response()) };
+    if limit > 0 || !query_answer.compiled.aggregates.is_empty() {
+        let shown = reading(move || query_answer.page()).await?;
         return Ok(json_answer(StatusCode::OK, shown.to_string()));
     }
     // a response with all rows holds a permit of the bulk class until its last byte is sent
-    let place = AdmissionPermit::new(ctx.app.gate(RequestClass::Bulk).enter().await?, ctx.app.metrics.given_up().clone());
-    let (asked, total) = reading(move || asked.total().map(|total| (asked, total))).await?;
-    Ok(place.during(async move { streamed("application/json", move |out| asked.write(total, out)) }).await)
+    let permit = AdmissionPermit::new(ctx.app.gate(RequestClass::Bulk).enter().await?, ctx.app.metrics.given_up().clone());
+    let (query_answer, total) = reading(move || query_answer.total().map(|total| (query_answer, total))).await?;
+    Ok(permit.during(async move { streamed("application/json", move |out| query_answer.write(total, out)) }).await)
 }
 
 /// The response to an invalid query.
-fn mistaken(app: &App, ask: &QueryRoute, query: &str, problem: &Problem) -> Response {
-    let one = |part: QueryPart| {
+fn mistaken(app: &App, route: &QueryRoute, query: &str, problem: &Problem) -> Response {
+    let member = |part: QueryPart| {
         Some(match part {
             QueryPart::Rows | QueryPart::Services => json!([]),
             QueryPart::Total | QueryPart::Seconds => json!(0),
@@ -75,14 +75,14 @@ fn mistaken(app: &App, ask: &QueryRoute, query: &str, problem: &Problem) -> Resp
             QueryPart::Warning => return None,
         })
     };
-    let shown: Map<String, Json> = ask.answer.iter().filter_map(|(name, part)| Some((name.clone(), one(*part)?))).collect();
+    let shown: Map<String, Json> = route.answer.iter().filter_map(|(name, part)| Some((name.clone(), member(*part)?))).collect();
     json_answer(StatusCode::OK, Json::Object(shown).to_string())
 }
 
 /// A query of a route, with the state of its services.
 struct QueryAnswer {
     app: Arc<App>,
-    ask: QueryRoute,
+    route: QueryRoute,
     query: String,
     compiled: CompiledQuery,
     statuses: Vec<ServiceStatus>,
@@ -97,7 +97,7 @@ impl QueryAnswer {
     }
 
     fn row_maker(&self) -> RowMaker<'_> {
-        RowMaker::new(&self.app, (&self.ask, &self.query), &self.compiled, &self.statuses)
+        RowMaker::new(&self.app, (&self.route, &self.query), &self.compiled, &self.statuses)
     }
 
     /// Returns the response with the rows of one page.
@@ -113,11 +113,11 @@ impl QueryAnswer {
         };
         let verdict = self.verdict();
         let mut rows = Some(rows);
-        let one = |(name, part): &(String, QueryPart)| {
+        let member = |(name, part): &(String, QueryPart)| {
             let value = if *part == QueryPart::Rows { Json::Array(rows.take().unwrap_or_default()) } else { self.part(*part, &verdict, total)? };
             Some((name.clone(), value))
         };
-        Ok(Json::Object(self.ask.answer.iter().filter_map(one).collect()))
+        Ok(Json::Object(self.route.answer.iter().filter_map(member).collect()))
     }
 
     /// Returns the number of rows.
@@ -130,7 +130,7 @@ impl QueryAnswer {
         let (verdict, maker) = (self.verdict(), self.row_maker());
         out.write_all(b"{").map_err(failed)?;
         let mut is_first = true;
-        for (name, part) in &self.ask.answer {
+        for (name, part) in &self.route.answer {
             let value = if *part == QueryPart::Rows { None } else { Some(self.part(*part, &verdict, total)) };
             if value == Some(None) {
                 continue;
@@ -148,7 +148,7 @@ impl QueryAnswer {
 
     fn write_rows(&self, maker: &RowMaker<'_>, out: &mut dyn Write) -> Result<(), EngineError> {
         out.write_all(b"[").map_err(failed)?;
-        let (mut batch, mut is_first, mut trouble) = (Vec::with_capacity(BATCH), true, None);
+        let (mut batch, mut is_first, mut failure) = (Vec::with_capacity(BATCH), true, None);
         let mut put = |batch: Vec<Vec<Value>>| -> Result<(), EngineError> {
             for row in maker.rows(batch)? {
                 let comma = if std::mem::take(&mut is_first) { "" } else { "," };
@@ -162,12 +162,12 @@ impl QueryAnswer {
                 return Ok(());
             }
             put(std::mem::take(&mut batch)).map_err(|error| {
-                trouble = Some(error);
+                failure = Some(error);
                 StoreError::Unwanted
             })
         });
-        if let Some(trouble) = trouble {
-            return Err(trouble);
+        if let Some(failure) = failure {
+            return Err(failure);
         }
         visited?;
         put(batch)?;
@@ -206,7 +206,7 @@ impl QueryAnswer {
     }
 
     fn verdict(&self) -> Verdict {
-        Verdict::of(&self.app, &self.ask, &self.compiled, &self.statuses)
+        Verdict::new(&self.app, &self.route, &self.compiled, &self.statuses)
     }
 }
 
@@ -219,20 +219,20 @@ struct Verdict {
 }
 
 impl Verdict {
-    fn of(app: &App, ask: &QueryRoute, compiled: &CompiledQuery, said: &[ServiceStatus]) -> Self {
+    fn new(app: &App, route: &QueryRoute, compiled: &CompiledQuery, statuses: &[ServiceStatus]) -> Self {
         let is_good = |status: &&ServiceStatus| status.state() == "complete";
         let reason = |status: &ServiceStatus| format!("{} is {}: {}", status.source, status.state(), status.reason().unwrap_or_default());
         let (mut reasons, mut warnings) = (Vec::new(), Vec::new());
-        for status in said.iter().filter(|status| !is_good(status)) {
+        for status in statuses.iter().filter(|status| !is_good(status)) {
             let good: Vec<&ServiceStatus> =
-                said.iter().filter(is_good).filter(|other| other.source != status.source && is_beside(app, other, status)).collect();
-            if !ask.one_is_enough || good.is_empty() {
+                statuses.iter().filter(is_good).filter(|other| other.source != status.source && is_beside(app, other, status)).collect();
+            if !route.one_is_enough || good.is_empty() {
                 reasons.push(reason(status));
-            } else if status.state() != "unasked" || says_more(app, compiled, status, &good) {
+            } else if status.state() != "unasked" || contributes_more(app, compiled, status, &good) {
                 warnings.push(reason(status));
             }
         }
-        let any = said.iter().any(|status| is_good(&status));
+        let any = statuses.iter().any(|status| is_good(&status));
         let state = match (any, reasons.is_empty()) {
             (_, true) => "ok",
             (false, false) => "fail",
@@ -246,21 +246,21 @@ impl Verdict {
 }
 
 /// Whether two sources are fetched for the same records.
-fn is_beside(app: &App, one: &ServiceStatus, other: &ServiceStatus) -> bool {
+fn is_beside(app: &App, a: &ServiceStatus, b: &ServiceStatus) -> bool {
     let collection = |status: &ServiceStatus| app.catalogue.source(&status.source).map(|(_, source)| source.feeds[0].collection);
-    one.through == other.through && collection(one) == collection(other)
+    a.through == b.through && collection(a) == collection(b)
 }
 
 /// Whether a source contributes to a field that the query has a condition on, and none of the others does.
-fn says_more(app: &App, compiled: &CompiledQuery, status: &ServiceStatus, others: &[&ServiceStatus]) -> bool {
-    let says = |status: &ServiceStatus, field: FieldId| {
+fn contributes_more(app: &App, compiled: &CompiledQuery, status: &ServiceStatus, others: &[&ServiceStatus]) -> bool {
+    let contributes = |status: &ServiceStatus, field: FieldId| {
         app.catalogue.source(&status.source).is_some_and(|(_, source)| source.feeds[0].map.iter().any(|rule| rule.field == field))
     };
     let tested = compiled.plan.conditions.iter().filter_map(|condition| match condition.column {
         PlanColumn::Field(field) if status.through.is_none() => Some(app.catalogue.contributed(compiled.plan.collection, field)),
         _ => None,
     });
-    tested.flatten().any(|field| says(status, field) && !others.iter().any(|other| says(other, field)))
+    tested.flatten().any(|field| contributes(status, field) && !others.iter().any(|other| contributes(other, field)))
 }
 
 /// The value of a condition in MongoDB's query language, which clients of the original service expect.
@@ -292,14 +292,14 @@ fn compared(condition: &QueryCondition) -> Json {
 /// A parsed query in the form that clients of the original service expect (`examples/datasets/das.md`).
 fn parsed(text: &str, collection: &str) -> Json {
     let Ok(query) = stook_query::parse(text) else { return json!({}) };
-    let whole = |path: &str| if path.contains('.') { path.to_owned() } else { format!("{collection}.{path}") };
+    let full_path = |path: &str| if path.contains('.') { path.to_owned() } else { format!("{collection}.{path}") };
     let mut spec = Map::new();
     for condition in &query.lookup.conditions {
-        let own = compared(condition);
-        match (spec.get_mut(&condition.path.text), own) {
+        let compared_value = compared(condition);
+        match (spec.get_mut(&condition.path.text), compared_value) {
             // two bounds of one field are merged
-            (Some(Json::Object(known)), Json::Object(own)) => known.extend(own),
-            (_, own) => drop(spec.insert(condition.path.text.clone(), own)),
+            (Some(Json::Object(existing)), Json::Object(compared_value)) => existing.extend(compared_value),
+            (_, compared_value) => drop(spec.insert(condition.path.text.clone(), compared_value)),
         }
     }
     let (mut filters, mut aggregators) = (Map::new(), Vec::new());
@@ -307,20 +307,22 @@ fn parsed(text: &str, collection: &str) -> Json {
     for stage in &query.stages {
         match stage {
             Stage::Grep(items) => grep.extend(items.iter().map(|item| match item {
-                GrepItem::Column(path) => whole(&path.text),
-                GrepItem::Condition(condition) => format!("{}{}", whole(&condition.path.text), &text[condition.path.span.end..condition.span.end]),
+                GrepItem::Column(path) => full_path(&path.text),
+                GrepItem::Condition(condition) => {
+                    format!("{}{}", full_path(&condition.path.text), &text[condition.path.span.end..condition.span.end])
+                }
             })),
             Stage::Sort(order) => {
-                let shown = order.iter().map(|(path, descending)| format!("{}{}", whole(&path.text), if *descending { "-" } else { "" }));
+                let shown = order.iter().map(|(path, descending)| format!("{}{}", full_path(&path.text), if *descending { "-" } else { "" }));
                 filters.insert("sort".into(), shown.collect());
             }
             Stage::Each(path) => {
-                filters.insert("each".into(), whole(&path.text).into());
+                filters.insert("each".into(), full_path(&path.text).into());
             }
             Stage::Unique => {
                 filters.insert("unique".into(), json!(1));
             }
-            Stage::Aggregates(wanted) => aggregators.extend(wanted.iter().map(|(function, path)| json!([function.name(), whole(&path.text)]))),
+            Stage::Aggregates(wanted) => aggregators.extend(wanted.iter().map(|(function, path)| json!([function.name(), full_path(&path.text)]))),
         }
     }
     if !grep.is_empty() {

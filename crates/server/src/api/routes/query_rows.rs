@@ -28,8 +28,8 @@ pub fn aggregated(app: &App, compiled: &CompiledQuery) -> Result<Vec<Json>, Engi
         json!({ "function": aggregate.function.name(), "key": format!("{}.{key}", collection.name), "result": { "value": value.to_json(&heading.ty) } })
     };
     let mut rows: Vec<Json> = values.iter().zip(&compiled.columns).zip(&compiled.aggregates).map(row).collect();
-    for own in over(&app.catalogue, &*app.store, &compiled.plan, &compiled.aggregates)? {
-        rows[own.aggregate]["result"]["over"] = json!({ "values": own.values, "rows": own.rows });
+    for coverage in over(&app.catalogue, &*app.store, &compiled.plan, &compiled.aggregates)? {
+        rows[coverage.aggregate]["result"]["over"] = json!({ "values": coverage.values, "rows": coverage.rows });
     }
     Ok(rows)
 }
@@ -47,10 +47,10 @@ pub struct RowMaker<'r> {
 }
 
 impl<'r> RowMaker<'r> {
-    pub fn new(app: &'r App, (ask, query): (&QueryRoute, &str), compiled: &'r CompiledQuery, statuses: &'r [ServiceStatus]) -> Self {
+    pub fn new(app: &'r App, (route, query): (&QueryRoute, &str), compiled: &'r CompiledQuery, statuses: &'r [ServiceStatus]) -> Self {
         let collection = &app.catalogue.collections[compiled.plan.collection];
         let named = stook_query::parse(query).map(|query| named_columns(&query, &app.catalogue)).unwrap_or_default();
-        Self { app, compiled, collection, statuses, by_source: ask.by_source, named }
+        Self { app, compiled, collection, statuses, by_source: route.by_source, named }
     }
 
     /// Whether a record is read for each row.
@@ -63,24 +63,24 @@ impl<'r> RowMaker<'r> {
         if !self.reads_records() {
             return self.compiled.plan.clone();
         }
-        let columns = std::iter::once(PlanColumn::Key).chain(self.unsaid().map(|(column, _)| *column)).collect();
+        let columns = std::iter::once(PlanColumn::Key).chain(self.uncontributed_columns().map(|(column, _)| *column)).collect();
         QueryPlan { columns, ..self.compiled.plan.clone() }
     }
 
     /// Columns that no source contributes to: derived values, values through links, and state.
-    fn unsaid(&self) -> impl Iterator<Item = (&'r PlanColumn, &'r ResultColumn)> {
+    fn uncontributed_columns(&self) -> impl Iterator<Item = (&'r PlanColumn, &'r ResultColumn)> {
         let collection = self.collection;
-        let is_said = |column: &PlanColumn| matches!(column, PlanColumn::Field(field) if is_contributed(collection, *field));
+        let is_contributed_column = |column: &PlanColumn| matches!(column, PlanColumn::Field(field) if is_contributed(collection, *field));
         let columns = self.compiled.plan.columns.iter().zip(&self.compiled.columns);
-        columns.filter(move |(column, _)| !is_said(column) && **column != PlanColumn::Key)
+        columns.filter(move |(column, _)| !is_contributed_column(column) && **column != PlanColumn::Key)
     }
 
     /// Makes rows of what [`RowMaker::plan`] found.
     pub fn rows(&self, found: Vec<Vec<Value>>) -> Result<Vec<Json>, EngineError> {
-        if self.reads_records() { self.of_records(found) } else { Ok(found.iter().map(|row| self.of_columns(row)).collect()) }
+        if self.reads_records() { self.rows_of_records(found) } else { Ok(found.iter().map(|row| self.row_of_columns(row)).collect()) }
     }
 
-    fn of_columns(&self, row: &[Value]) -> Json {
+    fn row_of_columns(&self, row: &[Value]) -> Json {
         let Self { compiled, collection, .. } = self;
         let cells = compiled.columns.iter().zip(row).map(|(heading, value)| (heading.name.as_str(), value.to_json(&heading.ty)));
         let cells = cells.filter(|(_, value)| !value.is_null());
@@ -89,53 +89,53 @@ impl<'r> RowMaker<'r> {
         }
         let cells: Vec<(&str, Json)> = cells.collect();
         let mut row = by_name(&self.named, &cells);
-        let own = row.entry(collection.name.as_str()).or_insert_with(|| json!([{}]));
-        add(&mut own[0], nested(cells));
+        let record_json = row.entry(collection.name.as_str()).or_insert_with(|| json!([{}]));
+        add_missing(&mut record_json[0], nested(cells));
         // if the query does not name the key, its first column represents the row
         let names = || compiled.columns.iter().map(|heading| heading.name.as_str());
         let key = key_of(collection);
         let key = names().find(|name| *name == key).or(names().next()).unwrap_or(key);
         let first = self.named.first().map_or((collection.name.as_str(), key), |first| (&first.name, &first.member));
-        row.insert("das".into(), about(first, &[]));
+        row.insert("das".into(), origin_of(first, &[]));
         row.into()
     }
 
-    fn of_records(&self, found: Vec<Vec<Value>>) -> Result<Vec<Json>, EngineError> {
+    fn rows_of_records(&self, found: Vec<Vec<Value>>) -> Result<Vec<Json>, EngineError> {
         let Self { app, compiled, collection, .. } = self;
-        let unsaid: Vec<&ResultColumn> = self.unsaid().map(|(_, heading)| heading).collect();
+        let uncontributed_columns: Vec<&ResultColumn> = self.uncontributed_columns().map(|(_, heading)| heading).collect();
         let keyed = found.into_iter().filter_map(|row| Some((Key::new(row.first()?.as_text()?).ok()?, row)));
         let (keys, values): (Vec<Key>, Vec<Vec<Value>>) = keyed.unzip();
-        let said = compiled.plan.columns.iter().filter_map(|column| column.field());
-        let wanted: Vec<FieldId> = said.filter(|field| is_contributed(collection, *field)).collect();
+        let contributed = compiled.plan.columns.iter().filter_map(|column| column.field());
+        let contributed_fields: Vec<FieldId> = contributed.filter(|field| is_contributed(collection, *field)).collect();
         let services: HashMap<&str, &str> = self.statuses.iter().map(|status| (status.source.as_str(), status.service.as_str())).collect();
         let key = collection.key_field().map_or_else(|| first_of(compiled), |key| collection.fields[key].name.as_str());
         let mut rows = Vec::with_capacity(keys.len());
         let read = app.store.read(&compiled.plan.tenant, compiled.plan.collection, &keys, ReadDetail::Full)?;
         for (record, values) in read.into_iter().zip(values).filter_map(|(record, values)| Some((record?, values))) {
             let contributions = record.contributions_of(collection)?;
-            let (mut said, mut sources) = (Vec::new(), Vec::new());
+            let (mut contributed, mut sources) = (Vec::new(), Vec::new());
             let contributions = joined(&app.catalogue, collection, &contributions);
-            for own in contributions.iter().filter(|own| own.counts()) {
-                let ContributionContent::Values(values) = &own.content else { continue };
-                let cells = wanted.iter().map(|index| (&collection.fields[*index], said_of(collection, *index, values)));
+            for contribution in contributions.iter().filter(|contribution| contribution.counts()) {
+                let ContributionContent::Values(values) = &contribution.content else { continue };
+                let cells = contributed_fields.iter().map(|index| (&collection.fields[*index], contributed_value(collection, *index, values)));
                 let cells = cells.filter(|(_, value)| !matches!(**value, Value::Null | Value::Cleared));
-                said.push(nested(cells.map(|(field, value)| (field.name.as_str(), value.to_json(&field.ty)))));
-                sources.push((services.get(own.source()).copied().unwrap_or(own.source()), own.source()));
+                contributed.push(nested(cells.map(|(field, value)| (field.name.as_str(), value.to_json(&field.ty)))));
+                sources.push((services.get(contribution.source()).copied().unwrap_or(contribution.source()), contribution.source()));
             }
-            let cells = unsaid.iter().zip(&values[1..]).map(|(heading, value)| (heading.name.as_str(), value.to_json(&heading.ty)));
+            let cells = uncontributed_columns.iter().zip(&values[1..]).map(|(heading, value)| (heading.name.as_str(), value.to_json(&heading.ty)));
             let more = nested(cells.filter(|(_, value)| !value.is_null()));
-            match said.first_mut() {
-                Some(first) => add(first, more),
-                None => said.push(more),
+            match contributed.first_mut() {
+                Some(first) => add_missing(first, more),
+                None => contributed.push(more),
             }
-            rows.push(json!({ collection.name.as_str(): said, "das": about((&collection.name, key), &sources) }));
+            rows.push(json!({ collection.name.as_str(): contributed, "das": origin_of((&collection.name, key), &sources) }));
         }
         Ok(rows)
     }
 }
 
 /// Adds the members that an object does not have.
-fn add(to: &mut Json, more: Json) {
+fn add_missing(to: &mut Json, more: Json) {
     if let (Some(to), Json::Object(more)) = (to.as_object_mut(), more) {
         for (name, value) in more {
             to.entry(name).or_insert(value);
@@ -145,8 +145,8 @@ fn add(to: &mut Json, more: Json) {
 
 /// Whether sources contribute to a field, or to the list that it is a member of.
 fn is_contributed(collection: &Collection, field: FieldId) -> bool {
-    let of = collection.member(field).map_or(field, |(list, _)| list);
-    collection.fields[of].derive.is_none()
+    let contributed_field = collection.member(field).map_or(field, |(list, _)| list);
+    collection.fields[contributed_field].derive.is_none()
 }
 
 /// The first column of a query other than the key; it represents rows whose key is made of several fields.
@@ -156,12 +156,12 @@ fn first_of(compiled: &CompiledQuery) -> &str {
 
 /// Values under the names that the query uses: the rows of `site dataset=D` have sites, wherever the values are read from.
 fn by_name<'n>(named: &'n [NamedColumn], cells: &[(&str, Json)]) -> Map<String, Json> {
-    let value = |own: &'n NamedColumn| cells.iter().find(|(name, _)| *name == own.field).map(|(_, value)| value.clone());
-    named.iter().filter_map(|own| Some((own.name.clone(), json!([{ own.member.as_str(): value(own)? }])))).collect()
+    let value = |column: &'n NamedColumn| cells.iter().find(|(name, _)| *name == column.field).map(|(_, value)| value.clone());
+    named.iter().filter_map(|column| Some((column.name.clone(), json!([{ column.member.as_str(): value(column)? }])))).collect()
 }
 
 /// Returns a contributor's value of a field or, for a member of a list of structs, the member's values.
-fn said_of<'v>(collection: &Collection, index: FieldId, values: &'v [Value]) -> Cow<'v, Value> {
+fn contributed_value<'v>(collection: &Collection, index: FieldId, values: &'v [Value]) -> Cow<'v, Value> {
     collection.member(index).map_or(Cow::Borrowed(&values[index]), |(list, member)| Cow::Owned(members_of(&values[list], member)))
 }
 
@@ -175,19 +175,19 @@ fn nested<'c>(cells: impl IntoIterator<Item = (&'c str, Json)>) -> Json {
     'cells: for (name, value) in cells {
         let mut names: Vec<&str> = name.split('.').collect();
         let last = names.pop().unwrap_or(name);
-        let mut place = &mut whole;
+        let mut object = &mut whole;
         for name in names {
             // a list of structs that is a column itself contains its members already
-            let Some(inner) = place.entry(name).or_insert_with(|| json!({})).as_object_mut() else { continue 'cells };
-            place = inner;
+            let Some(inner) = object.entry(name).or_insert_with(|| json!({})).as_object_mut() else { continue 'cells };
+            object = inner;
         }
-        place.entry(last).or_insert(value);
+        object.entry(last).or_insert(value);
     }
     Json::Object(whole)
 }
 
 /// The origin of a row's values, as clients of the original service expect it.
-fn about((collection, key): (&str, &str), sources: &[(&str, &str)]) -> Json {
+fn origin_of((collection, key): (&str, &str), sources: &[(&str, &str)]) -> Json {
     let (systems, calls): (Vec<&str>, Vec<&str>) = sources.iter().copied().unzip();
     json!({ "primary_key": format!("{collection}.{key}"), "record": 1, "system": systems, "api": calls })
 }

@@ -1,6 +1,6 @@
 //! Finds the records of a declared lookup, by the values of a column or by a query plan.
 
-use super::columns::{folds, form, has_order, indexed, plan_column, value_of};
+use super::columns::{folded, folds, has_order, indexed, plan_column, value_of};
 use super::parameters::RouteParams;
 use crate::guard::blocking::reading;
 use crate::guard::problem::{HandlerResult, Problem};
@@ -30,15 +30,15 @@ pub enum FirstLookup {
 }
 
 /// The problem that there are more records than one response may have.
-pub fn too_many(what: &str) -> Problem {
-    Problem::bad(format!("{what} more than {MAX_FOUND} records, the limit of one response; narrow the request"))
+pub fn too_many(subject: &str) -> Problem {
+    Problem::bad_request(format!("{subject} more than {MAX_FOUND} records, the limit of one response; narrow the request"))
 }
 
 /// The lookups of one request.
 pub struct RouteRequest<'d> {
     pub ctx: &'d RequestContext,
     pub params: &'d RouteParams<'d>,
-    pub looking: RequestLookups<'d>,
+    pub lookups: RequestLookups<'d>,
     pub shown_params: OnceLock<Json>,
     /// Whether a record was changed after its key was found for one of several values and before it was read: it may now belong to another of the
     /// values, and the lookup must be repeated.
@@ -48,15 +48,15 @@ pub struct RouteRequest<'d> {
 }
 
 impl<'d> RouteRequest<'d> {
-    pub fn new(ctx: &'d RequestContext, given: &'d RouteParams<'d>, looking: RequestLookups<'d>) -> Self {
-        Self { ctx, params: given, looking, shown_params: OnceLock::new(), changed_meanwhile: AtomicBool::new(false), failed: Mutex::default() }
+    pub fn new(ctx: &'d RequestContext, params: &'d RouteParams<'d>, lookups: RequestLookups<'d>) -> Self {
+        Self { ctx, params, lookups, shown_params: OnceLock::new(), changed_meanwhile: AtomicBool::new(false), failed: Mutex::default() }
     }
 
     pub fn failures(&self) -> ExpressionFailures {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub fn has_moved(&self) -> bool {
+    pub fn has_changed_meanwhile(&self) -> bool {
         self.changed_meanwhile.load(Ordering::Relaxed)
     }
 
@@ -66,56 +66,56 @@ impl<'d> RouteRequest<'d> {
 }
 
 impl RouteRequest<'_> {
-    pub fn collection(&self, look: &Lookup) -> &Collection {
-        self.ctx.definition(look.collection)
+    pub fn collection(&self, lookup: &Lookup) -> &Collection {
+        self.ctx.definition(lookup.collection)
     }
 
     /// Returns the records of the route's own lookup, without includes.
-    pub async fn first(&self, find: &LookupRoute) -> HandlerResult<FirstLookup> {
-        let look = &find.lookup;
+    pub async fn first(&self, route: &LookupRoute) -> HandlerResult<FirstLookup> {
+        let lookup = &route.lookup;
         if let Some(first) =
-            look.conditions.first().filter(|first| first.comparison == MatchKind::Equal && indexed(self.collection(look), first.column))
+            lookup.conditions.first().filter(|first| first.comparison == MatchKind::Equal && indexed(self.collection(lookup), first.column))
             && let Some(values) = self.values(first, None)
         {
-            let Some(mut groups) = self.by_values(look, first.column, vec![values]).await? else { return self.of_many(find).await };
+            let Some(mut groups) = self.by_values(lookup, first.column, vec![values]).await? else { return self.page_or_number(route).await };
             let records = groups.pop().unwrap_or_default();
-            return Ok(FirstLookup::Records(records.into_iter().filter(|record| self.holds(look, record, None)).collect()));
+            return Ok(FirstLookup::Records(records.into_iter().filter(|record| self.satisfies(lookup, record, None)).collect()));
         }
-        let plan = QueryPlan { limit: Some(MAX_FOUND as u64 + 1), ..self.plan(look) };
-        let rows = self.asked(move |store| Ok(store.find(&plan)?.rows)).await?;
+        let plan = QueryPlan { limit: Some(MAX_FOUND as u64 + 1), ..self.plan(lookup) };
+        let rows = self.read_store(move |store| Ok(store.find(&plan)?.rows)).await?;
         if rows.len() > MAX_FOUND {
-            return self.of_many(find).await;
+            return self.page_or_number(route).await;
         }
-        Ok(FirstLookup::Records(self.found(look, &rows).await?))
+        Ok(FirstLookup::Records(self.found(lookup, &rows).await?))
     }
 
     /// Returns the requested page if there are too many records to read all, as the store cuts it, or their number.
-    async fn of_many(&self, find: &LookupRoute) -> HandlerResult<FirstLookup> {
-        let look = &find.lookup;
-        let most = find.page.and_then(|page| page.max_rows).map(|most| self.params.number(most));
-        let mut plan = self.plan(look);
-        match self.sorted(find) {
-            Some(sort) if look.single => {
+    async fn page_or_number(&self, route: &LookupRoute) -> HandlerResult<FirstLookup> {
+        let lookup = &route.lookup;
+        let max_rows = route.page.and_then(|page| page.max_rows).map(|max_rows| self.params.number(max_rows));
+        let mut plan = self.plan(lookup);
+        match self.sorted(route) {
+            Some(sort) if lookup.single => {
                 plan = QueryPlan { sort, limit: Some(1), ..plan };
-                let rows = self.asked(move |store| Ok(store.find(&plan)?.rows)).await?;
-                Ok(FirstLookup::Records(self.found(look, &rows).await?))
+                let rows = self.read_store(move |store| Ok(store.find(&plan)?.rows)).await?;
+                Ok(FirstLookup::Records(self.found(lookup, &rows).await?))
             }
-            Some(sort) if let Some(page) = find.page => {
+            Some(sort) if let Some(page) = route.page => {
                 let (number, size) = (self.params.number(page.number).max(1), self.params.number(page.size));
                 if size > MAX_FOUND as u64 {
                     return Err(too_many("a page of this size has"));
                 }
                 plan = QueryPlan { sort, offset: (number - 1).saturating_mul(size), limit: Some(size), ..plan };
-                let (rows, total) = self.asked(move |store| store.find_and_count(&plan)).await?;
-                match most.is_some_and(|most| total > most) {
+                let (rows, total) = self.read_store(move |store| store.find_and_count(&plan)).await?;
+                match max_rows.is_some_and(|max_rows| total > max_rows) {
                     true => Ok(FirstLookup::TooMany(total)),
-                    false => Ok(FirstLookup::Page(self.found(look, &rows.rows).await?, total)),
+                    false => Ok(FirstLookup::Page(self.found(lookup, &rows.rows).await?, total)),
                 }
             }
             _ => {
                 // the number of rows they would make is unknown, but it is too large
-                let total = if most.is_some() { self.asked(move |store| store.count(&plan)).await? } else { 0 };
-                match most.is_some_and(|most| total > most) {
+                let total = if max_rows.is_some() { self.read_store(move |store| store.count(&plan)).await? } else { 0 };
+                match max_rows.is_some_and(|max_rows| total > max_rows) {
                     true => Ok(FirstLookup::TooMany(total)),
                     false => Err(too_many("the request finds")),
                 }
@@ -124,17 +124,17 @@ impl RouteRequest<'_> {
     }
 
     /// The plan of a lookup's conditions, in key order.
-    fn plan(&self, look: &Lookup) -> QueryPlan {
-        let conditions = look.conditions.iter().filter_map(|condition| self.test(condition)).collect();
-        QueryPlan { conditions, ..QueryPlan::all(self.ctx.tenant.clone(), look.collection) }
+    fn plan(&self, lookup: &Lookup) -> QueryPlan {
+        let conditions = lookup.conditions.iter().filter_map(|condition| self.test(condition)).collect();
+        QueryPlan { conditions, ..QueryPlan::all(self.ctx.tenant.clone(), lookup.collection) }
     }
 
     /// The order of a route's rows for the store, if the store can cut the page: each record must be one row, and the order must be the same here and
     /// in the store.
-    fn sorted(&self, find: &LookupRoute) -> Option<Vec<SortKey>> {
-        let look = &find.lookup;
-        let collection = self.collection(look);
-        if find.distinct || look.includes.iter().any(|(_, include)| include.required != IncludeRequirement::Optional) {
+    fn sorted(&self, route: &LookupRoute) -> Option<Vec<SortKey>> {
+        let lookup = &route.lookup;
+        let collection = self.collection(lookup);
+        if route.distinct || lookup.includes.iter().any(|(_, include)| include.required != IncludeRequirement::Optional) {
             return None;
         }
         let is_plain = |column: RecordColumn| match column {
@@ -148,28 +148,28 @@ impl RouteRequest<'_> {
         let sort = |(column, descending): &(RecordColumn, bool)| {
             is_plain(*column).then_some(SortKey { column: plan_column(*column), descending: *descending })
         };
-        look.sort.iter().map(sort).collect()
+        lookup.sort.iter().map(sort).collect()
     }
 
     /// Reads from the store according to this request's miss policy.
-    async fn asked<T: Send + 'static>(&self, ask: impl FnOnce(&dyn Store) -> stook_store::Result<T> + Send + 'static) -> HandlerResult<T> {
+    async fn read_store<T: Send + 'static>(&self, read: impl FnOnce(&dyn Store) -> stook_store::Result<T> + Send + 'static) -> HandlerResult<T> {
         let app = self.ctx.app.clone();
-        let ask = move || {
-            app.metrics.asked("find");
-            ask(&*app.store)
+        let read = move || {
+            app.metrics.count_store_call("find");
+            read(&*app.store)
         };
-        match self.looking.way() {
-            MissPolicy::CacheOnly => Ok(self.looking.miss()?),
-            MissPolicy::Inline => Ok(ask()?),
-            MissPolicy::Batched => reading(ask).await,
+        match self.lookups.miss_policy() {
+            MissPolicy::CacheOnly => Ok(self.lookups.miss()?),
+            MissPolicy::Inline => Ok(read()?),
+            MissPolicy::Batched => reading(read).await,
         }
     }
 
     /// Reads the records whose keys were found. A record that was changed since then may no longer satisfy the conditions.
-    async fn found(&self, look: &Lookup, rows: &[Vec<Value>]) -> HandlerResult<Vec<Arc<ServedRecord>>> {
+    async fn found(&self, lookup: &Lookup, rows: &[Vec<Value>]) -> HandlerResult<Vec<Arc<ServedRecord>>> {
         let keys: Vec<Key> = rows.iter().filter_map(|row| Key::new(row.first()?.as_text()?).ok()).collect();
-        let records = self.looking.records(look.collection, &keys).await?;
-        Ok(records.into_iter().flatten().filter(|record| self.holds(look, record, None)).collect())
+        let records = self.lookups.records(lookup.collection, &keys).await?;
+        Ok(records.into_iter().flatten().filter(|record| self.satisfies(lookup, record, None)).collect())
     }
 
     /// Returns the values that a condition compares with; `None` if its parameter was not sent.
@@ -201,31 +201,31 @@ impl RouteRequest<'_> {
         Some(Condition { column: plan_column(condition.column), test })
     }
 
-    fn is_equal(&self, look: &Lookup, column: RecordColumn, own: &Value, wanted: &Value) -> bool {
-        if folds(self.collection(look), column) { form(own) == form(wanted) } else { own == wanted }
+    fn is_equal(&self, lookup: &Lookup, column: RecordColumn, value: &Value, wanted: &Value) -> bool {
+        if folds(self.collection(lookup), column) { folded(value) == folded(wanted) } else { value == wanted }
     }
 
     /// Whether a record satisfies all conditions.
-    pub fn holds(&self, look: &Lookup, record: &ServedRecord, parent: Option<(&Collection, &ServedRecord)>) -> bool {
-        let collection = self.collection(look);
-        look.conditions.iter().all(|condition| {
+    pub fn satisfies(&self, lookup: &Lookup, record: &ServedRecord, parent: Option<(&Collection, &ServedRecord)>) -> bool {
+        let collection = self.collection(lookup);
+        lookup.conditions.iter().all(|condition| {
             let Some(wanted) = self.values(condition, parent) else { return true };
-            let (own, _) = value_of(collection, record, condition.column);
+            let (value, _) = value_of(collection, record, condition.column);
             let folds = folds(collection, condition.column);
-            let fits = |own: &Value, wanted: &Value| match condition.comparison {
-                MatchKind::Equal => own == wanted,
-                MatchKind::Prefix => own.as_text().zip(wanted.as_text()).is_some_and(|(own, wanted)| own.starts_with(wanted)),
-                MatchKind::Contains => own.as_text().zip(wanted.as_text()).is_some_and(|(own, wanted)| own.contains(wanted)),
+            let fits = |value: &Value, wanted: &Value| match condition.comparison {
+                MatchKind::Equal => value == wanted,
+                MatchKind::Prefix => value.as_text().zip(wanted.as_text()).is_some_and(|(value, wanted)| value.starts_with(wanted)),
+                MatchKind::Contains => value.as_text().zip(wanted.as_text()).is_some_and(|(value, wanted)| value.contains(wanted)),
             };
-            let fits = |own: &Value, wanted: &Value| if folds { fits(&form(own), &form(wanted)) } else { fits(own, wanted) };
-            own.elements().iter().any(|own| wanted.iter().any(|wanted| fits(own, wanted)))
+            let fits = |value: &Value, wanted: &Value| if folds { fits(&folded(value), &folded(wanted)) } else { fits(value, wanted) };
+            value.elements().iter().any(|value| wanted.iter().any(|wanted| fits(value, wanted)))
         })
     }
 
     /// Returns for each group of values the records that have one of them in a column, each record once; `None` if there are too many.
     pub async fn by_values(
         &self,
-        look: &Lookup,
+        lookup: &Lookup,
         column: RecordColumn,
         groups: Vec<Cow<'_, [Value]>>,
     ) -> HandlerResult<Option<Vec<Vec<Arc<ServedRecord>>>>> {
@@ -237,25 +237,25 @@ impl RouteRequest<'_> {
             let keys: Arc<[Key]> = match column {
                 RecordColumn::Key => key_of(value).into_iter().collect(),
                 _ => {
-                    let Some(mut lists) = self.looking.keys(look.collection, plan_column(column), values).await? else { return Ok(None) };
+                    let Some(mut lists) = self.lookups.keys(lookup.collection, plan_column(column), values).await? else { return Ok(None) };
                     lists.pop().unwrap_or_default()
                 }
             };
-            let records = if keys.is_empty() { Vec::new() } else { self.looking.records(look.collection, &keys).await? };
+            let records = if keys.is_empty() { Vec::new() } else { self.lookups.records(lookup.collection, &keys).await? };
             return Ok(Some(vec![records.into_iter().flatten().collect()]));
         }
-        let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
+        let mut value_indexes: HashMap<Vec<u8>, usize> = HashMap::new();
         let mut distinct: Vec<Value> = Vec::new();
         let indexes: Vec<Vec<usize>> = groups
             .iter()
             .map(|values| {
-                let place = |value: &Value| {
-                    *places.entry(packed(value)).or_insert_with(|| {
+                let index_of = |value: &Value| {
+                    *value_indexes.entry(packed(value)).or_insert_with(|| {
                         distinct.push(value.clone());
                         distinct.len() - 1
                     })
                 };
-                let mut all: Vec<usize> = values.iter().map(place).collect();
+                let mut all: Vec<usize> = values.iter().map(index_of).collect();
                 let mut seen = std::collections::HashSet::new();
                 all.retain(|index| seen.insert(*index));
                 all
@@ -265,34 +265,35 @@ impl RouteRequest<'_> {
             RecordColumn::Key => distinct.iter().map(|value| key_of(value).into_iter().collect()).collect(),
             _ if distinct.is_empty() => Vec::new(),
             _ => {
-                let Some(lists) = self.looking.keys(look.collection, plan_column(column), &distinct).await? else { return Ok(None) };
+                let Some(lists) = self.lookups.keys(lookup.collection, plan_column(column), &distinct).await? else { return Ok(None) };
                 lists
             }
         };
         let mut keys: Vec<Key> = Vec::new();
-        let mut at: HashMap<Key, usize> = HashMap::new();
+        let mut record_indexes: HashMap<Key, usize> = HashMap::new();
         for key in lists.iter().flat_map(|list| list.iter()) {
-            at.entry(key.clone()).or_insert_with(|| {
+            record_indexes.entry(key.clone()).or_insert_with(|| {
                 keys.push(key.clone());
                 keys.len() - 1
             });
         }
-        let records = if keys.is_empty() { Vec::new() } else { self.looking.records(look.collection, &keys).await? };
+        let records = if keys.is_empty() { Vec::new() } else { self.lookups.records(lookup.collection, &keys).await? };
         let has = |record: &ServedRecord, value: &Value| {
-            let own = value_of(self.collection(look), record, column).0;
-            own.elements().iter().any(|own| self.is_equal(look, column, own, value))
+            let record_value = value_of(self.collection(lookup), record, column).0;
+            record_value.elements().iter().any(|element| self.is_equal(lookup, column, element, value))
         };
-        let is_behind =
-            |(list, value): (&Arc<[Key]>, &Value)| list.iter().filter_map(|key| records[at[key]].as_ref()).any(|record| !has(record, value));
-        if groups.len() > 1 && column != RecordColumn::Key && lists.iter().zip(&distinct).any(is_behind) {
+        let is_outdated = |(list, value): (&Arc<[Key]>, &Value)| {
+            list.iter().filter_map(|key| records[record_indexes[key]].as_ref()).any(|record| !has(record, value))
+        };
+        if groups.len() > 1 && column != RecordColumn::Key && lists.iter().zip(&distinct).any(is_outdated) {
             self.changed_meanwhile.store(true, Ordering::Relaxed);
         }
         // a record that has several of the values, or is found by several spellings of one, is listed once
-        let of_lists = |own: &Vec<usize>| -> Vec<Arc<ServedRecord>> {
+        let records_of_lists = |list_indexes: &Vec<usize>| -> Vec<Arc<ServedRecord>> {
             let mut seen = std::collections::HashSet::new();
-            let all = own.iter().flat_map(|list| lists[*list].iter()).map(|key| at[key]);
-            all.filter(|place| own.len() == 1 || seen.insert(*place)).filter_map(|place| records[place].clone()).collect()
+            let all = list_indexes.iter().flat_map(|list| lists[*list].iter()).map(|key| record_indexes[key]);
+            all.filter(|index| list_indexes.len() == 1 || seen.insert(*index)).filter_map(|index| records[index].clone()).collect()
         };
-        Ok(Some(indexes.iter().map(of_lists).collect()))
+        Ok(Some(indexes.iter().map(records_of_lists).collect()))
     }
 }

@@ -21,66 +21,66 @@ impl RouteRequest<'_> {
     /// Returns what an include finds for each parent.
     fn include<'f, 'l: 'f>(
         &'f self,
-        look: &'l Lookup,
+        lookup: &'l Lookup,
         parent: &'f Collection,
         parents: &'f [Arc<ServedRecord>],
     ) -> LookupFuture<'f, Vec<JsonFragment<'l>>> {
         Box::pin(async move {
-            let Some(first) = look.conditions.first() else { return Ok(vec![JsonFragment::NULL; parents.len()]) };
+            let Some(first) = lookup.conditions.first() else { return Ok(vec![JsonFragment::NULL; parents.len()]) };
             let values = parents.iter().map(|record| self.values(first, Some((parent, record))).unwrap_or_default()).collect();
-            let found = self.by_values(look, first.column, values).await?;
-            let mut groups = found.ok_or_else(|| too_many(&format!("what is included of `{}` is", self.collection(look).name)))?;
-            for (records, own) in groups.iter_mut().zip(parents) {
-                records.retain(|record| self.holds(look, record, Some((parent, own))));
+            let found = self.by_values(lookup, first.column, values).await?;
+            let mut groups = found.ok_or_else(|| too_many(&format!("what is included of `{}` is", self.collection(lookup).name)))?;
+            for (records, parent_record) in groups.iter_mut().zip(parents) {
+                records.retain(|record| self.satisfies(lookup, record, Some((parent, parent_record))));
             }
-            let rows = self.finish(look, groups).await?;
+            let rows = self.finish(lookup, groups).await?;
             let shown = |mut rows: Vec<JsonFragment<'l>>| {
-                if look.single { rows.pop().unwrap_or(JsonFragment::NULL) } else { JsonFragment::Array(rows.into()) }
+                if lookup.single { rows.pop().unwrap_or(JsonFragment::NULL) } else { JsonFragment::Array(rows.into()) }
             };
             Ok(rows.into_iter().map(shown).collect())
         })
     }
 
     /// Adds includes to groups of records, sorts and projects them. A lookup for a single record keeps at most one row of each group.
-    pub fn finish<'f, 'l: 'f>(&'f self, look: &'l Lookup, groups: Vec<Vec<Arc<ServedRecord>>>) -> LookupFuture<'f, Vec<Vec<JsonFragment<'l>>>> {
+    pub fn finish<'f, 'l: 'f>(&'f self, lookup: &'l Lookup, groups: Vec<Vec<Arc<ServedRecord>>>) -> LookupFuture<'f, Vec<Vec<JsonFragment<'l>>>> {
         Box::pin(async move {
-            let collection = self.collection(look);
+            let collection = self.collection(lookup);
             let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
             let all: Vec<Arc<ServedRecord>> = groups.into_iter().flatten().collect();
-            let mut kept = vec![true; all.len()];
-            let mut included: Vec<Vec<JsonFragment<'l>>> = Vec::with_capacity(look.includes.len());
-            for (_, include) in &look.includes {
-                let found = self.include(include, collection, &all).await?;
-                for (kept, found) in kept.iter_mut().zip(&found) {
+            let mut is_kept = vec![true; all.len()];
+            let mut included: Vec<Vec<JsonFragment<'l>>> = Vec::with_capacity(lookup.includes.len());
+            for (_, include) in &lookup.includes {
+                let included_rows = self.include(include, collection, &all).await?;
+                for (is_kept, included_rows) in is_kept.iter_mut().zip(&included_rows) {
                     match &include.required {
                         IncludeRequirement::Optional => {}
-                        _ if !found.is_nothing() => {}
-                        IncludeRequirement::DropRecord => *kept = false,
+                        _ if !included_rows.is_nothing() => {}
+                        IncludeRequirement::DropRecord => *is_kept = false,
                         IncludeRequirement::Refuse(status, sentence) => {
                             return Err(Problem::new(StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_REQUEST), sentence.clone()));
                         }
                     }
                 }
-                included.push(found);
+                included.push(included_rows);
             }
             let mut answers = Vec::with_capacity(sizes.len());
-            let mut from = 0;
+            let mut start = 0;
             for size in sizes {
-                let mut rows: Vec<usize> = (from..from + size).filter(|row| kept[*row]).collect();
-                from += size;
-                if !look.sort.is_empty() {
-                    rows.sort_by(|a, b| self.order(look, &all[*a], &all[*b]));
+                let mut rows: Vec<usize> = (start..start + size).filter(|row| is_kept[*row]).collect();
+                start += size;
+                if !lookup.sort.is_empty() {
+                    rows.sort_by(|a, b| self.order(lookup, &all[*a], &all[*b]));
                 }
-                rows.truncate(if look.single { 1 } else { rows.len() });
-                answers.push(rows.into_iter().map(|row| self.show(look, &all[row], &included, row)).collect());
+                rows.truncate(if lookup.single { 1 } else { rows.len() });
+                answers.push(rows.into_iter().map(|row| self.show(lookup, &all[row], &included, row)).collect());
             }
             Ok(answers)
         })
     }
 
-    fn order(&self, look: &Lookup, a: &ServedRecord, b: &ServedRecord) -> std::cmp::Ordering {
-        let collection = self.collection(look);
-        for (column, descending) in &look.sort {
+    fn order(&self, lookup: &Lookup, a: &ServedRecord, b: &ServedRecord) -> std::cmp::Ordering {
+        let collection = self.collection(lookup);
+        for (column, descending) in &lookup.sort {
             let order = value_of(collection, a, *column).0.compare(&value_of(collection, b, *column).0);
             let order = if *descending { order.reverse() } else { order };
             if order.is_ne() {
@@ -90,13 +90,13 @@ impl RouteRequest<'_> {
         a.stored.key.cmp(&b.stored.key)
     }
 
-    fn show<'l>(&self, look: &'l Lookup, record: &ServedRecord, included: &[Vec<JsonFragment<'l>>], row: usize) -> JsonFragment<'l> {
-        let collection = self.collection(look);
-        let include = |name: &str| look.includes.iter().position(|(known, _)| known == name).map(|index| &included[index][row]);
-        if look.projection.is_empty() {
+    fn show<'l>(&self, lookup: &'l Lookup, record: &ServedRecord, included: &[Vec<JsonFragment<'l>>], row: usize) -> JsonFragment<'l> {
+        let collection = self.collection(lookup);
+        let include = |name: &str| lookup.includes.iter().position(|(known, _)| known == name).map(|index| &included[index][row]);
+        if lookup.projection.is_empty() {
             let mut whole = record.to_json(collection);
             if let Json::Object(members) = &mut whole {
-                members.extend(look.includes.iter().enumerate().map(|(index, (name, _))| (name.clone(), included[index][row].json())));
+                members.extend(lookup.includes.iter().enumerate().map(|(index, (name, _))| (name.clone(), included[index][row].json())));
             }
             return JsonFragment::Json(whole);
         }
@@ -110,7 +110,7 @@ impl RouteRequest<'_> {
         let evaluator = self.ctx.app.evaluator();
         let leaf = |name: &str, leaf: &Projection| match leaf {
             Projection::Text(text) => JsonFragment::Json(text.as_str().into()),
-            Projection::Path(path) => path.split_first().map_or(JsonFragment::NULL, |(first, rest)| named(first).inside(rest)),
+            Projection::Path(path) => path.split_first().map_or(JsonFragment::NULL, |(first, rest)| named(first).at_path(rest)),
             Projection::Expression(expression) => {
                 let variable = |name: &str| match include(name) {
                     Some(found) => json_to_cel(&found.json()),
@@ -127,7 +127,7 @@ impl RouteRequest<'_> {
                 JsonFragment::Json(value.to_json(&FieldType::Json))
             }
         };
-        let shown = JsonFragment::Object(look.projection.iter().map(|(name, value)| (name.as_str(), leaf(name, value))).collect());
+        let shown = JsonFragment::Object(lookup.projection.iter().map(|(name, value)| (name.as_str(), leaf(name, value))).collect());
         let failures = evaluator.failures();
         if !failures.is_empty() {
             self.failed.lock().unwrap_or_else(PoisonError::into_inner).add(&collection.name, record.stored.key.as_str(), failures);

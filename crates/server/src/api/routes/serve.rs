@@ -25,7 +25,7 @@ use stook_catalogue::route::{Method, RouteAction};
 const WARNING: HeaderName = HeaderName::from_static("stook-warning");
 
 /// Max failures in the headers, because proxies limit the size of a head.
-const MOST_WARNINGS: usize = 5;
+const MAX_WARNINGS: usize = 5;
 
 /// Returns the declared routes of a catalogue.
 pub fn router(catalogue: &Catalogue) -> Router<Arc<App>> {
@@ -57,14 +57,14 @@ async fn serve(app: Arc<App>, ctx: Result<RequestContext, Problem>, body: Body, 
 /// Converts a problem to the form that the catalogue declares.
 fn as_declared(catalogue: &Catalogue, problem: Problem) -> Response {
     let Some(member) = &catalogue.error_member else { return problem.into_response() };
-    let said = match problem.errors.as_slice() {
+    let message = match problem.errors.as_slice() {
         [] | [_] => json!(problem.detail),
         several => json!(several),
     };
     let status = problem.status;
     let mut response = problem.into_response();
     let retry = response.headers_mut().remove(header::RETRY_AFTER);
-    let mut declared = json_answer(status, json!({ member.as_str(): said }).to_string());
+    let mut declared = json_answer(status, json!({ member.as_str(): message }).to_string());
     if let Some(retry) = retry {
         declared.headers_mut().insert(header::RETRY_AFTER, retry);
     }
@@ -75,22 +75,22 @@ async fn run(mut ctx: RequestContext, body: Body, index: usize) -> HandlerResult
     let app = ctx.app.clone();
     let route = &app.catalogue.routes[index];
     let values = parameters(&mut ctx, &route.params, body).await?;
-    let given = RouteParams { all: &route.params, values };
+    let params = RouteParams { all: &route.params, values };
     match &route.action {
-        RouteAction::Lookup(find) => {
+        RouteAction::Lookup(lookup_route) => {
             ctx.reaches_store();
-            let found = look_up(ctx, find, given, index).await?;
-            let missing = || Problem::missing(route.missing.clone().unwrap_or_else(|| "there is no such record".into()));
+            let found = look_up(ctx, lookup_route, params, index).await?;
+            let missing = || Problem::not_found(route.missing.clone().unwrap_or_else(|| "there is no such record".into()));
             let RouteResponse { text, failures } = found.ok_or_else(missing)?;
             let mut answer = json_answer(StatusCode::OK, text);
-            let first = failures.first.iter().take(MOST_WARNINGS).map(|failure| failure.escape_default().to_string());
-            let more = (failures.truncated || failures.first.len() > MOST_WARNINGS).then(|| "more expressions fail".to_owned());
+            let first = failures.first.iter().take(MAX_WARNINGS).map(|failure| failure.escape_default().to_string());
+            let more = (failures.truncated || failures.first.len() > MAX_WARNINGS).then(|| "more expressions fail".to_owned());
             for warning in first.chain(more).filter_map(|warning| HeaderValue::from_str(&warning).ok()) {
                 answer.headers_mut().append(WARNING, warning);
             }
             Ok(answer)
         }
-        RouteAction::Transition { .. } => transition::answer(ctx, route, &given).await,
-        RouteAction::Query(ask) => query::answer(ctx, ask, &given).await,
+        RouteAction::Transition { .. } => transition::answer(ctx, route, &params).await,
+        RouteAction::Query(query_route) => query::answer(ctx, query_route, &params).await,
     }
 }

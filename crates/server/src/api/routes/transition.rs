@@ -15,25 +15,25 @@ use stook_engine::transition;
 use stook_store::access::Role;
 
 /// Applies the route's transition.
-pub async fn answer(ctx: RequestContext, route: &Route, given: &RouteParams<'_>) -> HandlerResult {
-    ctx.caller.need(Role::Write)?;
+pub async fn answer(ctx: RequestContext, route: &Route, params: &RouteParams<'_>) -> HandlerResult {
+    ctx.caller.require_role(Role::Write)?;
     let RouteAction::Transition { collection, transition, key, args } = &route.action else {
         return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the route changes nothing"));
     };
-    let missing = || Problem::missing(route.missing.clone().unwrap_or_else(|| "there is no such record".into()));
+    let missing = || Problem::not_found(route.missing.clone().unwrap_or_else(|| "there is no such record".into()));
     let text = key.fill(|name| {
-        let index = given.all.iter().position(|param| param.name == name)?;
-        given.values[index].as_ref().map(|value| Cow::Owned(value.show(&given.all[index].ty)))
+        let index = params.all.iter().position(|param| param.name == name)?;
+        params.values[index].as_ref().map(|value| Cow::Owned(value.show(&params.all[index].ty)))
     });
     let key = text.and_then(|text| Key::new(text).ok()).ok_or_else(missing)?;
     let sent: Map<String, Json> =
-        args.iter().filter_map(|(name, param)| Some((name.clone(), given.values[*param].as_ref()?.to_json(&given.all[*param].ty)))).collect();
+        args.iter().filter_map(|(name, param)| Some((name.clone(), params.values[*param].as_ref()?.to_json(&params.all[*param].ty)))).collect();
     let name = &ctx.definition(*collection).transitions[*transition].name;
     let call = transitions::call_of(&ctx, &route.path, &format!("{}\n{}", key.as_str(), Json::Object(sent.clone())))?;
-    let ask = transitions::prepare(&ctx, *collection, name, &sent, call)?;
+    let request = transitions::prepare(&ctx, *collection, name, &sent, call)?;
     ctx.reaches_store();
     let app = ctx.app.clone();
-    let ended = blocking(move || transition::run(&app.catalogue, &*app.store, &app.evaluator(), &ask, &key)).await?;
-    let done = transitions::answer(ended)?.ok_or_else(missing)?;
+    let result = blocking(move || transition::run(&app.catalogue, &*app.store, &app.evaluator(), &request, &key)).await?;
+    let done = transitions::answer(result)?.ok_or_else(missing)?;
     Ok(json_answer(StatusCode::OK, done.to_string()))
 }

@@ -19,8 +19,8 @@ pub async fn page(State(pages): State<Arc<WebPages>>) -> HandlerResult<Response>
         serde_json::from_slice(openapi::shared(app)).map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     let mut by_tag: Vec<(&str, Vec<Markup>)> = Vec::new();
     for (path, methods) in members(&document["paths"]) {
-        for (method, own) in members(methods) {
-            let (tag, shown) = (own["tags"][0].as_str().unwrap_or_default(), operation(path, method, own));
+        for (method, definition) in members(methods) {
+            let (tag, shown) = (definition["tags"][0].as_str().unwrap_or_default(), operation(path, method, definition));
             match by_tag.iter_mut().find(|(known, _)| *known == tag) {
                 Some((_, entries)) => entries.push(shown),
                 None => by_tag.push((tag, vec![shown])),
@@ -35,19 +35,19 @@ pub async fn page(State(pages): State<Arc<WebPages>>) -> HandlerResult<Response>
                 a href="/openapi.json" { "OpenAPI 3.1" } "; what all of it means is on the page "
                 a href="/docs/api" { "The HTTP API" } "."
             }
-            @for (tag, operations) in &by_tag { h2 { (tag) } @for own in operations { (own) } }
+            @for (tag, operations) in &by_tag { h2 { (tag) } @for definition in operations { (definition) } }
         }
     };
     Ok(answer(&pages, StatusCode::OK, (OPERATIONS, &operations_title(&pages)), "", &body))
 }
 
-fn operation(path: &str, method: &str, own: &Json) -> Markup {
-    let parameters = items(&own["parameters"]);
-    let body = members(&own["requestBody"]["content"]).next();
+fn operation(path: &str, method: &str, definition: &Json) -> Markup {
+    let parameters = items(&definition["parameters"]);
+    let body = members(&definition["requestBody"]["content"]).next();
     let is_needed = |parameter: &Json| parameter["required"] == true && parameter["in"] != "path";
     html! {
         details {
-            summary { b { (method.to_uppercase()) } " " code { (path) } " " (named(own, "summary")) }
+            summary { b { (method.to_uppercase()) } " " code { (path) } " " (named(definition, "summary")) }
             @if !parameters.is_empty() {
                 table {
                     @for parameter in parameters {
@@ -65,8 +65,8 @@ fn operation(path: &str, method: &str, own: &Json) -> Markup {
             }
             p {
                 "Answers: "
-                @for (place, (status, answer)) in members(&own["responses"]).enumerate() {
-                    @if place > 0 { "; " }
+                @for (index, (status, answer)) in members(&definition["responses"]).enumerate() {
+                    @if index > 0 { "; " }
                     (status) " " (named(answer, "description"))
                 }
             }

@@ -1,12 +1,12 @@
 //! Aggregates over all rows of a plan.
 
 use super::super::session::{DatabaseError, DbResult, Session};
-use super::super::values::{RowExt, read};
-use super::columns::known;
+use super::super::values::{RowExt, decode_column};
+use super::columns::column_info;
 use super::select::{SqlBuilder, rows_statement};
 use crate::StoreError;
-use crate::plan::{Aggregate, AggregateFunction, PlanColumn, QueryPlan, middle_of};
-use crate::sql::plan_parts::{aggregated, all_rows, of_floats, of_whole_numbers, unreadable};
+use crate::plan::{Aggregate, AggregateFunction, PlanColumn, QueryPlan, median_of_middle};
+use crate::sql::plan_parts::{aggregated_values_sql, all_rows, float_aggregate, integer_aggregate, unreadable};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::{FieldType, Value};
 
@@ -19,7 +19,7 @@ pub fn count(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Q
         let builder = SqlBuilder::new(catalogue, tenant, &plan)?;
         (format!("SELECT count(*) FROM {}", builder.from()), builder.parameters)
     };
-    let row = parameters.with(|parameters| session.one(&sql, parameters))?;
+    let row = parameters.with(|parameters| session.query_one(&sql, parameters))?;
     Ok(row.at::<i64>(0)? as u64)
 }
 
@@ -27,9 +27,9 @@ pub fn count(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Q
 pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan, aggregate: Aggregate) -> DbResult<Value> {
     let plan = all_rows(plan);
     let builder = SqlBuilder::new(catalogue, tenant, &plan)?;
-    let column = known(builder.catalogue, builder.collection, plan.each, aggregate.column)?;
-    let sql_of = |column: PlanColumn| known(builder.catalogue, builder.collection, plan.each, column).map(|column| column.sql);
-    let rows = aggregated(&plan, aggregate.column, &column.name, &builder.from(), sql_of)?;
+    let column = column_info(builder.catalogue, builder.collection, plan.each, aggregate.column)?;
+    let sql_of = |column: PlanColumn| column_info(builder.catalogue, builder.collection, plan.each, column).map(|column| column.sql);
+    let rows = aggregated_values_sql(&plan, aggregate.column, &column.name, &builder.from(), sql_of)?;
     if column.ty == FieldType::Ranges {
         let sql = match aggregate.function {
             AggregateFunction::Count => "coalesce(sum((e.v ->> 1)::bigint - (e.v ->> 0)::bigint + 1), 0)::bigint",
@@ -38,7 +38,7 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
             other => return Err(StoreError::Wrong(format!("ranges have no {}", other.name())).into()),
         };
         let sql = format!("SELECT {sql} FROM ({rows}) AS rows, jsonb_array_elements(rows.v::jsonb) AS e(v)");
-        let row = builder.parameters.with(|parameters| session.one(&sql, parameters))?;
+        let row = builder.parameters.with(|parameters| session.query_one(&sql, parameters))?;
         return Ok(row.at::<Option<i64>>(0)?.map_or(Value::Null, Value::Int));
     }
     let values = if column.ty.is_list() {
@@ -47,21 +47,21 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
         format!("SELECT v FROM ({rows}) AS rows WHERE v IS NOT NULL")
     };
     let element = column.ty.element().clone();
-    let whole = element != FieldType::Float;
+    let is_integer = element != FieldType::Float;
     let sql = match aggregate.function {
         AggregateFunction::Count => format!("SELECT count(*) FROM ({values}) AS present"),
         AggregateFunction::Min => format!("SELECT v FROM ({values}) AS present ORDER BY v LIMIT 1"),
         AggregateFunction::Max => format!("SELECT v FROM ({values}) AS present ORDER BY v DESC LIMIT 1"),
         // as text: a sum of 64-bit numbers may need more than 64 bits
-        AggregateFunction::Sum | AggregateFunction::Avg if whole => format!("SELECT count(*), sum(v)::text FROM ({values}) AS present"),
+        AggregateFunction::Sum | AggregateFunction::Avg if is_integer => format!("SELECT count(*), sum(v)::text FROM ({values}) AS present"),
         AggregateFunction::Sum | AggregateFunction::Avg => format!("SELECT count(*), sum(v) FROM ({values}) AS present"),
         AggregateFunction::Median => format!(
             "WITH present AS MATERIALIZED ({values}), size AS (SELECT count(*) AS n FROM present) \
              SELECT v FROM present ORDER BY v LIMIT 2 - (SELECT n % 2 FROM size) OFFSET greatest((SELECT (n - 1) / 2 FROM size), 0)"
         ),
     };
-    let overflow = |trouble| match trouble {
-        DatabaseError::Store(StoreError::Other(reason)) if !whole && reason.contains("out of range") => {
+    let overflow = |error| match error {
+        DatabaseError::Store(StoreError::Other(reason)) if !is_integer && reason.contains("out of range") => {
             StoreError::Wrong("the sum is too large for a float".into()).into()
         }
         other => other,
@@ -71,27 +71,27 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
     match aggregate.function {
         AggregateFunction::Count => Ok(Value::Int(row.at(0)?)),
         AggregateFunction::Min | AggregateFunction::Max => {
-            read(row, 0, &element).map_err(|unfit| unreadable(builder.collection, &column.name, &unfit).into())
+            decode_column(row, 0, &element).map_err(|unfit| unreadable(builder.collection, &column.name, &unfit).into())
         }
         AggregateFunction::Sum | AggregateFunction::Avg => {
             let count = row.at::<i64>(0)?;
             if count == 0 {
                 return Ok(Value::Null);
             }
-            if !whole {
-                return Ok(of_floats(aggregate.function, count, row.at(1)?)?);
+            if !is_integer {
+                return Ok(float_aggregate(aggregate.function, count, row.at(1)?)?);
             }
             let sum: i128 = match row.at::<Option<&str>>(1)? {
                 Some(sum) => sum.parse().map_err(|_| StoreError::Other(format!("a sum is no number: {sum:?}")))?,
                 None => 0,
             };
-            Ok(of_whole_numbers(aggregate.function, count, sum, &column.ty)?)
+            Ok(integer_aggregate(aggregate.function, count, sum, &column.ty)?)
         }
         AggregateFunction::Median => {
-            let low = read(row, 0, &element).map_err(|unfit| unreadable(builder.collection, &column.name, &unfit))?;
-            let high = found.last().map_or(Ok(Value::Null), |row| read(row, 0, &element));
+            let low = decode_column(row, 0, &element).map_err(|unfit| unreadable(builder.collection, &column.name, &unfit))?;
+            let high = found.last().map_or(Ok(Value::Null), |row| decode_column(row, 0, &element));
             let high = high.map_err(|unfit| unreadable(builder.collection, &column.name, &unfit))?;
-            Ok(middle_of(&low, &high, &column.ty))
+            Ok(median_of_middle(&low, &high, &column.ty))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The SQL of a plan's columns.
 
 use super::super::session::DbResult;
-use super::super::tables::name;
+use super::super::tables::quoted_name;
 use super::super::values::column_type;
 use crate::StoreError;
 use crate::plan::{Comparison, PlanColumn};
@@ -26,7 +26,7 @@ pub struct ColumnInfo {
     pub tags: Option<u32>,
 }
 
-pub fn known(catalogue: &Catalogue, collection: &Collection, each: Option<FieldId>, column: PlanColumn) -> DbResult<ColumnInfo> {
+pub fn column_info(catalogue: &Catalogue, collection: &Collection, each: Option<FieldId>, column: PlanColumn) -> DbResult<ColumnInfo> {
     let plain = |sql: &str, ty: FieldType| {
         let (sql, compared, name) = (sql.to_owned(), sql.to_owned(), sql.to_owned());
         ColumnInfo { sql: format!("r.{sql}"), compared: format!("r.{compared}"), ty, fold: false, index: FieldIndexes::default(), name, tags: None }
@@ -37,19 +37,19 @@ pub fn known(catalogue: &Catalogue, collection: &Collection, each: Option<FieldI
         PlanColumn::Conflict => Ok(plain("conflict", FieldType::List(Box::new(FieldType::Text)))),
         PlanColumn::Tag => {
             let tags = collection.tags.as_ref().ok_or_else(|| StoreError::Wrong("the records of this collection carry no tags".into()))?;
-            let own = format!("t.tenant = r.tenant AND t.collection = {} AND t.key = r.key", tags.id);
-            let sql = format!("(SELECT array_agg(t.value ORDER BY t.value) FROM tagged t WHERE {own})");
+            let join_condition = format!("t.tenant = r.tenant AND t.collection = {} AND t.key = r.key", tags.id);
+            let sql = format!("(SELECT array_agg(t.value ORDER BY t.value) FROM tagged t WHERE {join_condition})");
             let (ty, index) = (FieldType::List(Box::new(FieldType::Text)), FieldIndexes { ordered: true, ..FieldIndexes::default() });
             Ok(ColumnInfo { compared: sql.clone(), sql, ty, fold: false, index, name: "tag".into(), tags: Some(tags.id) })
         }
         PlanColumn::Field(index) => {
             let field = collection.fields.get(index).ok_or_else(|| StoreError::Wrong("there is no such field".into()))?;
             let sql = match collection.member(index) {
-                Some((list, member)) => in_structs(&name(&["f", &collection.fields[list].name]), member),
-                None => format!("r.{}", name(&["f", &field.name])),
+                Some((list, member)) => member_values_sql(&quoted_name(&["f", &collection.fields[list].name]), member),
+                None => format!("r.{}", quoted_name(&["f", &field.name])),
             };
             let ty = field.golden_type().clone();
-            let compared = if field.fold && !ty.is_list() { format!("r.{}", name(&["x", &field.name])) } else { sql.clone() };
+            let compared = if field.fold && !ty.is_list() { format!("r.{}", quoted_name(&["x", &field.name])) } else { sql.clone() };
             Ok(ColumnInfo { sql, compared, ty, fold: field.fold, index: field.index, name: field.name.clone(), tags: None })
         }
         PlanColumn::Element(index) => {
@@ -62,19 +62,20 @@ pub fn known(catalogue: &Catalogue, collection: &Collection, each: Option<FieldI
         }
         PlanColumn::TargetsExist(index) => {
             let link = link_of(catalogue, collection, index)?;
-            let (to, field) = (name(&["r", &catalogue.collections[link.target_collection].name]), name(&["f", &collection.fields[link.field].name]));
-            let exists = |key: &str| format!("EXISTS (SELECT 1 FROM {to} lt WHERE lt.tenant = r.tenant AND lt.key = {key} AND lt.alive)");
-            let all = match link.many {
+            let (target, field) =
+                (quoted_name(&["r", &catalogue.collections[link.target_collection].name]), quoted_name(&["f", &collection.fields[link.field].name]));
+            let exists = |key: &str| format!("EXISTS (SELECT 1 FROM {target} lt WHERE lt.tenant = r.tenant AND lt.key = {key} AND lt.alive)");
+            let targets_exist = match link.many {
                 false => exists(&format!("r.{field}")),
                 true => format!("NOT EXISTS (SELECT 1 FROM unnest(r.{field}) AS le(value) WHERE NOT {})", exists("le.value")),
             };
-            let sql = format!("(CASE WHEN r.{field} IS NOT NULL THEN {all} END)");
+            let sql = format!("(CASE WHEN r.{field} IS NOT NULL THEN {targets_exist} END)");
             let (ty, name) = (FieldType::Boolean, format!("{}.exists", link.name));
             Ok(ColumnInfo { compared: sql.clone(), sql, ty, fold: false, index: FieldIndexes::default(), name, tags: None })
         }
         PlanColumn::State(index) => {
             let state = collection.states.get(index).ok_or_else(|| StoreError::Wrong("there is no such state field".into()))?;
-            let sql = format!("r.{}", name(&["s", &state.name]));
+            let sql = format!("r.{}", quoted_name(&["s", &state.name]));
             // state fields have no side tables
             let index = FieldIndexes { ordered: state.index.ordered && !state.ty.is_list(), ..FieldIndexes::default() };
             Ok(ColumnInfo { compared: sql.clone(), sql, ty: state.ty.clone(), fold: false, index, name: state.name.clone(), tags: None })
@@ -93,25 +94,25 @@ impl ColumnInfo {
     /// Whether an index finds the records that satisfy a condition.
     pub fn finds(&self, test: &Comparison) -> bool {
         let ordered = self.index.ordered || self.name == "key";
-        let contained = |pieces: &[String]| self.index.contains && !pattern::trigrams(&self.pieces(pieces)).is_empty();
+        let contained = |pieces: &[String]| self.index.contains && !pattern::trigrams(&self.fold_pattern(pieces)).is_empty();
         match test {
             Comparison::Equal(wanted) => ordered || wanted.as_text().is_some_and(|text| contained(&[text.to_owned()])),
             Comparison::Prefix(prefix) => ordered || contained(std::slice::from_ref(prefix)),
             Comparison::In(_) => ordered,
-            Comparison::Lies(..) => self.index.intersects,
+            Comparison::Related(..) => self.index.intersects,
             Comparison::Range { low, high } => ordered && (low.is_some() || high.is_some()),
             Comparison::Wildcard(pieces) => (ordered && pieces.first().is_some_and(|first| !first.is_empty())) || contained(pieces),
             Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) => false,
         }
     }
 
-    pub fn pieces(&self, pieces: &[String]) -> Vec<String> {
+    pub fn fold_pattern(&self, pieces: &[String]) -> Vec<String> {
         if self.fold { fold_pieces(pieces) } else { pieces.to_vec() }
     }
 }
 
 /// The SQL of the values of a member of the structs in a list, as a list is stored; for ranges, all ranges.
-pub fn in_structs(list: &str, member: &StructMember) -> String {
+pub fn member_values_sql(list: &str, member: &StructMember) -> String {
     let from = format!("unnest(r.{list}) WITH ORDINALITY AS m(value, place)");
     match member.ty {
         FieldType::Ranges => format!(

@@ -1,7 +1,7 @@
 //! Turns conditions into SQL in the form that an index supports.
 
 use super::super::session::DbResult;
-use super::super::tables::{INDEXED, name};
+use super::super::tables::{INDEXED_CHARACTERS, quoted_name};
 use super::columns::ColumnInfo;
 use super::parameters::{Parameters, QueryParameter};
 use crate::StoreError;
@@ -10,21 +10,21 @@ use crate::sql::pattern::{self, MAX_PATTERN};
 use stook_catalogue::value::{FieldType, Geometry, Value};
 
 /// Returns the beginning of a text that an index contains.
-pub fn beginning(text: &str) -> String {
-    text.chars().take(INDEXED).collect()
+pub fn indexed_prefix(text: &str) -> String {
+    text.chars().take(INDEXED_CHARACTERS).collect()
 }
 
 /// Whether comparing with a text of this length by the indexed beginnings decides the comparison.
-pub fn decides(beginning: &str) -> bool {
-    beginning.chars().count() < INDEXED
+pub fn is_complete_in_index(indexed_prefix: &str) -> bool {
+    indexed_prefix.chars().count() < INDEXED_CHARACTERS
 }
 
 /// A comparison of `sql`: the column in the form that is compared, or an element of a list.
 pub struct ComparisonSql<'a> {
     pub sql: &'a str,
-    pub known: &'a ColumnInfo,
+    pub column: &'a ColumnInfo,
     /// The expression that its index contains: conditions include what follows for it.
-    pub held: Option<String>,
+    pub index_expression: Option<String>,
     /// Whether its trigrams are indexed.
     pub contains: bool,
     pub parameters: &'a mut Parameters,
@@ -32,38 +32,40 @@ pub struct ComparisonSql<'a> {
 
 impl ComparisonSql<'_> {
     fn compare(&mut self, operator: &str, wanted: &Value) -> String {
-        match self.known.folded(wanted) {
-            Value::Text(text) => self.bound(operator, &text),
-            wanted => format!("{} {operator} {}", self.sql, self.parameters.value(wanted, self.known.ty.element())),
+        match self.column.folded(wanted) {
+            Value::Text(text) => self.compare_text(operator, &text),
+            wanted => format!("{} {operator} {}", self.sql, self.parameters.value(wanted, self.column.ty.element())),
         }
     }
 
-    fn begins(&mut self, prefix: &str) -> String {
-        let low = self.bound(">=", prefix);
+    fn prefix_comparison(&mut self, prefix: &str) -> String {
+        let low = self.compare_text(">=", prefix);
         match pattern::after_prefix(prefix) {
-            Some(behind) => format!("{low} AND {}", self.bound("<", &behind)),
+            Some(end) => format!("{low} AND {}", self.compare_text("<", &end)),
             None => low,
         }
     }
 
     /// Compares with a bound that is folded already.
-    fn bound(&mut self, operator: &str, bound: &str) -> String {
-        let Some(held) = &self.held else { return format!("{} {operator} {}", self.sql, self.parameters.text(bound.to_owned())) };
-        let beginning = beginning(bound);
-        if decides(&beginning) {
-            return format!("{held} {operator} {}", self.parameters.text(beginning));
+    fn compare_text(&mut self, operator: &str, bound: &str) -> String {
+        let Some(index_expression) = &self.index_expression else {
+            return format!("{} {operator} {}", self.sql, self.parameters.text(bound.to_owned()));
+        };
+        let prefix = indexed_prefix(bound);
+        if is_complete_in_index(&prefix) {
+            return format!("{index_expression} {operator} {}", self.parameters.text(prefix));
         }
         // if two texts are ordered, their beginnings are ordered or equal
-        let loose = match operator {
+        let loose_operator = match operator {
             "<" => "<=",
             ">" => ">=",
             other => other,
         };
-        let beginning = self.parameters.text(beginning);
-        format!("{held} {loose} {beginning} AND {} {operator} {}", self.sql, self.parameters.text(bound.to_owned()))
+        let prefix = self.parameters.text(prefix);
+        format!("{index_expression} {loose_operator} {prefix} AND {} {operator} {}", self.sql, self.parameters.text(bound.to_owned()))
     }
 
-    fn trigrams(&mut self, pieces: &[String]) -> Option<String> {
+    fn trigram_condition(&mut self, pieces: &[String]) -> Option<String> {
         let wanted = if self.contains { pattern::trigrams(pieces) } else { Vec::new() };
         if wanted.is_empty() {
             return None;
@@ -71,19 +73,19 @@ impl ComparisonSql<'_> {
         Some(format!("trigrams({}) @> {}", self.sql, self.parameters.push(QueryParameter::Texts(wanted), "text[]")))
     }
 
-    fn matches(&mut self, pieces: &[String]) -> DbResult<String> {
+    fn pattern_comparison(&mut self, pieces: &[String]) -> DbResult<String> {
         let mut parts = Vec::new();
-        if let Some(beginning) = pieces.first().filter(|beginning| !beginning.is_empty()) {
-            parts.push(self.begins(beginning));
+        if let Some(prefix) = pieces.first().filter(|prefix| !prefix.is_empty()) {
+            parts.push(self.prefix_comparison(prefix));
         }
-        parts.extend(self.trigrams(pieces));
+        parts.extend(self.trigram_condition(pieces));
         let escape = |piece: &String| {
-            piece.chars().fold(String::new(), |mut out, character| {
+            piece.chars().fold(String::new(), |mut pattern, character| {
                 if matches!(character, '%' | '_' | '\\') {
-                    out.push('\\');
+                    pattern.push('\\');
                 }
-                out.push(character);
-                out
+                pattern.push(character);
+                pattern
             })
         };
         // the same limit as in SQLite, which writes special characters with three bytes
@@ -98,7 +100,7 @@ impl ComparisonSql<'_> {
     }
 
     /// Compares a column of ranges.
-    fn in_ranges(&mut self, test: &Comparison) -> DbResult<String> {
+    fn ranges_comparison(&mut self, test: &Comparison) -> DbResult<String> {
         let windows = test.windows().ok_or_else(|| StoreError::Wrong("ranges are compared with integers".into()))?;
         let windows: Vec<[i64; 2]> = windows.into_iter().map(|(low, high)| [low, high]).collect();
         let windows = self.parameters.text(serde_json::json!(windows).to_string());
@@ -111,47 +113,47 @@ impl ComparisonSql<'_> {
     }
 
     /// Finds candidates by their bounding boxes.
-    fn meets(&mut self, wanted: &Geometry) -> String {
-        let own = name(&["b", &self.known.name]);
-        let asked = wanted.reach().asked().into_iter().map(|asked| {
+    fn boxes_overlap(&mut self, wanted: &Geometry) -> String {
+        let box_column = quoted_name(&["b", &self.column.name]);
+        let overlaps = wanted.reach().search_boxes().into_iter().map(|area| {
             let [west, south, east, north] =
-                [asked.west, asked.south, asked.east, asked.north].map(|side| self.parameters.value(Value::float(side), &FieldType::Float));
-            format!("r.{own} && box(point({east}, {north}), point({west}, {south}))")
+                [area.west, area.south, area.east, area.north].map(|side| self.parameters.value(Value::float(side), &FieldType::Float));
+            format!("r.{box_column} && box(point({east}, {north}), point({west}, {south}))")
         });
-        format!("({})", asked.collect::<Vec<_>>().join(" OR "))
+        format!("({})", overlaps.collect::<Vec<_>>().join(" OR "))
     }
 
     pub fn test(&mut self, test: &Comparison) -> DbResult<String> {
-        if self.known.ty == FieldType::Ranges {
-            return self.in_ranges(test);
+        if self.column.ty == FieldType::Ranges {
+            return self.ranges_comparison(test);
         }
-        let element = self.known.ty.element().clone();
+        let element = self.column.ty.element().clone();
         Ok(match test {
             Comparison::Wildcard(pieces) | Comparison::NotWildcard(pieces) if pieces.is_empty() => {
                 return Err(StoreError::Wrong("a pattern has one piece at least".into()).into());
             }
             Comparison::Equal(wanted) => {
                 let equal = self.compare("=", wanted);
-                match (self.held.is_none(), self.known.folded(wanted).as_text()) {
+                match (self.index_expression.is_none(), self.column.folded(wanted).as_text()) {
                     (true, Some(text)) => {
                         let pieces = [text.to_owned()];
-                        self.trigrams(&pieces).map_or(equal.clone(), |trigrams| format!("{trigrams} AND {equal}"))
+                        self.trigram_condition(&pieces).map_or(equal.clone(), |trigrams| format!("{trigrams} AND {equal}"))
                     }
                     _ => equal,
                 }
             }
             Comparison::NotEqual(wanted) => {
-                let wanted = self.known.folded(wanted);
+                let wanted = self.column.folded(wanted);
                 format!("{} IS DISTINCT FROM {}", self.sql, self.parameters.value(wanted, &element))
             }
             Comparison::In(wanted) => {
-                let wanted: Vec<Value> = wanted.iter().map(|wanted| self.known.folded(wanted)).collect();
-                let beginnings: Vec<String> = wanted.iter().filter_map(|value| Some(beginning(value.as_text()?))).collect();
+                let wanted: Vec<Value> = wanted.iter().map(|wanted| self.column.folded(wanted)).collect();
+                let beginnings: Vec<String> = wanted.iter().filter_map(|value| Some(indexed_prefix(value.as_text()?))).collect();
                 let list = FieldType::List(Box::new(element));
                 let condition = format!("{} = ANY({})", self.sql, self.parameters.value(Value::List(wanted), &list));
-                match &self.held {
-                    Some(held) if matches!(list.element(), FieldType::Text) => {
-                        format!("{held} = ANY({}) AND {condition}", self.parameters.push(QueryParameter::Texts(beginnings), "text[]"))
+                match &self.index_expression {
+                    Some(index_expression) if matches!(list.element(), FieldType::Text) => {
+                        format!("{index_expression} = ANY({}) AND {condition}", self.parameters.push(QueryParameter::Texts(beginnings), "text[]"))
                     }
                     _ => condition,
                 }
@@ -166,26 +168,26 @@ impl ComparisonSql<'_> {
                 if parts.is_empty() { format!("{} IS NOT NULL", self.sql) } else { parts.join(" AND ") }
             }
             Comparison::Prefix(prefix) => {
-                let pieces = self.known.pieces(&[prefix.clone(), String::new()]);
-                let begins = self.begins(&pieces[0]);
-                match self.held.is_none().then(|| self.trigrams(&pieces)).flatten() {
+                let pieces = self.column.fold_pattern(&[prefix.clone(), String::new()]);
+                let begins = self.prefix_comparison(&pieces[0]);
+                match self.index_expression.is_none().then(|| self.trigram_condition(&pieces)).flatten() {
                     Some(trigrams) => format!("{trigrams} AND {begins}"),
                     None => begins,
                 }
             }
             Comparison::Wildcard(pieces) => {
-                let pieces = self.known.pieces(pieces);
-                self.matches(&pieces)?
+                let pieces = self.column.fold_pattern(pieces);
+                self.pattern_comparison(&pieces)?
             }
             Comparison::NotWildcard(pieces) => {
-                let pieces = self.known.pieces(pieces);
-                let matches = self.matches(&pieces)?;
+                let pieces = self.column.fold_pattern(pieces);
+                let matches = self.pattern_comparison(&pieces)?;
                 format!("({} IS NULL OR NOT ({matches}))", self.sql)
             }
             Comparison::Exists(_) => format!("{} IS NOT NULL", self.sql),
-            // the relation is decided elsewhere, see [`crate::sql::lies`]
-            Comparison::Lies(_, wanted) if self.known.index.intersects => self.meets(wanted),
-            Comparison::Lies(..) => format!("{} IS NOT NULL", self.sql),
+            // the relation is decided elsewhere, see [`crate::sql::geometry_filter`]
+            Comparison::Related(_, wanted) if self.column.index.intersects => self.boxes_overlap(wanted),
+            Comparison::Related(..) => format!("{} IS NOT NULL", self.sql),
         })
     }
 }

@@ -19,8 +19,8 @@ pub enum QueryParameter {
 pub struct Parameters(Vec<QueryParameter>);
 
 impl Parameters {
-    pub fn push(&mut self, given: QueryParameter, ty: &str) -> String {
-        self.0.push(given);
+    pub fn push(&mut self, parameter: QueryParameter, ty: &str) -> String {
+        self.0.push(parameter);
         format!("${}::{ty}", self.0.len())
     }
 
@@ -32,13 +32,13 @@ impl Parameters {
         self.push(QueryParameter::Text(text), "text")
     }
 
-    /// Runs `ask` with the parameters as PostgreSQL's client takes them.
-    pub fn with<T>(&self, ask: impl FnOnce(&[SqlParameter<'_>]) -> T) -> T {
+    /// Runs `run` with the parameters as PostgreSQL's client takes them.
+    pub fn with<T>(&self, run: impl FnOnce(&[SqlParameter<'_>]) -> T) -> T {
         let boxed: Vec<Box<dyn ToSql + Sync + '_>> = self
             .0
             .iter()
-            .map(|given| -> Box<dyn ToSql + Sync + '_> {
-                match given {
+            .map(|parameter| -> Box<dyn ToSql + Sync + '_> {
+                match parameter {
                     QueryParameter::Number(number) => Box::new(*number),
                     QueryParameter::Text(text) => Box::new(text.as_str()),
                     QueryParameter::Texts(texts) => Box::new(texts),
@@ -47,6 +47,6 @@ impl Parameters {
             })
             .collect();
         let parameters: Vec<SqlParameter<'_>> = boxed.iter().map(|parameter| &**parameter).collect();
-        ask(&parameters)
+        run(&parameters)
     }
 }

@@ -1,13 +1,13 @@
 //! Turns a plan into one statement.
 
 use super::super::session::DbResult;
-use super::super::tables::{indexed, name};
-use super::columns::{ColumnInfo, known};
+use super::super::tables::{index_expression, quoted_name};
+use super::columns::{ColumnInfo, column_info};
 use super::comparison::ComparisonSql;
 use super::parameters::{Parameters, QueryParameter};
 use crate::StoreError;
 use crate::plan::{Comparison, PlanColumn, QueryPlan};
-use crate::sql::plan_parts::structs;
+use crate::sql::plan_parts::struct_list;
 use stook_catalogue::definition::{Catalogue, Collection, Field};
 use stook_catalogue::ids::FieldId;
 use stook_catalogue::value::FieldType;
@@ -27,11 +27,11 @@ pub struct SqlBuilder<'a> {
     /// Whether the records with a tag are read in the order of keys, and looked up by these.
     pub is_tag_scan: bool,
     /// The list of structs whose elements are the rows, joined to each record.
-    pub each: String,
+    pub struct_join: String,
     /// If only the first records are searched: the condition on their keys, and how many.
     pub first: Option<(String, u64)>,
     /// Whether texts are sorted only by the characters that an index contains.
-    pub by_beginnings: bool,
+    pub sorts_by_indexed_prefix: bool,
 }
 
 /// Maximum number of rows of a page that is read in the order of keys.
@@ -40,7 +40,7 @@ const SMALL_PAGE: u64 = 256;
 impl<'a> SqlBuilder<'a> {
     pub fn new(catalogue: &'a Catalogue, tenant: i64, plan: &QueryPlan) -> DbResult<Self> {
         let collection = catalogue.collections.get(plan.collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
-        let each = each(collection, plan.each)?;
+        let struct_join = struct_join(collection, plan.each)?;
         let mut builder = Self {
             catalogue,
             collection,
@@ -51,54 +51,55 @@ impl<'a> SqlBuilder<'a> {
             is_ordered_scan: false,
             key_field: None,
             is_tag_scan: false,
-            each,
+            struct_join,
             first: None,
-            by_beginnings: false,
+            sorts_by_indexed_prefix: false,
         };
         let tenant = builder.parameters.push(QueryParameter::Number(tenant), "bigint");
         builder.conditions = vec![format!("r.tenant = {tenant}"), "r.alive".into()];
         let conditions: Vec<(ColumnInfo, &Comparison)> = plan
             .conditions
             .iter()
-            .map(|condition| Ok((known(catalogue, collection, plan.each, condition.column)?, &condition.test)))
+            .map(|condition| Ok((column_info(catalogue, collection, plan.each, condition.column)?, &condition.test)))
             .collect::<DbResult<_>>()?;
-        let finds = |(known, test): &(ColumnInfo, &Comparison)| known.finds(test);
+        let finds = |(column, test): &(ColumnInfo, &Comparison)| column.finds(test);
         builder.is_indexed = conditions.iter().any(finds);
-        let first = known(catalogue, collection, plan.each, plan.sort.first().map_or(PlanColumn::Key, |sort| sort.column))?;
+        let first_column = column_info(catalogue, collection, plan.each, plan.sort.first().map_or(PlanColumn::Key, |sort| sort.column))?;
         // conditions on the field that is the key repeat those on the key; but its trigram index is better for patterns
-        let key_field = collection.key_field().map(|index| collection.fields[index].name.as_str()).filter(|_| first.name == "key");
-        let repeats = |(known, test): &(ColumnInfo, &Comparison)| {
-            Some(known.name.as_str()) == key_field && !(known.index.contains && matches!(test, Comparison::Wildcard(_)))
+        let key_field = collection.key_field().map(|index| collection.fields[index].name.as_str()).filter(|_| first_column.name == "key");
+        let repeats_key = |(column, test): &(ColumnInfo, &Comparison)| {
+            Some(column.name.as_str()) == key_field && !(column.index.contains && matches!(test, Comparison::Wildcard(_)))
         };
-        let of_first = |condition: &(ColumnInfo, &Comparison)| condition.0.name == first.name || repeats(condition);
+        let is_on_first_column = |condition: &(ColumnInfo, &Comparison)| condition.0.name == first_column.name || repeats_key(condition);
         builder.is_ordered_scan = !plan.distinct
-            && !first.ty.is_list()
-            && conditions.iter().any(|condition| condition.0.name == first.name && finds(condition))
-            && conditions.iter().all(|condition| of_first(condition) || !finds(condition));
+            && !first_column.ty.is_list()
+            && conditions.iter().any(|condition| condition.0.name == first_column.name && finds(condition))
+            && conditions.iter().all(|condition| is_on_first_column(condition) || !finds(condition));
         builder.key_field = key_field.filter(|_| builder.is_ordered_scan);
         let is_page = plan.sort.is_empty() && !plan.distinct && plan.limit.is_some_and(|limit| limit.saturating_add(plan.offset) <= SMALL_PAGE);
-        let of_tag = |(known, test): &(ColumnInfo, &Comparison)| known.tags.filter(|_| matches!(test, Comparison::Equal(_)));
-        let streamed = conditions.iter().position(|condition| is_page && of_tag(condition).is_some());
+        let of_tag = |(column, test): &(ColumnInfo, &Comparison)| column.tags.filter(|_| matches!(test, Comparison::Equal(_)));
+        let tag_condition = conditions.iter().position(|condition| is_page && of_tag(condition).is_some());
         // nothing finds fewer than one record
-        let by_key = |(known, test): &(ColumnInfo, &Comparison)| known.name == "key" && matches!(test, Comparison::Equal(_) | Comparison::In(_));
-        let streamed = streamed.filter(|_| !conditions.iter().any(by_key));
-        if let Some(place) = streamed
-            && let (known, Comparison::Equal(wanted)) = &conditions[place]
+        let by_key = |(column, test): &(ColumnInfo, &Comparison)| column.name == "key" && matches!(test, Comparison::Equal(_) | Comparison::In(_));
+        let tag_condition = tag_condition.filter(|_| !conditions.iter().any(by_key));
+        if let Some(index) = tag_condition
+            && let (column, Comparison::Equal(wanted)) = &conditions[index]
         {
             builder.is_tag_scan = true;
             let value = builder.parameters.value(wanted.clone(), &FieldType::Text);
-            let tags = known.tags.unwrap_or_default();
+            let tags = column.tags.unwrap_or_default();
             builder.conditions.push(format!("t.tenant = {tenant} AND t.collection = {tags} AND t.value = {value}"));
             // the index of tags also finds the beginning of a page
-            for (known, test) in conditions.iter().filter(|(known, _)| known.name == "key") {
-                let condition = ComparisonSql { sql: "t.key", known, held: None, contains: false, parameters: &mut builder.parameters }.test(test)?;
+            for (column, test) in conditions.iter().filter(|(column, _)| column.name == "key") {
+                let condition = ComparisonSql { sql: "t.key", column, index_expression: None, contains: false, parameters: &mut builder.parameters }
+                    .test(test)?;
                 builder.conditions.push(condition);
             }
         }
         // elements of lists find records only if no other condition does
         let mut by_elements = !conditions.iter().any(|condition| finds(condition) && !condition.0.ty.is_list());
-        for (place, condition) in conditions.iter().enumerate() {
-            if streamed == Some(place) {
+        for (index, condition) in conditions.iter().enumerate() {
+            if tag_condition == Some(index) {
                 continue;
             }
             let drives = by_elements && finds(condition);
@@ -109,18 +110,18 @@ impl<'a> SqlBuilder<'a> {
     }
 
     /// Adds a condition; if `drives`, a condition on an indexed list is evaluated first and its results are used to look up records.
-    fn condition(&mut self, test: &Comparison, known: &ColumnInfo, drives: bool) -> DbResult<()> {
+    fn condition(&mut self, test: &Comparison, column: &ColumnInfo, drives: bool) -> DbResult<()> {
         if let Comparison::Exists(wanted) = test {
-            self.conditions.push(format!("{} IS {}NULL", known.sql, if *wanted { "NOT " } else { "" }));
+            self.conditions.push(format!("{} IS {}NULL", column.sql, if *wanted { "NOT " } else { "" }));
             return Ok(());
         }
-        if !known.ty.is_list() {
-            let sql = known.compared.clone();
+        if !column.ty.is_list() {
+            let sql = column.compared.clone();
             // if the key finds the records, no other index must be preferred
-            let is_repeated = Some(known.name.as_str()) == self.key_field;
-            let held = (known.index.ordered && known.ty == FieldType::Text && !is_repeated).then(|| indexed(&sql, &known.ty));
-            let contains = known.index.contains && !is_repeated;
-            let condition = ComparisonSql { sql: &sql, known, held, contains, parameters: &mut self.parameters }.test(test)?;
+            let is_repeated = Some(column.name.as_str()) == self.key_field;
+            let index_expression = (column.index.ordered && column.ty == FieldType::Text && !is_repeated).then(|| index_expression(&sql, &column.ty));
+            let contains = column.index.contains && !is_repeated;
+            let condition = ComparisonSql { sql: &sql, column, index_expression, contains, parameters: &mut self.parameters }.test(test)?;
             self.conditions.push(condition);
             return Ok(());
         }
@@ -130,17 +131,18 @@ impl<'a> SqlBuilder<'a> {
             Comparison::NotWildcard(pieces) => (&Comparison::Wildcard(pieces.clone()), "NOT "),
             other => (other, ""),
         };
-        if known.sql == "r.conflict" && negation.is_empty() {
+        if column.sql == "r.conflict" && negation.is_empty() {
             // most records have no conflicts: the others are in an index
             self.conditions.push("r.conflict IS NOT NULL".into());
         }
-        if known.index.ordered {
+        if column.index.ordered {
             // the index of tags contains entire names
-            let held = (known.ty.element() == &FieldType::Text && known.tags.is_none()).then(|| indexed("i.value", known.ty.element()));
+            let index_expression =
+                (column.ty.element() == &FieldType::Text && column.tags.is_none()).then(|| index_expression("i.value", column.ty.element()));
             let tenant = self.parameters.push(QueryParameter::Number(self.tenant), "bigint");
-            let tenant = known.tags.map_or(tenant.clone(), |tags| format!("{tenant} AND i.collection = {tags}"));
-            let inner = ComparisonSql { sql: "i.value", known, held, contains: false, parameters: &mut self.parameters }.test(test)?;
-            let side = if known.tags.is_some() { "tagged".to_owned() } else { name(&["i", &self.collection.name, &known.name]) };
+            let tenant = column.tags.map_or(tenant.clone(), |tags| format!("{tenant} AND i.collection = {tags}"));
+            let inner = ComparisonSql { sql: "i.value", column, index_expression, contains: false, parameters: &mut self.parameters }.test(test)?;
+            let side = if column.tags.is_some() { "tagged".to_owned() } else { quoted_name(&["i", &self.collection.name, &column.name]) };
             self.conditions.push(if drives {
                 format!("r.key = ANY(ARRAY(SELECT i.key FROM {side} i WHERE i.tenant = {tenant} AND {inner}))")
             } else if negation.is_empty() {
@@ -149,8 +151,9 @@ impl<'a> SqlBuilder<'a> {
                 format!("NOT EXISTS (SELECT 1 FROM {side} i WHERE i.tenant = {tenant} AND i.key = r.key AND {inner})")
             });
         } else {
-            let inner = ComparisonSql { sql: "e.value", known, held: None, contains: false, parameters: &mut self.parameters }.test(test)?;
-            self.conditions.push(format!("{negation}EXISTS (SELECT 1 FROM unnest({}) AS e(value) WHERE {inner})", known.sql));
+            let inner =
+                ComparisonSql { sql: "e.value", column, index_expression: None, contains: false, parameters: &mut self.parameters }.test(test)?;
+            self.conditions.push(format!("{negation}EXISTS (SELECT 1 FROM unnest({}) AS e(value) WHERE {inner})", column.sql));
         }
         Ok(())
     }
@@ -159,8 +162,8 @@ impl<'a> SqlBuilder<'a> {
     pub fn among_first(mut self, plan: &QueryPlan, records: u64) -> DbResult<Self> {
         let mut first = vec!["r.tenant = $1".to_owned()];
         for condition in plan.conditions.iter().filter(|condition| condition.column == PlanColumn::Key) {
-            let known = known(self.catalogue, self.collection, None, PlanColumn::Key)?;
-            let mut key = ComparisonSql { sql: "r.key", known: &known, held: None, contains: false, parameters: &mut self.parameters };
+            let column = column_info(self.catalogue, self.collection, None, PlanColumn::Key)?;
+            let mut key = ComparisonSql { sql: "r.key", column: &column, index_expression: None, contains: false, parameters: &mut self.parameters };
             first.push(key.test(&condition.test)?);
         }
         self.first = Some((first.join(" AND "), records));
@@ -168,23 +171,23 @@ impl<'a> SqlBuilder<'a> {
     }
 
     pub fn from(&self) -> String {
-        let (table, conditions, each) = (name(&["r", &self.collection.name]), self.conditions.join(" AND "), &self.each);
+        let (table, conditions, struct_join) = (quoted_name(&["r", &self.collection.name]), self.conditions.join(" AND "), &self.struct_join);
         if let Some((first, records)) = &self.first {
             return format!("(SELECT * FROM {table} r WHERE {first} ORDER BY r.key LIMIT {records}) AS r WHERE {conditions}");
         }
         match self.is_tag_scan {
             true => format!(
-                "tagged t CROSS JOIN LATERAL (SELECT * FROM {table} o WHERE o.tenant = t.tenant AND o.key = t.key OFFSET 0) AS r{each} WHERE {conditions}"
+                "tagged t CROSS JOIN LATERAL (SELECT * FROM {table} o WHERE o.tenant = t.tenant AND o.key = t.key OFFSET 0) AS r{struct_join} WHERE {conditions}"
             ),
-            false => format!("{table} r{each} WHERE {conditions}"),
+            false => format!("{table} r{struct_join} WHERE {conditions}"),
         }
     }
 }
 
 /// The join of each record with its structs, if these are the rows.
-pub fn each(collection: &Collection, field: Option<FieldId>) -> DbResult<String> {
-    let unnested = |list: &Field| format!(" CROSS JOIN LATERAL unnest(r.{}) WITH ORDINALITY AS el(value, place)", name(&["f", &list.name]));
-    Ok(structs(collection, field)?.map_or(String::new(), unnested))
+pub fn struct_join(collection: &Collection, field: Option<FieldId>) -> DbResult<String> {
+    let unnested = |list: &Field| format!(" CROSS JOIN LATERAL unnest(r.{}) WITH ORDINALITY AS el(value, place)", quoted_name(&["f", &list.name]));
+    Ok(struct_list(collection, field)?.map_or(String::new(), unnested))
 }
 
 /// The expression of a sort column; `hidden` from the planner, which would otherwise scan its index in the hope of finding enough records soon.
@@ -193,12 +196,12 @@ pub fn in_order(column: &str, hidden: bool) -> String {
 }
 
 pub fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> DbResult<(String, Parameters)> {
-    rows_of(SqlBuilder::new(catalogue, tenant, plan)?, plan)
+    rows_statement_of(SqlBuilder::new(catalogue, tenant, plan)?, plan)
 }
 
-pub fn rows_of(builder: SqlBuilder<'_>, plan: &QueryPlan) -> DbResult<(String, Parameters)> {
+pub fn rows_statement_of(builder: SqlBuilder<'_>, plan: &QueryPlan) -> DbResult<(String, Parameters)> {
     let columns: Vec<ColumnInfo> =
-        plan.columns.iter().map(|column| known(builder.catalogue, builder.collection, plan.each, *column)).collect::<DbResult<_>>()?;
+        plan.columns.iter().map(|column| column_info(builder.catalogue, builder.collection, plan.each, *column)).collect::<DbResult<_>>()?;
     let mut selected: Vec<String> = columns.iter().map(|column| column.sql.clone()).collect();
     if selected.is_empty() {
         // rows without columns can be counted; distinct ones are grouped by at least one
@@ -207,11 +210,11 @@ pub fn rows_of(builder: SqlBuilder<'_>, plan: &QueryPlan) -> DbResult<(String, P
     let (mut order, mut sorted): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     let hidden = builder.is_indexed && !builder.is_ordered_scan && builder.first.is_none();
     for sort in &plan.sort {
-        let column = known(builder.catalogue, builder.collection, plan.each, sort.column)?;
-        let held = (column.index.ordered && column.ty == FieldType::Text).then(|| indexed(&column.compared, &column.ty));
+        let column = column_info(builder.catalogue, builder.collection, plan.each, sort.column)?;
+        let index_expression = (column.index.ordered && column.ty == FieldType::Text).then(|| index_expression(&column.compared, &column.ty));
         let direction = if sort.descending { " DESC NULLS LAST" } else { " ASC NULLS FIRST" };
-        order.extend(held.filter(|_| !plan.distinct && !hidden).map(|held| format!("{held} COLLATE \"C\"{direction}")));
-        if !builder.by_beginnings {
+        order.extend(index_expression.filter(|_| !plan.distinct && !hidden).map(|indexed| format!("{indexed} COLLATE \"C\"{direction}")));
+        if !builder.sorts_by_indexed_prefix {
             order.push(format!("{}{direction}", in_order(&column.compared, hidden && !plan.distinct)));
         }
         sorted.push(column.compared);
@@ -219,9 +222,9 @@ pub fn rows_of(builder: SqlBuilder<'_>, plan: &QueryPlan) -> DbResult<(String, P
     let from = builder.from();
     let mut sql = if plan.distinct {
         // lists have no natural order: as in SQLite, that of their text
-        let in_order = |(column, known): (&String, &ColumnInfo)| match known.ty {
-            FieldType::List(_) => format!("array_to_json({column})::text COLLATE \"C\" NULLS FIRST"),
-            _ => format!("{column} NULLS FIRST"),
+        let in_order = |(sql, column): (&String, &ColumnInfo)| match column.ty {
+            FieldType::List(_) => format!("array_to_json({sql})::text COLLATE \"C\" NULLS FIRST"),
+            _ => format!("{sql} NULLS FIRST"),
         };
         order.extend(selected.iter().zip(&columns).map(in_order));
         // a sort column may be folded, which is not selected

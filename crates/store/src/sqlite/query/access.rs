@@ -1,8 +1,8 @@
 //! Access paths: chooses the condition whose index finds the records of a plan.
 
-use super::super::error::failure;
+use super::super::error::store_error;
 use super::super::tables::conflict_index;
-use super::columns::{ColumnInfo, known};
+use super::columns::{ColumnInfo, column_info};
 use super::comparison::{comparison, is_negation};
 use crate::plan::{Comparison, QueryPlan};
 use crate::sql::pattern::{self};
@@ -19,7 +19,7 @@ pub struct SqlStatement {
 }
 
 impl SqlStatement {
-    pub fn bound(&self) -> Vec<&dyn ToSql> {
+    pub fn bound_parameters(&self) -> Vec<&dyn ToSql> {
         self.parameters.iter().map(|value| value as &dyn ToSql).collect()
     }
 }
@@ -43,64 +43,67 @@ pub enum AccessPath {
 const PROBES: [i64; 3] = [256, 4_096, 32_768];
 
 /// The access path of a condition, with a rank of how selective it usually is; smaller is better. `None` if all records must be read.
-pub fn access_path_of(collection: &Collection, known: &ColumnInfo, test: &Comparison) -> Option<(u32, AccessPath)> {
-    if known.conflicts {
+pub fn access_path_of(collection: &Collection, column: &ColumnInfo, test: &Comparison) -> Option<(u32, AccessPath)> {
+    if column.conflicts {
         return (!is_negation(test)).then_some((4, AccessPath::Conflicts));
     }
-    if matches!(test, Comparison::Lies(..)) {
-        return known.index.intersects.then_some((5, AccessPath::Boxes));
+    if matches!(test, Comparison::Related(..)) {
+        return column.index.intersects.then_some((5, AccessPath::Boxes));
     }
-    let ordered =
-        if known.index.ordered && known.ty.is_list() { Some(AccessPath::Elements) } else { known.ordered_index(collection).map(AccessPath::Ordered) };
+    let ordered_path = if column.index.ordered && column.ty.is_list() {
+        Some(AccessPath::Elements)
+    } else {
+        column.ordered_index(collection).map(AccessPath::Ordered)
+    };
     if matches!(test, Comparison::Wildcard(pieces) | Comparison::NotWildcard(pieces) if pieces.is_empty()) {
         return None;
     }
-    let beginning = match test {
-        Comparison::Prefix(prefix) => known.pieces(&[prefix.clone(), String::new()])[0].chars().count(),
-        Comparison::Wildcard(pieces) => known.pieces(pieces)[0].chars().count(),
+    let prefix_length = match test {
+        Comparison::Prefix(prefix) => column.fold_pattern(&[prefix.clone(), String::new()])[0].chars().count(),
+        Comparison::Wildcard(pieces) => column.fold_pattern(pieces)[0].chars().count(),
         _ => 0,
     };
     // a short beginning excludes less than the rest of the pattern
-    let by_trigrams = ordered.is_none() || (beginning < 3 && matches!(test, Comparison::Prefix(_) | Comparison::Wildcard(_)));
-    if by_trigrams && let Some(query) = trigrams(known, test) {
+    let by_trigrams = ordered_path.is_none() || (prefix_length < 3 && matches!(test, Comparison::Prefix(_) | Comparison::Wildcard(_)));
+    if by_trigrams && let Some(query) = trigrams(column, test) {
         return Some((11, AccessPath::Trigrams(query)));
     }
     let rank = match test {
-        Comparison::Equal(_) if known.is_key => 0,
-        Comparison::Equal(_) if known.unique => 1,
+        Comparison::Equal(_) if column.is_key => 0,
+        Comparison::Equal(_) if column.unique => 1,
         // one of two values may be half of the records
-        Comparison::Equal(_) | Comparison::In(_) if known.ty.element() == &FieldType::Boolean => 14,
+        Comparison::Equal(_) | Comparison::In(_) if column.ty.element() == &FieldType::Boolean => 14,
         Comparison::Equal(_) => 2,
         Comparison::In(_) => 3,
-        Comparison::Prefix(_) | Comparison::Wildcard(_) if beginning > 0 => 10 - beginning.min(4) as u32,
+        Comparison::Prefix(_) | Comparison::Wildcard(_) if prefix_length > 0 => 10 - prefix_length.min(4) as u32,
         Comparison::Range { low: Some(_), high: Some(_) } => 12,
         Comparison::Range { .. } => 13,
         _ => return None,
     };
-    Some((rank, ordered?))
+    Some((rank, ordered_path?))
 }
 
 /// The query of the trigram table: every record that satisfies the test has all these trigrams.
-fn trigrams(known: &ColumnInfo, test: &Comparison) -> Option<String> {
+fn trigrams(column: &ColumnInfo, test: &Comparison) -> Option<String> {
     let pieces = match test {
-        _ if !known.index.contains => return None,
-        Comparison::Wildcard(pieces) => known.pieces(pieces),
-        Comparison::Prefix(prefix) => known.pieces(&[prefix.clone(), String::new()]),
-        Comparison::Equal(wanted) => vec![known.folded(wanted).as_text()?.to_owned()],
+        _ if !column.index.contains => return None,
+        Comparison::Wildcard(pieces) => column.fold_pattern(pieces),
+        Comparison::Prefix(prefix) => column.fold_pattern(&[prefix.clone(), String::new()]),
+        Comparison::Equal(wanted) => vec![column.folded(wanted).as_text()?.to_owned()],
         _ => return None,
     };
-    let quoted: Vec<String> = pattern::trigrams(&pieces).iter().map(|three| format!("\"{}\"", three.replace('"', "\"\""))).collect();
+    let quoted: Vec<String> = pattern::trigrams(&pieces).iter().map(|trigram| format!("\"{}\"", trigram.replace('"', "\"\""))).collect();
     (!quoted.is_empty()).then(|| quoted.join(" AND "))
 }
 
 /// The query for ids of records whose bounding boxes overlap those of the geometry in the condition.
-pub fn in_boxes(collection: &Collection, known: &ColumnInfo, test: &Comparison, parameters: &mut Vec<Sql>) -> String {
-    let Comparison::Lies(_, wanted) = test else { return String::new() };
-    let asked = wanted.reach().asked();
-    parameters.extend(asked.iter().flat_map(|own| [own.east, own.west, own.north, own.south]).map(Sql::Real));
-    let side = format!("\"g_{}_{}\"", collection.name, known.name);
-    let one = format!("SELECT id FROM {side} WHERE west <= ? AND east >= ? AND south <= ? AND north >= ?");
-    vec![one; asked.len()].join(" UNION ALL ")
+pub fn box_query(collection: &Collection, column: &ColumnInfo, test: &Comparison, parameters: &mut Vec<Sql>) -> String {
+    let Comparison::Related(_, wanted) = test else { return String::new() };
+    let areas = wanted.reach().search_boxes();
+    parameters.extend(areas.iter().flat_map(|area| [area.east, area.west, area.north, area.south]).map(Sql::Real));
+    let side = format!("\"g_{}_{}\"", collection.name, column.name);
+    let box_sql = format!("SELECT id FROM {side} WHERE west <= ? AND east >= ? AND south <= ? AND north >= ?");
+    vec![box_sql; areas.len()].join(" UNION ALL ")
 }
 
 pub fn collection_of<'a>(catalogue: &'a Catalogue, plan: &QueryPlan) -> Result<&'a Collection> {
@@ -116,32 +119,32 @@ pub fn choose_driving_condition(
 ) -> Result<Option<(usize, AccessPath)>> {
     let collection = collection_of(catalogue, plan)?;
     let columns: Vec<ColumnInfo> =
-        plan.conditions.iter().map(|condition| known(catalogue, collection, plan.each, condition.column)).collect::<Result<_>>()?;
+        plan.conditions.iter().map(|condition| column_info(catalogue, collection, plan.each, condition.column)).collect::<Result<_>>()?;
     let mut candidates: Vec<(u32, usize, AccessPath)> = Vec::new();
-    for (index, (condition, known)) in plan.conditions.iter().zip(&columns).enumerate() {
-        candidates.extend(access_path_of(collection, known, &condition.test).map(|(rank, path)| (rank, index, path)));
+    for (index, (condition, column)) in plan.conditions.iter().zip(&columns).enumerate() {
+        candidates.extend(access_path_of(collection, column, &condition.test).map(|(rank, path)| (rank, index, path)));
     }
     candidates.sort_by_key(|(rank, index, _)| (*rank, *index));
     // records with a tag are found in the order of keys, so a page in that order reads no more than it returns
     let is_page = plan.sort.is_empty() && !plan.distinct && plan.limit.is_some_and(|limit| limit.saturating_add(plan.offset) <= PROBES[0] as u64);
-    let streams = |index: usize| is_page && columns[index].tags.is_some() && matches!(plan.conditions[index].test, Comparison::Equal(_));
+    let is_tag_in_key_order = |index: usize| is_page && columns[index].tags.is_some() && matches!(plan.conditions[index].test, Comparison::Equal(_));
     // nothing finds fewer than one record
     if candidates.len() < 2 || candidates[0].0 <= 1 {
         return Ok(candidates.into_iter().next().map(|(_, index, path)| (index, path)));
     }
-    for most in PROBES {
-        let mut fewest = (most, 0);
-        for (place, (_, index, path)) in candidates.iter().enumerate() {
+    for max_entries in PROBES {
+        let mut fewest = (max_entries, 0);
+        for (position, (_, index, path)) in candidates.iter().enumerate() {
             let condition = IndexedCondition { collection, column: &columns[*index], test: &plan.conditions[*index].test, path };
-            let entries = probe(connection, tenant, &condition, most)?;
-            fewest = fewest.min((entries, place));
+            let entries = probe(connection, tenant, &condition, max_entries)?;
+            fewest = fewest.min((entries, position));
         }
-        if fewest.0 < most {
+        if fewest.0 < max_entries {
             let (_, index, path) = candidates.swap_remove(fewest.1);
             return Ok(Some((index, path)));
         }
-        if let Some(place) = candidates.iter().position(|(_, index, _)| streams(*index)) {
-            let (_, index, path) = candidates.swap_remove(place);
+        if let Some(position) = candidates.iter().position(|(_, index, _)| is_tag_in_key_order(*index)) {
+            let (_, index, path) = candidates.swap_remove(position);
             return Ok(Some((index, path)));
         }
     }
@@ -156,27 +159,27 @@ pub struct IndexedCondition<'c> {
     pub path: &'c AccessPath,
 }
 
-/// Counts the entries of an index for a condition, at most `most`.
-pub fn probe(connection: &Connection, tenant: i64, condition: &IndexedCondition<'_>, most: i64) -> Result<i64> {
-    let IndexedCondition { collection, column: known, test, path } = *condition;
+/// Counts the entries of an index for a condition, at most `max_entries`.
+pub fn probe(connection: &Connection, tenant: i64, condition: &IndexedCondition<'_>, max_entries: i64) -> Result<i64> {
+    let IndexedCondition { collection, column, test, path } = *condition;
     // only the beginning of a pattern limits which entries are read
     let test = match test {
         Comparison::Wildcard(pieces) => &Comparison::Prefix(pieces[0].clone()),
         other => other,
     };
     let mut parameters = vec![Sql::Integer(tenant)];
-    let (name, field) = (&collection.name, &known.name);
+    let (name, field) = (&collection.name, &column.name);
     let from = match path {
         AccessPath::Ordered(index) => {
-            format!("\"r_{name}\" INDEXED BY {index} WHERE tenant = ? AND {}", comparison(&known.compared, test, known, &mut parameters)?)
+            format!("\"r_{name}\" INDEXED BY {index} WHERE tenant = ? AND {}", comparison(&column.compared, test, column, &mut parameters)?)
         }
         AccessPath::Elements => {
-            let (elements, own) = (known.elements(collection), known.elements_of());
-            format!("{elements} WHERE {own} AND {}", comparison("value", test, known, &mut parameters)?)
+            let (elements_table, tenant_condition) = (column.elements_table(collection), column.tenant_condition());
+            format!("{elements_table} WHERE {tenant_condition} AND {}", comparison("value", test, column, &mut parameters)?)
         }
         AccessPath::Boxes => {
             parameters = Vec::new();
-            format!("({})", in_boxes(collection, known, test, &mut parameters))
+            format!("({})", box_query(collection, column, test, &mut parameters))
         }
         AccessPath::Conflicts => format!("\"r_{name}\" INDEXED BY {} WHERE tenant = ? AND conflict IS NOT NULL", conflict_index(name)),
         AccessPath::Trigrams(query) => {
@@ -184,7 +187,7 @@ pub fn probe(connection: &Connection, tenant: i64, condition: &IndexedCondition<
             format!("\"t_{name}_{field}\" WHERE \"t_{name}_{field}\" MATCH ?")
         }
     };
-    let statement = SqlStatement { sql: format!("SELECT count(*) FROM (SELECT 1 FROM {from} LIMIT {most})"), parameters };
-    let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
-    prepared.query_row(statement.bound().as_slice(), |row| row.get(0)).map_err(failure)
+    let statement = SqlStatement { sql: format!("SELECT count(*) FROM (SELECT 1 FROM {from} LIMIT {max_entries})"), parameters };
+    let mut prepared = connection.prepare_cached(&statement.sql).map_err(store_error)?;
+    prepared.query_row(statement.bound_parameters().as_slice(), |row| row.get(0)).map_err(store_error)
 }

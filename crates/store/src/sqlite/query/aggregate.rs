@@ -1,12 +1,12 @@
 //! Aggregates over all rows of a plan.
 
-use super::super::error::failure;
+use super::super::error::store_error;
 use super::super::values::unbind;
 use super::access::SqlStatement;
-use super::columns::known;
+use super::columns::column_info;
 use super::select::{SqlBuilder, rows_statement};
-use crate::plan::{Aggregate, AggregateFunction, PlanColumn, QueryPlan, middle_of};
-use crate::sql::plan_parts::{aggregated, all_rows, of_floats, of_whole_numbers, unreadable};
+use crate::plan::{Aggregate, AggregateFunction, PlanColumn, QueryPlan, median_of_middle};
+use crate::sql::plan_parts::{aggregated_values_sql, all_rows, float_aggregate, integer_aggregate, unreadable};
 use crate::{Result, StoreError};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ToSql};
@@ -22,8 +22,8 @@ pub fn count(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: 
         let builder = SqlBuilder::new(connection, catalogue, tenant, &plan)?;
         SqlStatement { sql: format!("SELECT count(*) FROM {}", builder.from()), parameters: builder.parameters }
     };
-    let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
-    let count: i64 = prepared.query_row(statement.bound().as_slice(), |row| row.get(0)).map_err(failure)?;
+    let mut prepared = connection.prepare_cached(&statement.sql).map_err(store_error)?;
+    let count: i64 = prepared.query_row(statement.bound_parameters().as_slice(), |row| row.get(0)).map_err(store_error)?;
     Ok(count as u64)
 }
 
@@ -32,9 +32,9 @@ pub fn count(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: 
 pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan, aggregate: Aggregate) -> Result<Value> {
     let plan = all_rows(plan);
     let builder = SqlBuilder::new(connection, catalogue, tenant, &plan)?;
-    let column = known(builder.catalogue, builder.collection, plan.each, aggregate.column)?;
-    let sql_of = |column: PlanColumn| known(builder.catalogue, builder.collection, plan.each, column).map(|column| column.sql);
-    let rows = aggregated(&plan, aggregate.column, &column.name, &builder.from(), sql_of)?;
+    let column = column_info(builder.catalogue, builder.collection, plan.each, aggregate.column)?;
+    let sql_of = |column: PlanColumn| column_info(builder.catalogue, builder.collection, plan.each, column).map(|column| column.sql);
+    let rows = aggregated_values_sql(&plan, aggregate.column, &column.name, &builder.from(), sql_of)?;
     if column.ty == FieldType::Ranges {
         let sql = match aggregate.function {
             AggregateFunction::Count => "coalesce(sum((e.value ->> 1) - (e.value ->> 0) + 1), 0)",
@@ -43,8 +43,8 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
             other => return Err(StoreError::Wrong(format!("ranges have no {}", other.name()))),
         };
         let statement = SqlStatement { sql: format!("SELECT {sql} FROM ({rows}) AS r, json_each(r.v) AS e"), parameters: builder.parameters };
-        let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
-        let found: Option<i64> = prepared.query_row(statement.bound().as_slice(), |row| row.get(0)).map_err(failure)?;
+        let mut prepared = connection.prepare_cached(&statement.sql).map_err(store_error)?;
+        let found: Option<i64> = prepared.query_row(statement.bound_parameters().as_slice(), |row| row.get(0)).map_err(store_error)?;
         return Ok(found.map_or(Value::Null, Value::Int));
     }
     let values = if column.ty.is_list() {
@@ -53,52 +53,54 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
     } else {
         format!("SELECT v FROM ({rows}) WHERE v IS NOT NULL")
     };
-    let whole = !matches!(column.ty.element(), FieldType::Float);
+    let is_integer = !matches!(column.ty.element(), FieldType::Float);
     let sql = match aggregate.function {
         AggregateFunction::Count => format!("SELECT count(*) FROM ({values})"),
         AggregateFunction::Min => format!("SELECT min(v) FROM ({values})"),
         AggregateFunction::Max => format!("SELECT max(v) FROM ({values})"),
         // in two halves, which cannot overflow on the way to a sum that fits
-        AggregateFunction::Sum | AggregateFunction::Avg if whole => format!("SELECT count(*), sum(v >> 32), sum(v & 4294967295) FROM ({values})"),
+        AggregateFunction::Sum | AggregateFunction::Avg if is_integer => {
+            format!("SELECT count(*), sum(v >> 32), sum(v & 4294967295) FROM ({values})")
+        }
         AggregateFunction::Sum | AggregateFunction::Avg => format!("SELECT count(*), sum(v) FROM ({values})"),
         AggregateFunction::Median => format!(
             "WITH present AS MATERIALIZED ({values}), size AS (SELECT count(*) AS n FROM present) \
              SELECT min(v), max(v) FROM (SELECT v FROM present ORDER BY v LIMIT 2 - (SELECT n % 2 FROM size) OFFSET (SELECT (n - 1) / 2 FROM size))"
         ),
     };
-    let mut prepared = connection.prepare_cached(&sql).map_err(failure)?;
+    let mut prepared = connection.prepare_cached(&sql).map_err(store_error)?;
     let parameters: Vec<&dyn ToSql> = builder.parameters.iter().map(|value| value as &dyn ToSql).collect();
-    let mut rows = prepared.query(parameters.as_slice()).map_err(failure)?;
-    let Some(row) = rows.next().map_err(failure)? else { return Ok(Value::Null) };
-    let number = |index: usize| row.get::<_, Option<f64>>(index).map_err(failure);
-    let integer = |index: usize| row.get::<_, Option<i64>>(index).map_err(failure);
+    let mut rows = prepared.query(parameters.as_slice()).map_err(store_error)?;
+    let Some(row) = rows.next().map_err(store_error)? else { return Ok(Value::Null) };
+    let number = |index: usize| row.get::<_, Option<f64>>(index).map_err(store_error);
+    let integer = |index: usize| row.get::<_, Option<i64>>(index).map_err(store_error);
     match aggregate.function {
         AggregateFunction::Count => Ok(Value::Int(integer(0)?.unwrap_or(0))),
         AggregateFunction::Min | AggregateFunction::Max => {
-            element(row.get_ref(0).map_err(failure)?, &column.ty).map_err(|unfit| unreadable(builder.collection, &column.name, unfit))
+            read_element(row.get_ref(0).map_err(store_error)?, &column.ty).map_err(|unfit| unreadable(builder.collection, &column.name, unfit))
         }
         AggregateFunction::Sum | AggregateFunction::Avg => {
             let count = integer(0)?.unwrap_or(0);
             if count == 0 {
                 return Ok(Value::Null);
             }
-            if !whole {
-                return of_floats(aggregate.function, count, number(1)?);
+            if !is_integer {
+                return float_aggregate(aggregate.function, count, number(1)?);
             }
             let sum = (i128::from(integer(1)?.unwrap_or(0)) << 32) + i128::from(integer(2)?.unwrap_or(0));
-            of_whole_numbers(aggregate.function, count, sum, &column.ty)
+            integer_aggregate(aggregate.function, count, sum, &column.ty)
         }
         AggregateFunction::Median => {
-            let of = |index: usize| -> Result<Value> {
-                Ok(if whole { integer(index)?.map_or(Value::Null, Value::Int) } else { number(index)?.map_or(Value::Null, Value::Float) })
+            let read_middle_value = |index: usize| -> Result<Value> {
+                Ok(if is_integer { integer(index)?.map_or(Value::Null, Value::Int) } else { number(index)?.map_or(Value::Null, Value::Float) })
             };
-            Ok(middle_of(&of(0)?, &of(1)?, &column.ty))
+            Ok(median_of_middle(&read_middle_value(0)?, &read_middle_value(1)?, &column.ty))
         }
     }
 }
 
 /// Reads a value, or an element of a list as it is in JSON.
-fn element(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result<Value, &'static str> {
+fn read_element(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result<Value, &'static str> {
     match (value, ty) {
         (ValueRef::Text(digits), FieldType::List(element)) if **element == FieldType::Uuid => {
             let id = std::str::from_utf8(digits).ok().and_then(|digits| u128::from_str_radix(digits, 16).ok());

@@ -30,11 +30,11 @@ pub struct ColumnInfo {
 }
 
 /// The SQL of a record's key as its index has it, see [`super::super::packed`].
-pub fn key(collection: &Collection) -> String {
+pub fn packed_key(collection: &Collection) -> String {
     format!("\"r_{}\".packed", collection.name)
 }
 
-pub fn known(catalogue: &Catalogue, collection: &Collection, each: Option<FieldId>, column: PlanColumn) -> Result<ColumnInfo> {
+pub fn column_info(catalogue: &Catalogue, collection: &Collection, each: Option<FieldId>, column: PlanColumn) -> Result<ColumnInfo> {
     let plain = |sql: &str, ty: FieldType| ColumnInfo {
         sql: sql.to_owned(),
         compared: sql.to_owned(),
@@ -51,7 +51,7 @@ pub fn known(catalogue: &Catalogue, collection: &Collection, each: Option<FieldI
         // qualified, because records may be joined with tables that also have a key
         PlanColumn::Key => {
             let sql = format!("\"r_{}\".key", collection.name);
-            Ok(ColumnInfo { compared: key(collection), sql, name: "key".into(), is_key: true, ..plain("key", FieldType::Text) })
+            Ok(ColumnInfo { compared: packed_key(collection), sql, name: "key".into(), is_key: true, ..plain("key", FieldType::Text) })
         }
         PlanColumn::Revision => Ok(plain("revision", FieldType::Integer)),
         PlanColumn::Conflict => Ok(ColumnInfo { conflicts: collection.compares(), ..plain("conflict", FieldType::List(Box::new(FieldType::Text))) }),
@@ -82,7 +82,7 @@ pub fn known(catalogue: &Catalogue, collection: &Collection, each: Option<FieldI
         PlanColumn::Field(index) => {
             let field = collection.fields.get(index).ok_or_else(|| StoreError::Wrong("there is no such field".into()))?;
             let sql = match collection.member(index) {
-                Some((list, member)) => in_structs(&collection.name, &collection.fields[list].name, member),
+                Some((list, member)) => member_values_sql(&collection.name, &collection.fields[list].name, member),
                 None => format!("\"f_{}\"", field.name),
             };
             let folded = field.fold && !field.ty.is_list();
@@ -109,16 +109,18 @@ pub fn known(catalogue: &Catalogue, collection: &Collection, each: Option<FieldI
         }
         PlanColumn::TargetsExist(index) => {
             let link = link_of(catalogue, collection, index)?;
-            let (to, field) = (&catalogue.collections[link.target_collection].name, &collection.fields[link.field].name);
-            let own = format!("\"r_{}\"", collection.name);
+            let (target, field) = (&catalogue.collections[link.target_collection].name, &collection.fields[link.field].name);
+            let record_table = format!("\"r_{}\"", collection.name);
             let exists = |key: &str| {
-                format!("EXISTS (SELECT 1 FROM \"r_{to}\" AS lt WHERE lt.tenant = {own}.tenant AND packed(lt.key) = packed({key}) AND lt.alive)")
+                format!(
+                    "EXISTS (SELECT 1 FROM \"r_{target}\" AS lt WHERE lt.tenant = {record_table}.tenant AND packed(lt.key) = packed({key}) AND lt.alive)"
+                )
             };
-            let all = match link.many {
-                false => exists(&format!("{own}.\"f_{field}\"")),
-                true => format!("NOT EXISTS (SELECT 1 FROM json_each({own}.\"f_{field}\") AS le WHERE NOT {})", exists("le.value")),
+            let targets_exist = match link.many {
+                false => exists(&format!("{record_table}.\"f_{field}\"")),
+                true => format!("NOT EXISTS (SELECT 1 FROM json_each({record_table}.\"f_{field}\") AS le WHERE NOT {})", exists("le.value")),
             };
-            let sql = format!("(CASE WHEN {own}.\"f_{field}\" IS NOT NULL THEN {all} END)");
+            let sql = format!("(CASE WHEN {record_table}.\"f_{field}\" IS NOT NULL THEN {targets_exist} END)");
             Ok(ColumnInfo { name: format!("{}.exists", link.name), ..plain(&sql, FieldType::Boolean) })
         }
         PlanColumn::State(index) => {
@@ -152,7 +154,7 @@ impl ColumnInfo {
     }
 
     /// The table of the elements of an indexed list.
-    pub fn elements(&self, collection: &Collection) -> String {
+    pub fn elements_table(&self, collection: &Collection) -> String {
         match self.tags {
             Some(_) => "tagged".to_owned(),
             None => format!("\"i_{}_{}\"", collection.name, self.name),
@@ -160,7 +162,7 @@ impl ColumnInfo {
     }
 
     /// The condition that finds the elements of a tenant's records in that table.
-    pub fn elements_of(&self) -> String {
+    pub fn tenant_condition(&self) -> String {
         self.tags.map_or("tenant = ?".to_owned(), |tags| format!("tenant = ? AND collection = {tags}"))
     }
 
@@ -172,13 +174,13 @@ impl ColumnInfo {
     }
 
     /// Converts pieces of a pattern to the form that is compared.
-    pub fn pieces(&self, pieces: &[String]) -> Vec<String> {
+    pub fn fold_pattern(&self, pieces: &[String]) -> Vec<String> {
         if self.fold { fold_pieces(pieces) } else { pieces.to_vec() }
     }
 }
 
 /// The SQL of the values of a member of the structs in a list, as a list is stored; for ranges, all ranges.
-pub fn in_structs(collection: &str, list: &str, member: &StructMember) -> String {
+pub fn member_values_sql(collection: &str, list: &str, member: &StructMember) -> String {
     let (list, name) = (format!("json_each(\"r_{collection}\".\"f_{list}\") AS m"), &member.name);
     match member.ty {
         FieldType::Ranges => {

@@ -17,7 +17,7 @@ pub fn is_negation(test: &Comparison) -> bool {
 }
 
 /// Compares `sql`, a list of ranges.
-fn in_ranges(sql: &str, test: &Comparison, parameters: &mut Vec<Sql>) -> Result<String> {
+fn ranges_comparison(sql: &str, test: &Comparison, parameters: &mut Vec<Sql>) -> Result<String> {
     let windows = test.windows().ok_or_else(|| StoreError::Wrong("ranges are compared with integers".into()))?;
     let windows: Vec<[i64; 2]> = windows.into_iter().map(|(low, high)| [low, high]).collect();
     parameters.push(Sql::Text(serde_json::json!(windows).to_string()));
@@ -29,16 +29,16 @@ fn in_ranges(sql: &str, test: &Comparison, parameters: &mut Vec<Sql>) -> Result<
 }
 
 /// Compares `sql`, which is the column in the form that is compared, or an element of its list.
-pub fn comparison(sql: &str, test: &Comparison, known: &ColumnInfo, parameters: &mut Vec<Sql>) -> Result<String> {
-    if known.ty == FieldType::Ranges {
-        return in_ranges(sql, test, parameters);
+pub fn comparison(sql: &str, test: &Comparison, column: &ColumnInfo, parameters: &mut Vec<Sql>) -> Result<String> {
+    if column.ty == FieldType::Ranges {
+        return ranges_comparison(sql, test, parameters);
     }
     let value = |value: &Value| {
-        let folded = known.folded(value);
-        if known.ty.is_list() { owned(&bind_element(&folded)) } else { owned(&bind(&folded)) }
+        let folded = column.folded(value);
+        if column.ty.is_list() { to_owned_sql(&bind_element(&folded)) } else { to_owned_sql(&bind(&folded)) }
     };
     // the SQL of the bound value, and the text that patterns are matched with
-    let (bound, text) = if known.is_key { ("packed(?)", known.sql.as_str()) } else { ("?", sql) };
+    let (bound, text) = if column.is_key { ("packed(?)", column.sql.as_str()) } else { ("?", sql) };
     Ok(match test {
         Comparison::Wildcard(pieces) | Comparison::NotWildcard(pieces) if pieces.is_empty() => {
             return Err(StoreError::Wrong("a pattern has one piece at least".into()));
@@ -53,7 +53,7 @@ pub fn comparison(sql: &str, test: &Comparison, known: &ColumnInfo, parameters: 
         }
         // more values than SQLite has parameters are passed as one JSON text; so is an empty list, which would make SQLite ignore a partial index
         Comparison::In(wanted) if wanted.len() > MAX_VALUES || wanted.is_empty() => {
-            let blobs = wanted.iter().any(|wanted| matches!(value(wanted), Sql::Blob(_)));
+            let has_blobs = wanted.iter().any(|wanted| matches!(value(wanted), Sql::Blob(_)));
             let json = wanted.iter().map(|wanted| match value(wanted) {
                 Sql::Integer(number) => number.into(),
                 Sql::Real(number) => number.into(),
@@ -62,7 +62,7 @@ pub fn comparison(sql: &str, test: &Comparison, known: &ColumnInfo, parameters: 
                 Sql::Null => serde_json::Value::Null,
             });
             parameters.push(Sql::Text(serde_json::Value::Array(json.collect()).to_string()));
-            let element = if blobs { "unhex(value)" } else { "value" };
+            let element = if has_blobs { "unhex(value)" } else { "value" };
             format!("{sql} IN (SELECT {} FROM json_each(?))", bound.replace('?', element))
         }
         Comparison::In(wanted) => {
@@ -71,28 +71,30 @@ pub fn comparison(sql: &str, test: &Comparison, known: &ColumnInfo, parameters: 
         }
         Comparison::Range { low, high } => {
             let mut parts = Vec::new();
-            for (end, operator) in [(low, ">"), (high, "<")] {
-                if let Some((wanted, included)) = end {
+            for (bound_value, operator) in [(low, ">"), (high, "<")] {
+                if let Some((wanted, included)) = bound_value {
                     parameters.push(value(wanted));
                     parts.push(format!("{sql} {operator}{} {bound}", if *included { "=" } else { "" }));
                 }
             }
             if parts.is_empty() { format!("{sql} IS NOT NULL") } else { parts.join(" AND ") }
         }
-        Comparison::Prefix(prefix) => begins(sql, bound, &known.pieces(&[prefix.clone(), String::new()])[0], parameters),
-        Comparison::Wildcard(pieces) => matches((sql, bound, text), &known.pieces(pieces), parameters)?,
-        Comparison::NotWildcard(pieces) => format!("({sql} IS NULL OR NOT ({}))", matches((sql, bound, text), &known.pieces(pieces), parameters)?),
-        // the relation is decided elsewhere, see [`crate::sql::lies`]
-        Comparison::Exists(_) | Comparison::Lies(..) => format!("{sql} IS NOT NULL"),
+        Comparison::Prefix(prefix) => prefix_comparison(sql, bound, &column.fold_pattern(&[prefix.clone(), String::new()])[0], parameters),
+        Comparison::Wildcard(pieces) => pattern_comparison((sql, bound, text), &column.fold_pattern(pieces), parameters)?,
+        Comparison::NotWildcard(pieces) => {
+            format!("({sql} IS NULL OR NOT ({}))", pattern_comparison((sql, bound, text), &column.fold_pattern(pieces), parameters)?)
+        }
+        // the relation is decided elsewhere, see [`crate::sql::geometry_filter`]
+        Comparison::Exists(_) | Comparison::Related(..) => format!("{sql} IS NOT NULL"),
     })
 }
 
 /// Text at or after `prefix`, and before the next text that does not begin with it.
-fn begins(sql: &str, bound: &str, prefix: &str, parameters: &mut Vec<Sql>) -> String {
+fn prefix_comparison(sql: &str, bound: &str, prefix: &str, parameters: &mut Vec<Sql>) -> String {
     parameters.push(Sql::Text(prefix.to_owned()));
     match pattern::after_prefix(prefix) {
-        Some(behind) => {
-            parameters.push(Sql::Text(behind));
+        Some(end) => {
+            parameters.push(Sql::Text(end));
             format!("{sql} >= {bound} AND {sql} < {bound}")
         }
         None => format!("{sql} >= {bound}"),
@@ -100,10 +102,10 @@ fn begins(sql: &str, bound: &str, prefix: &str, parameters: &mut Vec<Sql>) -> St
 }
 
 /// Text with the pieces in their order, the first at the beginning and the last at the end.
-fn matches((sql, bound, text): (&str, &str, &str), pieces: &[String], parameters: &mut Vec<Sql>) -> Result<String> {
+fn pattern_comparison((sql, bound, text): (&str, &str, &str), pieces: &[String], parameters: &mut Vec<Sql>) -> Result<String> {
     let mut parts = Vec::new();
     if let Some(beginning) = pieces.first().filter(|beginning| !beginning.is_empty()) {
-        parts.push(begins(sql, bound, beginning, parameters));
+        parts.push(prefix_comparison(sql, bound, beginning, parameters));
     }
     let pattern = glob(pieces);
     if pattern.len() > MAX_PATTERN {
@@ -121,18 +123,18 @@ fn matches((sql, bound, text): (&str, &str, &str), pieces: &[String], parameters
 
 fn glob(pieces: &[String]) -> String {
     let escape = |piece: &String| {
-        piece.chars().fold(String::new(), |mut out, character| {
+        piece.chars().fold(String::new(), |mut pattern, character| {
             match character {
-                '*' | '?' | '[' => out.extend(['[', character, ']']),
-                other => out.push(other),
+                '*' | '?' | '[' => pattern.extend(['[', character, ']']),
+                character => pattern.push(character),
             }
-            out
+            pattern
         })
     };
     pieces.iter().map(escape).collect::<Vec<_>>().join("*")
 }
 
-fn owned(value: &rusqlite::types::ToSqlOutput<'_>) -> Sql {
+fn to_owned_sql(value: &rusqlite::types::ToSqlOutput<'_>) -> Sql {
     match value {
         rusqlite::types::ToSqlOutput::Owned(value) => value.clone(),
         rusqlite::types::ToSqlOutput::Borrowed(value) => Sql::try_from(*value).unwrap_or(Sql::Null),

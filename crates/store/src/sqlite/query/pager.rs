@@ -1,7 +1,7 @@
 //! Reads the rows of a plan a page at a time.
 
 use super::access::{access_path_of, collection_of};
-use super::columns::known;
+use super::columns::column_info;
 use super::rows::visit;
 use crate::Result;
 use crate::plan::{Comparison, Condition, PlanColumn, QueryPlan};
@@ -20,20 +20,21 @@ pub struct KeyPager {
 }
 
 /// Number of rows in a page.
-const PAGE: u64 = 1_000;
+const PAGE_ROWS: u64 = 1_000;
 
 impl KeyPager {
     /// The first page of a plan; `None` if it must be read at once.
-    pub fn of(catalogue: &Catalogue, plan: &QueryPlan) -> Option<Self> {
+    pub fn for_plan(catalogue: &Catalogue, plan: &QueryPlan) -> Option<Self> {
         let is_plain = plan.sort.is_empty() && plan.each.is_none() && !plan.distinct && !plan.any_order && plan.offset == 0;
-        if !is_plain || plan.limit.is_some_and(|limit| limit <= PAGE) {
+        if !is_plain || plan.limit.is_some_and(|limit| limit <= PAGE_ROWS) {
             return None;
         }
         let collection = collection_of(catalogue, plan).ok()?;
-        let is_found = |condition: &Condition| {
-            known(catalogue, collection, None, condition.column).is_ok_and(|known| access_path_of(collection, &known, &condition.test).is_none())
+        let needs_scan = |condition: &Condition| {
+            column_info(catalogue, collection, None, condition.column)
+                .is_ok_and(|column| access_path_of(collection, &column, &condition.test).is_none())
         };
-        if !plan.conditions.iter().all(is_found) {
+        if !plan.conditions.iter().all(needs_scan) {
             return None;
         }
         let mut first = plan.clone();
@@ -43,7 +44,7 @@ impl KeyPager {
 
     /// Reads the rows of the page.
     pub fn read(&mut self, connection: &Connection, catalogue: &Catalogue, tenant: i64) -> Result<Vec<Vec<Value>>> {
-        self.plan.limit = Some(self.remaining.map_or(PAGE, |left| left.min(PAGE)));
+        self.plan.limit = Some(self.remaining.map_or(PAGE_ROWS, |remaining| remaining.min(PAGE_ROWS)));
         let mut rows = Vec::new();
         visit(connection, catalogue, tenant, &self.plan, &mut |row| {
             rows.push(row);
@@ -53,10 +54,10 @@ impl KeyPager {
     }
 
     /// Moves to the next page after one with these rows; returns whether there may be one.
-    pub fn goes_on(&mut self, rows: &[Vec<Value>]) -> bool {
-        let found = rows.len() as u64;
-        self.remaining = self.remaining.map(|left| left.saturating_sub(found));
-        let Some(last) = rows.last().and_then(|row| row.last()).filter(|_| found >= PAGE && self.remaining != Some(0)) else { return false };
+    pub fn move_to_next(&mut self, rows: &[Vec<Value>]) -> bool {
+        let row_count = rows.len() as u64;
+        self.remaining = self.remaining.map(|remaining| remaining.saturating_sub(row_count));
+        let Some(last) = rows.last().and_then(|row| row.last()).filter(|_| row_count >= PAGE_ROWS && self.remaining != Some(0)) else { return false };
         let test = Comparison::Range { low: Some((last.clone(), false)), high: None };
         // the condition of the page before, if there was one, is the last
         self.plan.conditions.truncate(self.plan.conditions.len() - usize::from(self.is_continued));
@@ -66,7 +67,7 @@ impl KeyPager {
     }
 
     /// Removes the key that was added to a row.
-    pub fn row(&self, mut row: Vec<Value>) -> Vec<Value> {
+    pub fn without_key(&self, mut row: Vec<Value>) -> Vec<Value> {
         row.pop();
         row
     }

@@ -7,33 +7,33 @@ use crate::parse::keywords;
 use crate::parse::yaml::{Node, NodeKind};
 
 impl DefinitionParser<'_> {
-    pub(super) fn vocabulary(&mut self, node: Option<&Node>, collections: &IdVec<CollectionId, Collection>) -> Vec<QueryAlias> {
+    pub(super) fn aliases(&mut self, node: Option<&Node>, collections: &IdVec<CollectionId, Collection>) -> Vec<QueryAlias> {
         let names: Vec<&str> = collections.iter().map(|collection| collection.name.as_str()).collect();
-        let mut found = Vec::new();
-        for NamedNode { name, name_node, node: word } in self.named(node, "words") {
-            if self.section(word, "a word", &[keywords::QUERY_WORD]).is_none() {
+        let mut aliases = Vec::new();
+        for NamedNode { name, name_node, node: alias_node } in self.named_entries(node, "words") {
+            if self.section(alias_node, "a word", &[keywords::QUERY_WORD]).is_none() {
                 continue;
             }
-            let select = word.get("select").and_then(|node| self.reference(node, "collection", &names));
+            let select = alias_node.get("select").and_then(|node| self.reference(node, "collection", &names));
             // `site: ...` in a query selects records of the collection `site`, whatever the alias says
-            if let (Some(own), Some(select)) = (collections.position(|own| own.name == name), select)
-                && own != select
+            if let (Some(collection), Some(select)) = (collections.position(|collection| collection.name == name), select)
+                && collection != select
             {
                 self.problem(name_node, format!("`{name}` is a collection; a word of its name selects it"));
             }
-            let tests = match word.get("tests") {
+            let tests = match alias_node.get("tests") {
                 None => Vec::new(),
                 Some(tests) => match &tests.kind {
-                    NodeKind::List(items) => items.iter().map(|item| self.word_test(item, collections, &names)).collect(),
-                    _ => vec![self.word_test(tests, collections, &names)],
+                    NodeKind::List(items) => items.iter().map(|item| self.alias_target(item, collections, &names)).collect(),
+                    _ => vec![self.alias_target(tests, collections, &names)],
                 },
             };
-            found.push(QueryAlias { name: name.to_owned(), select, tests });
+            aliases.push(QueryAlias { name: name.to_owned(), select, tests });
         }
-        found
+        aliases
     }
 
-    fn word_test(&mut self, node: &Node, collections: &IdVec<CollectionId, Collection>, names: &[&str]) -> AliasTarget {
+    fn alias_target(&mut self, node: &Node, collections: &IdVec<CollectionId, Collection>, names: &[&str]) -> AliasTarget {
         let mut test = AliasTarget { matches: None, fields: Vec::new() };
         let NodeKind::Map(entries) = &node.kind else {
             self.problem(node, "`tests` says for each collection which field is tested: { block: name }");

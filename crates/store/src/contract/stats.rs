@@ -31,16 +31,16 @@ pub(crate) struct CommitCounters {
 }
 
 impl CommitCounters {
-    /// Counts a committed transaction that began at `began`.
-    pub fn add(&self, rows: u64, began: Instant) {
+    /// Counts a committed transaction that started at `started`.
+    pub fn add(&self, rows: u64, started: Instant) {
         self.commits.fetch_add(1, Ordering::Relaxed);
         self.rows.fetch_add(rows, Ordering::Relaxed);
-        self.micros.fetch_add(began.elapsed().as_micros() as u64, Ordering::Relaxed);
+        self.micros.fetch_add(started.elapsed().as_micros() as u64, Ordering::Relaxed);
     }
 
     /// The counts as statistics; the other fields are zero.
-    pub fn vitals(&self) -> StoreStats {
-        let [commits, rows, micros] = [&self.commits, &self.rows, &self.micros].map(|sum| sum.load(Ordering::Relaxed));
+    pub fn stats(&self) -> StoreStats {
+        let [commits, rows, micros] = [&self.commits, &self.rows, &self.micros].map(|counter| counter.load(Ordering::Relaxed));
         StoreStats { commits, rows, write_time: Duration::from_micros(micros), ..StoreStats::default() }
     }
 }

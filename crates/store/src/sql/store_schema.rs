@@ -74,14 +74,14 @@ impl FieldSchema {
     }
 
     /// Whether a field stored like this may become `wanted`: its values were never contributed and will be settled again.
-    fn becomes(&self, wanted: &Self) -> bool {
+    fn can_become(&self, wanted: &Self) -> bool {
         self.is_derived() && wanted.settled
     }
 
     /// Whether its values must be converted to lists, or from lists to single values.
     pub fn is_reshaped(&self, wanted: &Self) -> bool {
-        let keys = ["text", "[text]"];
-        self.ty != wanted.ty && self.becomes(wanted) && keys.contains(&&*self.ty) && keys.contains(&&*wanted.ty)
+        let key_types = ["text", "[text]"];
+        self.ty != wanted.ty && self.can_become(wanted) && key_types.contains(&&*self.ty) && key_types.contains(&&*wanted.ty)
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct StoredDefinition {
     pub definition: Option<String>,
     /// Its [`StoreSchema`].
     pub shape: Option<String>,
-    /// Names of its collections in order, as [`names`] writes them.
+    /// Names of its collections in order, as [`collection_names_json`] writes them.
     pub collections: Option<String>,
     /// The rules by which records were settled.
     pub settled: Option<String>,
@@ -110,36 +110,36 @@ pub(crate) enum AccessMode {
 }
 
 /// Writes the names of collections in their order; journals contain their numbers.
-pub(crate) fn names(catalogue: &Catalogue) -> String {
-    serde_json::json!(catalogue.collections.iter().map(|own| own.name.as_str()).collect::<Vec<_>>()).to_string()
+pub(crate) fn collection_names_json(catalogue: &Catalogue) -> String {
+    serde_json::json!(catalogue.collections.iter().map(|collection| collection.name.as_str()).collect::<Vec<_>>()).to_string()
 }
 
-/// Reads what [`names`] wrote.
-pub(crate) fn named(names: Option<&str>) -> crate::Result<Vec<String>> {
+/// Reads what [`collection_names_json`] wrote.
+pub(crate) fn parse_collection_names(names: Option<&str>) -> crate::Result<Vec<String>> {
     let missing = || crate::StoreError::Definition("the store has no list of its collections; run `stook prepare` to add it".into());
     names.and_then(|names| serde_json::from_str(names).ok()).ok_or_else(missing)
 }
 
 /// The error for a store of another format. Formats in `upgraded` can be upgraded by `stook prepare`.
-pub(crate) fn other_format(format: Option<&str>, own: &str, upgraded: &[&str]) -> crate::StoreError {
+pub(crate) fn other_format(format: Option<&str>, own_format: &str, upgraded: &[&str]) -> crate::StoreError {
     let format = format.unwrap_or("?");
     let advice = if upgraded.contains(&format) { "`stook prepare` brings it up to date" } else { "use the program that wrote it" };
-    crate::StoreError::Definition(format!("the store has format {format}, this program writes format {own}; {advice}"))
+    crate::StoreError::Definition(format!("the store has format {format}, this program writes format {own_format}; {advice}"))
 }
 
 impl StoredDefinition {
-    /// Checks whether a process with this definition, for which a store records `noted`, may use the store as it is.
+    /// Checks whether a process with this definition, for which a store records `recorded`, may use the store as it is.
     ///
     /// # Errors
     /// When it may not: what differs, and what to do.
-    pub(crate) fn fits(&self, catalogue: &Catalogue, noted: &str, wanted: &StoreSchema, purpose: AccessMode) -> crate::Result<()> {
-        if purpose == AccessMode::Admin || self.definition.as_deref() == Some(noted) {
+    pub(crate) fn check_usable(&self, catalogue: &Catalogue, recorded: &str, wanted: &StoreSchema, purpose: AccessMode) -> crate::Result<()> {
+        if purpose == AccessMode::Admin || self.definition.as_deref() == Some(recorded) {
             return Ok(());
         }
-        let old = stored(self.shape.as_deref())?;
-        let settled_alike = self.settled.as_deref().is_none_or(|settled| settled == catalogue.settling);
-        let alike = old == *wanted && self.collections.as_deref() == Some(names(catalogue).as_str()) && settled_alike;
-        if purpose == AccessMode::Read && alike {
+        let old = parse_schema(self.shape.as_deref())?;
+        let is_settled_alike = self.settled.as_deref().is_none_or(|settled| settled == catalogue.settling);
+        let is_stored_alike = old == *wanted && self.collections.as_deref() == Some(collection_names_json(catalogue).as_str()) && is_settled_alike;
+        if purpose == AccessMode::Read && is_stored_alike {
             return Ok(());
         }
         old.check(wanted)?;
@@ -158,15 +158,15 @@ impl StoredDefinition {
 }
 
 /// Reads the schema that a store has recorded.
-pub(crate) fn stored(shape: Option<&str>) -> crate::Result<StoreSchema> {
+pub(crate) fn parse_schema(schema: Option<&str>) -> crate::Result<StoreSchema> {
     let damaged = |error| crate::StoreError::Other(format!("the definition recorded in the store cannot be read: {error}"));
-    serde_json::from_str(shape.unwrap_or_default()).map_err(damaged)
+    serde_json::from_str(schema.unwrap_or_default()).map_err(damaged)
 }
 
 impl StoreSchema {
     /// The schema of a definition.
-    pub fn of(catalogue: &Catalogue) -> Self {
-        let source = |speaker: &SourceRef| catalogue.contributor_name(*speaker).to_owned();
+    pub fn from_catalogue(catalogue: &Catalogue) -> Self {
+        let source = |contributor: &SourceRef| catalogue.contributor_name(*contributor).to_owned();
         let collections = catalogue.collections.iter().map(|collection| {
             let fields = collection.fields.iter().map(|field| {
                 let survivorship = match &field.survivorship {
@@ -184,7 +184,7 @@ impl StoreSchema {
                     Derivation::Sources => "sources".to_owned(),
                     _ => "settled".to_owned(),
                 });
-                let shape = FieldSchema {
+                let schema = FieldSchema {
                     // members are separate fields
                     ty: if field.golden_type().members().is_empty() { field.golden_type().to_string() } else { "[{}]".into() },
                     rule: format!("{survivorship} {from:?} {derive:?} {}", field.compare),
@@ -196,20 +196,20 @@ impl StoreSchema {
                     linked: field.index.by_link,
                     settled: field.is_settled() || field.is_link(),
                 };
-                (field.name.clone(), shape)
+                (field.name.clone(), schema)
             });
             let states = collection.states.iter().map(|state| {
-                let shape =
+                let schema =
                     FieldSchema { ty: state.ty.to_string(), ordered: state.index.ordered, contains: state.index.contains, ..FieldSchema::default() };
-                (state.name.clone(), shape)
+                (state.name.clone(), schema)
             });
-            let shape = CollectionSchema {
+            let schema = CollectionSchema {
                 key: collection.key_text.clone(),
                 exists: format!("{:?}", collection.exists),
                 fields: fields.collect(),
                 states: states.collect(),
             };
-            (collection.name.clone(), shape)
+            (collection.name.clone(), schema)
         });
         Self { collections: collections.collect() }
     }
@@ -274,7 +274,7 @@ impl StoreSchema {
                     if old.ty != new.ty && !old.is_reshaped(new) {
                         reasons.push(format!("{kind} `{name}.{field}` was of type {} and is now {}", old.ty, new.ty));
                     }
-                    if old.rule != new.rule && !old.becomes(new) {
+                    if old.rule != new.rule && !old.can_become(new) {
                         reasons.push(format!("the rule for the golden value of `{name}.{field}` changed"));
                     }
                     if old.fold != new.fold {
@@ -292,8 +292,8 @@ impl StoreSchema {
 
 /// Reports that a link now leads to several records, or to one.
 pub(crate) fn report_reshaped(changes: &mut Vec<String>, collection: &str, field: &str, is_list: bool) {
-    let what = if is_list { "a list of keys" } else { "one key" };
-    changes.push(format!("`{collection}.{field}` is {what} now, and is settled again"));
+    let keys = if is_list { "a list of keys" } else { "one key" };
+    changes.push(format!("`{collection}.{field}` is {keys} now, and is settled again"));
 }
 
 /// What to do with an index.
@@ -309,8 +309,8 @@ pub(crate) enum IndexChange {
 
 impl IndexChange {
     /// Chooses the change by whether the index is wanted and whether it exists.
-    pub(crate) fn of(wanted: bool, had: bool) -> Self {
-        match (wanted, had) {
+    pub(crate) fn choose(wanted: bool, exists: bool) -> Self {
+        match (wanted, exists) {
             (true, false) => Self::Create,
             (false, true) => Self::Drop,
             _ => Self::Nothing,
@@ -319,14 +319,14 @@ impl IndexChange {
 }
 
 /// Reports what happened to the index of an existing field.
-pub(crate) fn report_index(changes: &mut Vec<String>, collection: &str, field: &str, wanted: FieldIndexes, had: FieldIndexes) {
-    let gained = |had: FieldIndexes, wanted: FieldIndexes| {
-        wanted.ordered && !had.ordered || wanted.contains && !had.contains || wanted.intersects && !had.intersects
+pub(crate) fn report_index(changes: &mut Vec<String>, collection: &str, field: &str, wanted: FieldIndexes, existing: FieldIndexes) {
+    let has_gained = |before: FieldIndexes, after: FieldIndexes| {
+        after.ordered && !before.ordered || after.contains && !before.contains || after.intersects && !before.intersects
     };
-    if gained(had, wanted) {
+    if has_gained(existing, wanted) {
         changes.push(format!("index on `{collection}.{field}` is new"));
     }
-    if gained(wanted, had) {
+    if has_gained(wanted, existing) {
         changes.push(format!("index on `{collection}.{field}` was dropped"));
     }
 }
