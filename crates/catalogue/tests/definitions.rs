@@ -478,6 +478,7 @@ fn two_sources_cannot_have_the_same_file_pattern() {
         (", files: 'a*', has: x", ", files: 'a*'"),
         (", has: x", ", has: x"),
         (", short_rows: absent", ", short_rows: fail"),
+        (", header: [id, x], null: '\\N', skip: 2", ", null: [NA, '-'], delimiter: \"\\t\", encoding: latin-1, sheet: 'A b'"),
     ];
     for (first, second) in accepted {
         parse(&definition(first, second)).unwrap_or_else(|problems| panic!("{first} {second}: {problems:?}"));
@@ -495,6 +496,14 @@ fn two_sources_cannot_have_the_same_file_pattern() {
         (", files: ['a', 'a']", "`a` is listed twice"),
         (", files: { a: b }", "a pattern for names of files is text"),
         (", short_rows: perhaps", "it is one of fail, absent"),
+        (", header: [id, id]", "there are two columns `id`"),
+        (", header: []", "`header` names no column"),
+        (", header: [other]", "`header` has no column `id`, which a rule of `one` reads"),
+        (", skip: 1001", "`skip` is a whole number from 0 to 1000"),
+        (", delimiter: ab", "a delimiter is one ASCII character"),
+        (", delimiter: '\"'", "a delimiter is one ASCII character"),
+        (", encoding: marc-8", "it is one of utf-8, latin-1, cp1252"),
+        (", tolerance: strict", "`tolerance` is for sources of `format: marc`"),
     ] {
         let shown = errors(&definition(wrong, ""));
         assert!(shown.contains(expected), "{wrong}: {shown}");
@@ -502,7 +511,7 @@ fn two_sources_cannot_have_the_same_file_pattern() {
     let xml = "catalogue: c\nsources: { one: { format: xml, into: t, as_of: meta.received, short_rows: absent, has: '//(' } }\n\
                collections: { t: { key: id, fields: { id: { type: text, path: id } } } }\n";
     let shown = errors(xml);
-    assert!(shown.contains("`short_rows` is about the rows of csv") && shown.contains("not a XPath"), "{shown}");
+    assert!(shown.contains("`short_rows` is for sources of `format: csv`; this one is xml") && shown.contains("not a XPath"), "{shown}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Converts bytes to documents and back: MARC 21 (ISO 2709, MARCXML, MARC-in-JSON, line mode), XML, JSON and CSV.
+//! Converts bytes to documents and back: MARC 21 (ISO 2709, MARCXML, MARC-in-JSON, line mode), XML, JSON, CSV and the sheets of spreadsheets.
 //!
 //! * [`scan`] finds where documents begin and end, in constant memory, whatever the input.
 //! * [`strange`] describes bytes that contain no document.
@@ -12,6 +12,7 @@ pub mod read;
 pub mod scan;
 mod select;
 pub mod strange;
+mod workbook;
 pub mod write;
 pub mod xml;
 
@@ -20,10 +21,11 @@ pub use stook_marc::{marc8, marcxml};
 pub use stook_xpath as xpath;
 pub use stook_xpath::tree;
 
-pub use select::{ContextNode, SelectedValue, find_context_nodes, select, select_from, unreadable};
+pub use select::{ContextNode, SelectedValue, find_context_nodes, find_nodes_from, select, select_from, unreadable};
 
 use marc::xmltext::{EXPANSION_LIMIT, Entities, XmlEncoding};
 use marc::{MarcError, MarcRecord, RepairKind, Repairs};
+use scan::Scanner;
 use std::borrow::Cow;
 use std::sync::Arc;
 use stook_catalogue::definition::{DocumentOptions, FormatFamily};
@@ -163,7 +165,7 @@ impl From<stook_xpath::xml::XmlError> for DocumentError {
 pub struct ParseContext {
     /// Namespace declarations of the enclosing elements.
     declarations: String,
-    /// The encoding of the XML around the document, unless it is UTF-8.
+    /// The encoding of the XML around the document or of the CSV file, unless it is UTF-8.
     encoding: Option<XmlEncoding>,
     /// Whether an unknown encoding is declared.
     is_unknown: bool,
@@ -174,6 +176,8 @@ pub struct ParseContext {
     /// Column names and their delimiter.
     columns: Arc<[String]>,
     delimiter: u8,
+    /// Texts that stand for absent values of a row.
+    null: Arc<[String]>,
 }
 
 impl ParseContext {
@@ -191,9 +195,9 @@ impl ParseContext {
                 }
             }
             Syntax::Csv => {
-                let delimiter = scan::csv_delimiter(head);
+                let scan::CsvHeader { delimiter, row, .. } = scan::CsvHeader::of_head(head);
                 // a header in another encoding still shows how many columns there are
-                let header = String::from_utf8_lossy(head);
+                let header = String::from_utf8_lossy(row);
                 let columns = csv_fields(header.as_bytes(), delimiter).unwrap_or_default().into();
                 Self { columns, delimiter, ..Self::default() }
             }
@@ -201,13 +205,18 @@ impl ParseContext {
         }
     }
 
-    /// The same context for documents inside these members of what a scanner finds.
-    fn with_inner(self, inner: Arc<[String]>) -> Self {
-        Self { inner, ..self }
+    /// Prepares what a scanner knows for parsing the documents that it finds.
+    fn of(scanner: &Scanner) -> Self {
+        let context = Self::new(scanner.syntax(), &scanner.head());
+        match scanner {
+            Scanner::Json(json) => Self { inner: json.inner(), ..context },
+            Scanner::Csv(csv) => Self { encoding: csv.encoding(), null: csv.options().null.clone().into(), ..context },
+            Scanner::Marc(_) | Scanner::Line(_) | Scanner::Xml(_) => context,
+        }
     }
 
-    /// Completes the bytes of a document so that it can be parsed without its file: XML elements are converted to UTF-8, their entities are expanded,
-    /// and they get the namespace declarations of the elements around them; of JSON, the value inside
+    /// Completes the bytes of a document so that it can be parsed without its file: XML elements and CSV rows are converted to UTF-8, entities of XML
+    /// are expanded, and its elements get the namespace declarations of the elements around them; of JSON, the value inside
     /// [`ScanOptions::records`](scan::ScanOptions::records) is taken; everything else stays as it is.
     pub fn complete<'b>(&self, bytes: &'b [u8]) -> Cow<'b, [u8]> {
         if !self.inner.is_empty() {
@@ -275,13 +284,14 @@ fn expansion_limit(length: usize) -> usize {
 pub struct CsvRow {
     columns: Arc<[String]>,
     values: Vec<String>,
+    null: Arc<[String]>,
 }
 
 impl CsvRow {
-    /// Returns the value of a column; `None` if it is empty or there is no such column.
+    /// Returns the value of a column; `None` if it is empty, stands for an absent value, or there is no such column.
     pub fn get(&self, column: &str) -> Option<&str> {
         let index = self.columns.iter().position(|name| name == column)?;
-        self.values.get(index).map(String::as_str).filter(|value| !value.is_empty())
+        self.values.get(index).map(String::as_str).filter(|value| !value.is_empty() && !self.null.iter().any(|null| null == value))
     }
 }
 
@@ -305,7 +315,7 @@ impl<'d> Document<'d> {
         options: &DocumentOptions,
         repairs: &mut Repairs,
     ) -> Result<Self, DocumentError> {
-        let DocumentOptions { marc: ref options, short_rows } = *options;
+        let DocumentOptions { marc: options, csv } = options;
         match syntax {
             Syntax::Marc => Ok(Document::Marc(MarcRecord::read(bytes, options, repairs)?)),
             Syntax::MarcLine => Ok(Document::Marc(marc::line::read(bytes, options, repairs)?)),
@@ -331,12 +341,12 @@ impl<'d> Document<'d> {
             }
             Syntax::Csv => {
                 let values = csv_fields(bytes, head.delimiter)?;
-                let is_short = short_rows && values.len() < head.columns.len();
+                let is_short = csv.short_rows && values.len() < head.columns.len();
                 if values.len() != head.columns.len() && !is_short {
                     let (found, expected) = (values.len(), head.columns.len());
                     return Err(DocumentError::Csv(format!("the row has {found} values, the header has {expected}")));
                 }
-                Ok(Document::Csv(CsvRow { columns: head.columns.clone(), values }))
+                Ok(Document::Csv(CsvRow { columns: head.columns.clone(), values, null: head.null.clone() }))
             }
         }
     }
@@ -373,7 +383,11 @@ fn csv_fields(row: &[u8], delimiter: u8) -> Result<Vec<String>, DocumentError> {
         }
         value.extend_from_slice(&row[at..end]);
         let number = fields.len() + 1;
-        fields.push(String::from_utf8(value).map_err(|_| DocumentError::Csv(format!("value {number} is not UTF-8")))?);
+        fields.push(
+            String::from_utf8(value).map_err(|_| {
+                DocumentError::Csv(format!("value {number} is not UTF-8; say `encoding: cp1252` or `encoding: latin-1` at the source"))
+            })?,
+        );
         if end == row.len() {
             return Ok(fields);
         }

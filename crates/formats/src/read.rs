@@ -2,11 +2,13 @@
 
 use crate::marc::xmltext::{XmlDecoder, XmlEncoding};
 use crate::scan::{ScanOptions, ScanStep, Scanner};
+use crate::workbook::{self, Workbook};
 use crate::{Document, ParseContext, Syntax, detect, select};
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
+use stook_catalogue::definition::{CsvOptions, Source};
 
 /// The compression of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,18 +33,34 @@ pub struct OpenedInput {
     pub bytes: Box<dyn Read + Send>,
     /// How it is compressed.
     pub compression: Compression,
-    /// Whether it was UTF-16 and the bytes are UTF-8.
+    /// Whether the bytes are not those of the file: it was UTF-16 and became UTF-8, or a spreadsheet and became CSV.
     pub converted: bool,
     /// The recognised syntax; `None` for an empty file.
     pub syntax: Option<Syntax>,
     /// The first bytes after blank lines, as many as the syntax is recognised from.
     pub beginning: Vec<u8>,
+    /// The spreadsheet whose sheet the bytes are.
+    workbook: Option<Workbook>,
 }
 
 impl OpenedInput {
     /// Whether the bytes are those of the file, so that offsets are offsets in it.
     pub fn is_plain(&self) -> bool {
         self.compression == Compression::None && !self.converted
+    }
+
+    /// Lets the bytes of a spreadsheet be those of the sheet that the options name. Other files stay as they are.
+    ///
+    /// # Errors
+    /// When there is no such sheet, or it cannot be read.
+    pub fn choose_sheet(&mut self, options: &CsvOptions) -> io::Result<()> {
+        let Some(workbook) = self.workbook.clone() else { return Ok(()) };
+        let text = workbook.sheet(options)?;
+        let is_empty = text.iter().skip(BYTE_ORDER_MARK.len()).all(u8::is_ascii_whitespace);
+        self.syntax = (!is_empty).then_some(Syntax::Csv);
+        self.beginning = text.iter().skip(BYTE_ORDER_MARK.len()).skip_while(|byte| byte.is_ascii_whitespace()).take(LOOK_AHEAD).copied().collect();
+        self.bytes = Box::new(io::Cursor::new(text));
+        Ok(())
     }
 }
 
@@ -78,7 +96,7 @@ fn converted(mut input: Box<dyn Read + Send>) -> io::Result<(Box<dyn Read + Send
     match XmlEncoding::detect(&front) {
         Ok((encoding @ (XmlEncoding::Utf16Le | XmlEncoding::Utf16Be), mark)) => {
             let input = io::Cursor::new(front[mark..].to_vec()).chain(input);
-            Ok((Box::new(Utf16Reader { input, decoder: XmlDecoder::new(encoding), text: String::new(), at: 0, at_end: false }), true))
+            Ok((Box::new(Utf16Reader { input, decoder: XmlDecoder::new(encoding), text: "\u{feff}".to_owned(), at: 0, at_end: false }), true))
         }
         _ => Ok((Box::new(io::Cursor::new(front).chain(input)), false)),
     }
@@ -101,17 +119,18 @@ impl OpenedInput {
     ///
     /// # Errors
     /// When they cannot be read.
-    pub fn first_document(&mut self, syntax: Syntax, records: Option<&str>, path: &stook_catalogue::path::Path) -> io::Result<FirstDocument> {
+    pub fn first_document(&mut self, syntax: Syntax, source: &Source, path: &stook_catalogue::path::Path) -> io::Result<FirstDocument> {
+        self.choose_sheet(&source.reading.csv)?;
         let bytes = std::mem::replace(&mut self.bytes, Box::new(io::empty()));
         let mut seen = Recorder { bytes, read: Vec::new() };
-        let found = first_document(&mut seen, syntax, records, path);
+        let found = first_document(&mut seen, syntax, source, path);
         self.bytes = Box::new(io::Cursor::new(seen.read).chain(seen.bytes));
         found
     }
 }
 
-fn first_document(input: impl Read, syntax: Syntax, records: Option<&str>, path: &stook_catalogue::path::Path) -> io::Result<FirstDocument> {
-    let mut documents = DocumentReader::new(input, syntax, records);
+fn first_document(input: impl Read, syntax: Syntax, source: &Source, path: &stook_catalogue::path::Path) -> io::Result<FirstDocument> {
+    let mut documents = DocumentReader::new(input, syntax, source);
     let as_result = |is_found: bool| if is_found { FirstDocument::Has } else { FirstDocument::Lacks };
     let has_value = documents.next()?.map(|(found, bytes)| {
         let bytes = found.head.complete(bytes);
@@ -123,7 +142,7 @@ fn first_document(input: impl Read, syntax: Syntax, records: Option<&str>, path:
         })
     });
     if let stook_catalogue::path::Path::Column(name) = path {
-        let header = ParseContext::new(syntax, &documents.head());
+        let header = ParseContext::of(&documents.scanner);
         return Ok(if header.columns().is_empty() { FirstDocument::None } else { as_result(header.columns().contains(name)) });
     }
     Ok(has_value.map_or(FirstDocument::None, as_result))
@@ -163,14 +182,36 @@ pub fn open_bytes(mut input: Box<dyn Read + Send>) -> io::Result<OpenedInput> {
         [0x28, 0xb5, 0x2f, 0xfd] => (Compression::Zstd, Box::new(zstd::stream::read::Decoder::new(rewound)?)),
         _ => (Compression::None, Box::new(rewound)),
     };
-    let (mut plain, converted) = converted(plain)?;
+    let (mut plain, is_archive) = at_archive(plain)?;
+    if is_archive {
+        let workbook = Some(Workbook::read(plain)?);
+        let (bytes, beginning) = (Box::new(io::empty()), Vec::new());
+        let mut opened = OpenedInput { bytes, compression, converted: true, syntax: None, beginning, workbook };
+        opened.choose_sheet(CsvOptions::standard())?;
+        return Ok(opened);
+    }
+    let (converted_bytes, converted) = converted(plain)?;
+    plain = converted_bytes;
     let (blank, beginning) = skip_blanks(&mut plain)?;
     let syntax = detect(&beginning);
     // one line end replaces each skipped byte, so that offsets in the file stay right
     let (mark, text) = beginning.split_at(if beginning.starts_with(&BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 });
     let front = io::Cursor::new(mark.to_vec()).chain(io::repeat(b'\n').take(blank));
     let bytes = front.chain(io::Cursor::new(text.to_vec())).chain(plain);
-    Ok(OpenedInput { bytes: Box::new(bytes), compression, converted, syntax, beginning: text.to_vec() })
+    Ok(OpenedInput { bytes: Box::new(bytes), compression, converted, syntax, beginning: text.to_vec(), workbook: None })
+}
+
+/// Whether the input begins like an archive.
+///
+/// # Errors
+/// When it begins like a spreadsheet that cannot be read here, or cannot be read at all.
+fn at_archive(mut input: Box<dyn Read + Send>) -> io::Result<(Box<dyn Read + Send>, bool)> {
+    let front = take(&mut input, 4)?;
+    if workbook::is_old(&front) {
+        return Err(workbook::old());
+    }
+    let is_archive = workbook::is_archive(&front);
+    Ok((Box::new(io::Cursor::new(front).chain(input)), is_archive))
 }
 
 /// Reads past white space, in constant memory. Returns how many blanks were dropped, and what follows them: a byte order mark, the last blanks, and
@@ -237,7 +278,7 @@ struct PreparedContext {
 
 impl PreparedContext {
     fn new(scanner: &Scanner) -> Self {
-        Self { version: scanner.head_version(), head: Arc::new(ParseContext::new(scanner.syntax(), &scanner.head()).with_inner(scanner.inner())) }
+        Self { version: scanner.head_version(), head: Arc::new(ParseContext::of(scanner)) }
     }
 
     fn now(&mut self, scanner: &Scanner) -> Arc<ParseContext> {
@@ -278,7 +319,11 @@ pub fn each<'b, E>(
     mut visit: impl FnMut(ScannedDocument, &'b [u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut prepared = PreparedContext::new(&scanner);
-    let mut at = if offset == 0 && number == 0 && bytes.starts_with(&BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+    let mut at = 0;
+    if offset == 0 && number == 0 && bytes.starts_with(&BYTE_ORDER_MARK) {
+        scanner.mark_as_utf8();
+        at = BYTE_ORDER_MARK.len();
+    }
     loop {
         let (range, next, problem) = match scanner.step(&bytes[at..], true) {
             ScanStep::Skip(length) if length > 0 || at < bytes.len() => {
@@ -351,6 +396,7 @@ impl<R: Read> DocumentReader<R> {
                 continue;
             }
             if first && self.buffer[self.start..self.end].starts_with(&BYTE_ORDER_MARK) {
+                self.scanner.mark_as_utf8();
                 self.consume(BYTE_ORDER_MARK.len());
             }
             match self.scanner.step(&self.buffer[self.start..self.end], self.at_end) {

@@ -1,6 +1,7 @@
 //! Evaluates paths on documents.
 
 use crate::Document;
+use crate::marc::MarcRecord;
 use crate::tree::XmlTree;
 use crate::xpath::{self, NodeRef, XPathValue, show_number};
 use std::borrow::Cow;
@@ -15,9 +16,11 @@ pub enum SelectedValue<'d> {
     Json(&'d serde_json::Value),
 }
 
-/// A value or element inside a JSON or XML document, from which paths can be evaluated.
+/// A field, value or element inside a document, from which paths can be evaluated.
 #[derive(Clone, Copy)]
 pub enum ContextNode<'d> {
+    /// A field of a MARC record, by its number.
+    Marc(&'d MarcRecord<'d>, u32),
     /// A value, and whether its document is [deep](stook_catalogue::value::JsonDocument::is_deep).
     Json(&'d serde_json::Value, bool),
     /// An element.
@@ -43,29 +46,45 @@ pub fn select<'d>(document: &'d Document<'_>, path: &Path, found: &mut Vec<Selec
     }
 }
 
-/// Returns the values or elements that `path` finds in a JSON or XML document, in document order.
+/// Returns the fields, values or elements that `path` finds in a document, in document order.
 pub fn find_context_nodes<'d>(document: &'d Document<'_>, path: &Path) -> Vec<ContextNode<'d>> {
     match (document, path) {
+        (Document::Marc(record), Path::Marc(spec)) => spec.fields(record).into_iter().map(|number| ContextNode::Marc(record, number)).collect(),
         (Document::Xml(tree), Path::Xml(path)) => {
             let found = xpath::find_nodes(path, tree, MAX_STEPS).unwrap_or_default();
             found.into_iter().map(|node| ContextNode::Xml(tree, node)).collect()
         }
-        (Document::Json(json), _) => {
+        (Document::Json(json), _) => find_nodes_from(ContextNode::Json(json.value(), json.is_deep()), path),
+        _ => Vec::new(),
+    }
+}
+
+/// Like [`find_context_nodes`], but starts from a value or element.
+pub fn find_nodes_from<'d>(context: ContextNode<'d>, path: &Path) -> Vec<ContextNode<'d>> {
+    match (context, path) {
+        (ContextNode::Xml(tree, node), Path::Xml(path)) => {
+            let found = xpath::find_nodes_from(path, tree, node, MAX_STEPS).unwrap_or_default();
+            found.into_iter().map(|node| ContextNode::Xml(tree, node)).collect()
+        }
+        (ContextNode::Json(_, is_deep), _) => {
             let mut found = Vec::new();
-            select(document, path, &mut found);
+            select_from(context, path, &mut found);
             let value = |selected| if let SelectedValue::Json(value) = selected { Some(value) } else { None };
             let values = found.into_iter().filter_map(value);
             // a list stands for its elements
             let elements_of = |value: &'d serde_json::Value| value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
-            values.flat_map(elements_of).map(|value| ContextNode::Json(value, json.is_deep())).collect()
+            values.flat_map(elements_of).map(|value| ContextNode::Json(value, is_deep)).collect()
         }
         _ => Vec::new(),
     }
 }
 
-/// Like [`select`], but starts from a value or element.
+/// Like [`select`], but starts from a field, value or element.
 pub fn select_from<'d>(context: ContextNode<'d>, path: &Path, found: &mut Vec<SelectedValue<'d>>) {
     match (context, path) {
+        (ContextNode::Marc(record, number), Path::MarcField(spec)) => {
+            spec.select(record, number, &mut |text, field| found.push(SelectedValue::Text(text, field)));
+        }
         (ContextNode::Json(value, _), Path::JsonMembers(names)) => {
             let target = names.iter().try_fold(value, |value, name| value.get(name));
             found.extend(target.filter(|target| !target.is_null()).map(SelectedValue::Json));

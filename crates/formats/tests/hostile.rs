@@ -180,7 +180,7 @@ fn a_record_without_its_terminator_spoils_the_next_one_only_where_the_source_is_
     let repaired = read_whole(&file, Syntax::Marc, None);
     let offsets: Vec<_> = repaired.iter().map(|(found, _)| (found.number, found.offset as usize, found.problem.is_some())).collect();
     assert_eq!(offsets, [(1, 0, false), (2, whole.len() - 1, false), (3, 2 * whole.len() - 1, false)]);
-    let strict = ScanOptions { records: None, tolerance: Tolerance::Strict };
+    let strict = ScanOptions { tolerance: Tolerance::Strict, ..None.into() };
     let documents = collect(DocumentReader::new(&file[..], Syntax::Marc, strict));
     assert_eq!(documents.len(), 2);
     let merged = 2 * whole.len() - 1;

@@ -9,7 +9,7 @@
 //! test        = [ left ] operator right ; operator = "=" "!=" "~" "!~" "?" "!"
 //! left, right = spec, a part of the field at hand ($a, ^1, /3), or "\" and a literal
 //! ```
-//! A condition after the field restricts fields, one after a subfield restricts those subfields. An abbreviated left side
+//! A [`FieldSpec`] is what follows the tag, and selects from one field. A condition after the field restricts fields, one after a subfield restricts those subfields. An abbreviated left side
 //! (`$a`, `^1`, `/3`) speaks of the field at hand. Literals use MARCspec's escapes: `\s` is a blank.
 
 /// A parsed MARCspec.
@@ -20,6 +20,15 @@ pub struct MarcSpec {
     /// Which occurrences of them.
     pub occurrences: Option<PositionRange>,
     /// Which part of them.
+    pub part: FieldPart,
+    /// Conditions on the field, all required.
+    pub conditions: Vec<SubSpec>,
+}
+
+/// A part of one field: a MARCspec without its tag, such as `$a`, `^1` or `/0-3`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldSpec {
+    /// Which part of it.
     pub part: FieldPart,
     /// Conditions on the field, all required.
     pub conditions: Vec<SubSpec>,
@@ -175,6 +184,23 @@ impl MarcSpec {
             return Err(parser.error("expected the end, `$`, `^`, `/`, `[` or `{`"));
         }
         Ok(spec)
+    }
+}
+
+impl FieldSpec {
+    /// Parses a part of a field.
+    ///
+    /// # Errors
+    /// The first place where the text leaves the grammar.
+    pub fn parse(text: &str) -> Result<Self, SpecError> {
+        let mut parser = SpecParser { text: text.as_bytes(), at: 0, depth: 0 };
+        let mut conditions = parser.conditions()?;
+        let part = parser.part(false)?;
+        conditions.extend(parser.conditions()?);
+        if part == FieldPart::Whole || parser.at < text.len() {
+            return Err(parser.error("expected a part of the field: `$a`, `^1` or `/0-3`"));
+        }
+        Ok(Self { part, conditions })
     }
 }
 
@@ -438,6 +464,18 @@ mod tests {
             expected
         });
         assert_eq!(parse(r"245$a{008/0-1=\a\sb|!880}").tag, TagPattern(*b"245"));
+    }
+
+    #[test]
+    fn a_part_of_a_field_has_no_tag() {
+        let part = |text: &str| FieldSpec::parse(text).map(|spec| spec.part);
+        assert_eq!(part("$a-c$e"), Ok(parse("700$a-c$e").part));
+        assert_eq!(part("^1"), Ok(FieldPart::Indicator(1)));
+        assert_eq!(part("/0-3"), Ok(parse("008/0-3").part));
+        assert_eq!(FieldSpec::parse(r"{^1=\f}$s").map(|spec| spec.conditions.len()), Ok(1));
+        for (text, at) in [("", 0), ("945$a", 0), ("$a ", 2), ("^3", 1)] {
+            assert_eq!(FieldSpec::parse(text).expect_err(text).at, at, "{text}");
+        }
     }
 
     #[test]

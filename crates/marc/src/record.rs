@@ -183,6 +183,11 @@ impl<'a> MarcRecord<'a> {
         self.fields.iter().map(|entry| self.field(entry))
     }
 
+    /// The field with this number, from 0.
+    pub fn field_at(&self, number: u32) -> Option<MarcField<'_>> {
+        self.fields.get(number as usize).map(|entry| self.field(entry))
+    }
+
     fn field(&self, entry: &FieldEntry) -> MarcField<'_> {
         MarcField { tag: entry.tag, data: &self.text[entry.start as usize..entry.end as usize] }
     }

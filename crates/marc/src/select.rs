@@ -1,6 +1,6 @@
 //! What a MARCspec finds in a record.
 
-use crate::marcspec::{FieldPart, MarcSpec, PositionRange, SpecOperator, SubSpec, SubTerm, SubTermSet, SubfieldSpec, TagPattern};
+use crate::marcspec::{FieldPart, FieldSpec, MarcSpec, PositionRange, SpecOperator, SubSpec, SubTerm, SubTermSet, SubfieldSpec, TagPattern};
 use crate::record::{MarcField, MarcRecord};
 use std::borrow::Cow;
 
@@ -15,6 +15,29 @@ impl MarcSpec {
         let mut values = Vec::new();
         self.select(record, &mut |value, _| values.push(value));
         values
+    }
+}
+
+impl MarcSpec {
+    /// The numbers of the fields of a record that it selects from, in the order of the record.
+    pub fn fields(&self, record: &MarcRecord<'_>) -> Vec<u32> {
+        let total = record.tagged(|tag| self.tag.matches(tag)).count();
+        let wanted = self.occurrences.map_or(0..total, |range| range.resolve(total));
+        let all = record.tagged(|tag| self.tag.matches(tag)).enumerate();
+        let chosen = all.filter(|(occurrence, (_, field))| {
+            wanted.contains(occurrence) && self.conditions.iter().all(|condition| is_satisfied(record, *field, None, condition))
+        });
+        chosen.map(|(_, (number, _))| number as u32).collect()
+    }
+}
+
+impl FieldSpec {
+    /// Calls `found` with every value in the field with this number.
+    pub fn select<'r>(&self, record: &'r MarcRecord<'_>, number: u32, found: &mut dyn FnMut(Cow<'r, str>, u32)) {
+        let Some(field) = record.field_at(number) else { return };
+        if self.conditions.iter().all(|condition| is_satisfied(record, field, None, condition)) {
+            select_part(record, field, &self.part, number, found);
+        }
     }
 }
 

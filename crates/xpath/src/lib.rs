@@ -50,7 +50,7 @@ pub mod tree;
 pub mod xml;
 
 pub use advice::{Lint, advise};
-pub use evaluate::{NodeRef, StepLimitExceeded, XPathValue, evaluate, evaluate_from, find_nodes, is_true, start};
+pub use evaluate::{NodeRef, StepLimitExceeded, XPathValue, evaluate, evaluate_from, find_nodes, find_nodes_from, is_true, start};
 pub use expression::{AXES, Axis, CoreFunction, Expr, LocationPath, NodeTest, PathStart, Predicate, ResultType, Step, XPath, XPathOperator};
 pub use name::{ExpandedName, name_hash};
 pub use numbers::{show_number, to_number};

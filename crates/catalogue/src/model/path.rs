@@ -1,6 +1,6 @@
 //! Paths into documents, in the standard language of each format.
 
-use crate::marcspec::MarcSpec;
+use crate::marcspec::{FieldSpec, MarcSpec};
 use crate::xpath::XPath;
 use serde_json_path::JsonPath;
 
@@ -34,6 +34,8 @@ impl PathLanguage {
 pub enum Path {
     /// Into a MARC record.
     Marc(MarcSpec),
+    /// Into one field of a MARC record.
+    MarcField(FieldSpec),
     /// Into a JSON value, with member names only: `$.a.b`.
     JsonMembers(Vec<String>),
     /// Into a JSON value, any other path.
@@ -67,6 +69,21 @@ impl Path {
             },
             PathLanguage::Xml => XPath::parse(text, namespaces).map(Path::Xml).map_err(|error| PathError { at: error.at, message: error.message }),
             PathLanguage::Csv => Ok(Path::Column(text.to_owned())),
+        }
+    }
+}
+
+impl Path {
+    /// Compiles a path that starts from what another path found: from a field of a MARC record, from a value inside JSON, from an element of XML.
+    ///
+    /// # Errors
+    /// When the text is not such a path.
+    pub fn compile_inside(text: &str, language: PathLanguage, namespaces: &[(String, String)]) -> Result<Self, PathError> {
+        match language {
+            PathLanguage::Marc => {
+                FieldSpec::parse(text).map(Path::MarcField).map_err(|error| PathError { at: error.at, message: error.message })
+            }
+            PathLanguage::Json | PathLanguage::Xml | PathLanguage::Csv => Self::compile(text, language, namespaces),
         }
     }
 }

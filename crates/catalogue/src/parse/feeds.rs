@@ -8,10 +8,9 @@ use super::rules::{PathSettings, RuleScope, SourceContext, plain_rule};
 use super::yaml::{Node, NodeKind};
 use crate::diagnostic::Diagnostic;
 use crate::eval::types::{Expected, Type};
-use crate::model::definition::{Feed, FieldMapping, FormatFamily, LetValue};
+use crate::model::definition::{Feed, FeedEach, FieldMapping, FormatFamily, LetValue};
 use crate::model::ids::{CollectionId, FieldId};
 use crate::model::key::Template;
-use crate::model::path::Path;
 
 impl DefinitionParser<'_> {
     pub(super) fn feeds(
@@ -45,7 +44,7 @@ impl DefinitionParser<'_> {
                     }
                     let into = self.required(item, "into").and_then(|into| self.reference(into, "collection", &collection_names));
                     let Some(collection) = into else { continue };
-                    if feeds.iter().any(|feed: &Feed| feed.collection == collection) {
+                    if feeds.iter().any(|feed: &Feed| feed.collection == collection && (feed.each.is_none() || item.get("each").is_none())) {
                         self.problem(item, format!("this source feeds `{}` twice", context.collections[collection].name));
                     }
                     feeds.extend(self.feed(collection, (item, node), format, lets, context));
@@ -53,6 +52,11 @@ impl DefinitionParser<'_> {
             }
             (Some(into), Some(_)) => self.problem(into, "`into` is short for one feed: use it or `feeds`, not both"),
             (None, None) => self.problem(name_node, "this source feeds no collection: add `into: COLLECTION`"),
+        }
+        let is_identified = |feed: &Feed| feed.each.as_ref().is_none_or(|each| each.of.is_some());
+        if !feeds.is_empty() && feeds.iter().all(|feed| feed.each.is_some()) && !feeds.iter().all(is_identified) {
+            let help = "say which `let` value identifies a document: `each: { path: PATH, of: NAME }`";
+            self.problem_with_help(name_node, "what its documents contained before cannot be known: no feed is without `each`", help);
         }
         feeds
     }
@@ -90,6 +94,8 @@ impl DefinitionParser<'_> {
                 }
             }
         };
+        let each = node.get("each").and_then(|node| self.feed_each(node, format, &let_names));
+        let format = PathSettings { is_inside: each.is_some(), ..format };
         let map = self.map(collection, node, format, lets, context);
         let NamedNode { node: collection_node, .. } = context.collection_nodes[collection];
         let unrelated_keys = ["index", "unique", "fold", "survivorship", "from", "compare", "derive", "rollup"];
@@ -103,7 +109,22 @@ impl DefinitionParser<'_> {
         text.push_str(&tables);
         let mut generation = [0; 16];
         generation.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
-        Some(Feed { collection, when, contributor, map, generation })
+        Some(Feed { collection, each, when, contributor, map, generation })
+    }
+
+    /// Parses `each`: a path, or a mapping with the name of what identifies the document.
+    fn feed_each(&mut self, node: &Node, format: PathSettings<'_>, let_names: &[&str]) -> Option<FeedEach> {
+        if format.family == FormatFamily::Csv {
+            self.problem(node, "a row of csv has no parts that contribute one by one");
+            return None;
+        }
+        if !matches!(node.kind, NodeKind::Map(_)) {
+            return Some(FeedEach { path: self.path_to_elements(node, format)?, of: None });
+        }
+        self.section(node, "each", &[keywords::EACH])?;
+        let path = self.required(node, "path").and_then(|path| self.path_to_elements(path, format));
+        let of = self.required(node, "of").and_then(|of| self.reference::<usize>(of, "value", let_names));
+        Some(FeedEach { path: path?, of: Some(let_names[of?].to_owned()) })
     }
 
     fn map(
@@ -157,7 +178,7 @@ impl DefinitionParser<'_> {
             }
             let scope = RuleScope { format, names: &names, types: &types, reads_meta: &meta_lets, context };
             let rule = if uses_default_path && !matches!(rule_node.kind, NodeKind::Map(_)) {
-                let path = default_path.and_then(|path| Path::compile(&path, format.family.language(), format.namespaces).ok());
+                let path = default_path.and_then(|path| format.compile(&path).ok());
                 path.map(|path| plain_rule(&field.ty, path))
             } else {
                 self.rule(rule_node, &field.ty, default_path, &scope)

@@ -175,7 +175,7 @@ pub const SOURCE: &[Keyword] = &[
     word(
         "format",
         r#"{"enum":["marc","xml","json","csv"]}"#,
-        "marc (ISO 2709, MARCXML, MARC-in-JSON and line mode), xml, json (array, single value or NDJSON) or csv; the file's own variant is found by content.",
+        "marc (ISO 2709, MARCXML, MARC-in-JSON and line mode), xml, json (array, single value or NDJSON) or csv (also a sheet of a spreadsheet: XLSX, XLSM, ODS); the file's own variant is found by content.",
     ),
     word(
         "records",
@@ -195,7 +195,7 @@ pub const SOURCE: &[Keyword] = &[
     word(
         "encoding",
         r#"{"enum":["auto","utf-8","marc-8","latin-1","cp1252"]}"#,
-        "marc: how the bytes of ISO 2709 and of line mode are characters; auto (the default) is what leader position 9 says, unless the bytes are UTF-8.",
+        "marc: how the bytes of ISO 2709 and of line mode are characters; auto (the default) is what leader position 9 says, unless the bytes are UTF-8. csv: utf-8 (the default), latin-1 or cp1252; UTF-16 is recognised by its byte order mark.",
     ),
     word(
         "files",
@@ -207,6 +207,27 @@ pub const SOURCE: &[Keyword] = &[
         TEXT,
         "Where names say too little: a path that finds something in the first document of a file that is this source's own; csv: a column of the header.",
     ),
+    word(
+        "header",
+        r#"{"type":"array","minItems":1,"items":{"type":"string"}}"#,
+        "csv: the names of the columns of a file that has no header. Without it the first row is the header.",
+    ),
+    word(
+        "skip",
+        r#"{"type":"integer","minimum":0,"maximum":1000}"#,
+        "csv: the number of lines before the header, or before the first row where `header` is given; of a sheet, rows.",
+    ),
+    word(
+        "null",
+        r#"{"oneOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"string"}}]}"#,
+        "csv: a text, or a list of texts, that stands for an absent value, such as `'\\N'` or `NA`. Empty values are always absent.",
+    ),
+    word(
+        "delimiter",
+        r#"{"type":"string","minLength":1,"maxLength":1}"#,
+        "csv: the character between values. Without it, the one of `,` `;` tab and `|` that the header has most often.",
+    ),
+    word("sheet", TEXT, "csv: the name of the sheet of a spreadsheet. Without it, the first sheet is read."),
     word(
         "short_rows",
         r#"{"enum":["fail","absent"]}"#,
@@ -357,12 +378,23 @@ pub const REPLACES: &[Keyword] = &[
 pub const FEED: &[Keyword] = &[
     word("into", r##"{"$ref":"#/$defs/name"}"##, "The collection."),
     word("when", CEL, "Only documents for which this holds."),
-    word("contributor", TEXT, "Template for the contributor's name within the source."),
+    word("contributor", TEXT, "Template for the contributor's name within the source; where the feed says `each`, the document's identity without it."),
+    word(
+        "each",
+        r##"{"oneOf":[{"type":["string","integer"]},{"$ref":"#/$defs/each"}]}"##,
+        "A path to fields (marc), values (json) or elements (xml) of a document, each of which contributes; paths in `map` start from it (marc: `$a`). A newer document takes back what it no longer contains.",
+    ),
     word(
         "map",
         r##"{"type":"object","additionalProperties":{"oneOf":[{"type":"string"},{"$ref":"#/$defs/rule"}]}}"##,
         "Field to path or rule; without it the fields' own paths are used.",
     ),
+];
+
+/// The things in a document that contribute one by one.
+pub const EACH: &[Keyword] = &[
+    word("path", TEXT, "Where they are."),
+    word("of", r##"{"$ref":"#/$defs/name"}"##, "The `let` value that identifies the document; without it, the key of the first feed without `each`."),
 ];
 
 /// How a value is taken from a document.

@@ -10,8 +10,9 @@ use crate::eval::functions::{CLEANERS, Cleaner};
 use crate::eval::types::{Expected, TextConversion};
 use crate::model::definition::{Collection, FormatFamily, PatternSet, ValueOrigin, ValueRule};
 use crate::model::ids::{CollectionId, IdVec};
-use crate::model::path::{Path, PathLanguage};
+use crate::model::path::{Path, PathError, PathLanguage};
 use crate::value::{FieldType, from_text};
+use stook_marc::marcspec::{FieldPart, TagPattern};
 
 pub(super) struct SourceContext<'a> {
     pub(super) collections: &'a IdVec<CollectionId, Collection>,
@@ -29,6 +30,15 @@ pub(super) struct SourceContext<'a> {
 pub(super) struct PathSettings<'a> {
     pub(super) family: FormatFamily,
     pub(super) namespaces: &'a [(String, String)],
+    /// Whether paths start from what another path found, and not from the document.
+    pub(super) is_inside: bool,
+}
+
+impl PathSettings<'_> {
+    pub(super) fn compile(self, text: &str) -> Result<Path, PathError> {
+        let compile = if self.is_inside { Path::compile_inside } else { Path::compile };
+        compile(text, self.family.language(), self.namespaces)
+    }
 }
 
 pub(super) struct RuleScope<'a> {
@@ -104,7 +114,7 @@ impl DefinitionParser<'_> {
                 let position = self.reference::<usize>(of, "value", scope.names)?;
                 ValueOrigin::Match { pattern, of: scope.names[position].to_owned() }
             }
-            (_, Some(path)) => ValueOrigin::Paths(vec![Path::compile(&path, scope.format.family.language(), scope.format.namespaces).ok()?]),
+            (_, Some(path)) => ValueOrigin::Paths(vec![scope.format.compile(&path).ok()?]),
             (_, None) => {
                 self.problem(node, "this value has no rule: give it `path`, `first`, `cases`, `expr` or `match`");
                 return None;
@@ -169,12 +179,12 @@ impl DefinitionParser<'_> {
     fn elements(&mut self, node: &Node, ty: &FieldType, default_path: Option<String>, scope: &RuleScope<'_>) -> Option<ValueOrigin> {
         let map = node.get("map")?;
         let members = ty.members();
-        if members.is_empty() || !matches!(scope.format.family, FormatFamily::Json | FormatFamily::Xml) {
-            self.problem(map, "`map` is for lists of structs of json and xml");
+        if members.is_empty() || scope.format.family == FormatFamily::Csv {
+            self.problem(map, "`map` is for lists of structs, which rows of csv do not have");
             return None;
         }
         let path = match (node.get("path"), default_path) {
-            (Some(path), _) => self.path(path, scope.format)?,
+            (Some(path), _) => self.path_to_elements(path, scope.format)?,
             (None, Some(path)) => Path::compile(&path, PathLanguage::Json, &[]).ok()?,
             (None, None) => {
                 self.problem(node, "`path` says where the structs are");
@@ -194,11 +204,23 @@ impl DefinitionParser<'_> {
             }
             let member = &members[index];
             let default = (scope.format.family == FormatFamily::Json).then(|| format!("$.{}", member.name));
-            if let Some(rule) = self.rule(rule_node, &member.ty, default, scope) {
+            let scope = RuleScope { format: PathSettings { is_inside: true, ..scope.format }, ..*scope };
+            if let Some(rule) = self.rule(rule_node, &member.ty, default, &scope) {
                 rules.push((index, rule));
             }
         }
         Some(ValueOrigin::Elements(path, rules))
+    }
+
+    /// Parses a path to the things that other paths start from; in MARC it names fields.
+    pub(super) fn path_to_elements(&mut self, node: &Node, format: PathSettings<'_>) -> Option<Path> {
+        let path = self.path(node, format)?;
+        let is_field = |path: &Path| matches!(path, Path::Marc(spec) if spec.part == FieldPart::Whole && spec.tag != TagPattern::LEADER);
+        if format.family == FormatFamily::Marc && !is_field(&path) {
+            self.problem_with_help(node, "this path names fields, not parts of them", "for example: 700, or 7..{^1=\\1}");
+            return None;
+        }
+        Some(path)
     }
 
     fn format(&mut self, node: &Node, ty: &FieldType) -> Option<String> {
@@ -218,7 +240,7 @@ impl DefinitionParser<'_> {
     pub(super) fn path(&mut self, node: &Node, format: PathSettings<'_>) -> Option<Path> {
         let language = format.family.language();
         let text = self.text_of(node, &format!("a {}", language.name()))?.to_owned();
-        match Path::compile(&text, language, format.namespaces) {
+        match format.compile(&text) {
             Ok(path) => Some(path),
             Err(error) => {
                 let problem = Diagnostic::new(self.span_at(node, error.at), format!("not a {}: {}", language.name(), error.message));

@@ -15,6 +15,9 @@ use crate::model::links::id_of;
 use crate::value::{FieldType, from_text};
 use stook_marc::{Encoding, ReadOptions, Tolerance};
 
+/// Maximum number of lines before the header of a table.
+const MAX_SKIPPED_LINES: u32 = 1000;
+
 impl DefinitionParser<'_> {
     pub(super) fn source(&mut self, name: &str, name_node: &Node, node: &Node, context: &SourceContext<'_>) -> Option<Source> {
         self.section(node, "a source", &[keywords::SOURCE])?;
@@ -30,6 +33,7 @@ impl DefinitionParser<'_> {
             }
         };
         let marc = self.marc(node, family);
+        let csv = self.csv(node, family);
         let empty = node.get("empty").and_then(|node| self.regex(node, str::to_owned));
         let mut namespaces = Vec::new();
         if let Some(bindings) = node.get("namespaces") {
@@ -38,11 +42,7 @@ impl DefinitionParser<'_> {
             }
         }
         let files = self.file_patterns(node.get("files"));
-        let has = node.get("has").and_then(|node| self.path(node, PathSettings { family, namespaces: &namespaces }));
-        let short_rows = self.choice(node.get("short_rows"), "choice for short_rows", &[("fail", false), ("absent", true)]).unwrap_or(false);
-        if let Some(node) = node.get("short_rows").filter(|_| family != FormatFamily::Csv) {
-            self.problem(node, "`short_rows` is about the rows of csv");
-        }
+        let has = node.get("has").and_then(|node| self.path(node, PathSettings { family, namespaces: &namespaces, is_inside: false }));
         let mut lets: Vec<LetValue> = Vec::new();
         let mut types: Types = [meta()].into();
         for NamedNode { name: let_name, name_node: let_node, node: rule_node } in self.named_entries(node.get("let"), "let values") {
@@ -51,7 +51,7 @@ impl DefinitionParser<'_> {
             }
             let known: Vec<&str> = lets.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
             let meta_lets: Vec<&str> = lets.iter().filter(|known| known.rule.reads_meta).map(|known| known.name.as_str()).collect();
-            let format = PathSettings { family, namespaces: &namespaces };
+            let format = PathSettings { family, namespaces: &namespaces, is_inside: false };
             let scope = RuleScope { format, names: &known, types: &types, reads_meta: &meta_lets, context };
             let ty = match rule_node.get("type") {
                 Some(ty) => self.field_type(ty),
@@ -66,9 +66,9 @@ impl DefinitionParser<'_> {
                 lets.push(LetValue { name: let_name.to_owned(), rule });
             }
         }
-        let feeds = self.feeds(name_node, node, PathSettings { family, namespaces: &namespaces }, (&lets, &types), context);
+        let feeds = self.feeds(name_node, node, PathSettings { family, namespaces: &namespaces, is_inside: false }, (&lets, &types), context);
         // fields of a single feed can be used like `let` values in the source's own conditions
-        let only_feed = if feeds.len() == 1 { feeds.first() } else { None };
+        let only_feed = if feeds.len() == 1 { feeds.first().filter(|feed| feed.each.is_none()) } else { None };
         if let Some(feed) = only_feed {
             let fields = feed.map.iter().map(|entry| &context.collections[feed.collection].fields[entry.field]);
             types.extend(fields.map(|field| (field.name.clone(), Type::from_field_type(&field.ty).or_null())));
@@ -86,18 +86,24 @@ impl DefinitionParser<'_> {
         }
         let gone = node.get("gone").and_then(|node| self.cel_of(node, &types, Expected::Condition));
         let as_of = self.document_order(node, only_feed, (&lets, &types), context)?;
-        let replaces = node.get("replaces").and_then(|node| self.replaces(name, node, &types));
+        let mut replaces = node.get("replaces").and_then(|node| self.replaces(name, node, &types));
+        if feeds.iter().any(|feed| feed.each.is_some()) {
+            if let Some(node) = node.get("replaces") {
+                self.problem(node, "a document of a source with `each` replaces what older ones contained; `replaces` is for files that are complete");
+            }
+            replaces = Some(CompleteDelivery { id: id_of(&format!("{name} each")), files: None });
+        }
         let collect = node.get("collect").and_then(|node| self.collect(name, node, family, records.as_deref()));
         let asks = node.get("asks").and_then(|node| {
-            let source = AskingSource { name, family, as_of: &as_of, replaces: replaces.is_some() };
+            let source = AskingSource { name, family, as_of: &as_of, replaces: node.get("replaces").is_some() };
             self.service_binding(&source, node, &feeds, context)
         });
-        let embeds = self.embeds(node, PathSettings { family, namespaces: &namespaces }, &lets, context);
-        Some(Source {
+        let embeds = self.embeds(node, PathSettings { family, namespaces: &namespaces, is_inside: false }, &lets, context);
+        let source = Source {
             name: name.to_owned(),
             family,
             records,
-            reading: DocumentOptions { marc, short_rows },
+            reading: DocumentOptions { marc, csv },
             empty,
             files,
             has,
@@ -111,15 +117,31 @@ impl DefinitionParser<'_> {
             asks,
             feeds,
             embeds,
-        })
+        };
+        if let Some(header) = node.get("header").filter(|_| !source.reading.csv.header.is_empty()) {
+            for names in source.missing_columns(&source.reading.csv.header) {
+                self.problem(
+                    header,
+                    format!(
+                        "`header` has no column {}, which a rule of `{name}` reads",
+                        names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
+                    ),
+                );
+            }
+        }
+        Some(source)
     }
 
     /// Parses how MARC records are read; the default repairs them.
     fn marc(&mut self, node: &Node, family: FormatFamily) -> ReadOptions {
-        for word in ["tolerance", "encoding"] {
-            if let Some(option_node) = node.get(word).filter(|_| family != FormatFamily::Marc) {
-                self.problem(option_node, format!("`{word}` is for sources of `format: marc`; this one is {}", family.name()));
-            }
+        if let Some(option_node) = node.get("tolerance").filter(|_| family != FormatFamily::Marc) {
+            self.problem(option_node, format!("`tolerance` is for sources of `format: marc`; this one is {}", family.name()));
+        }
+        if let Some(option_node) = node.get("encoding").filter(|_| !matches!(family, FormatFamily::Marc | FormatFamily::Csv)) {
+            self.problem(option_node, format!("`encoding` is for sources of `format: marc` and `format: csv`; this one is {}", family.name()));
+        }
+        if family != FormatFamily::Marc {
+            return ReadOptions::REPAIR;
         }
         let tolerances = [("repair", Tolerance::Repair), ("strict", Tolerance::Strict)];
         let tolerance = self.choice(node.get("tolerance"), "tolerance", &tolerances).unwrap_or(Tolerance::Repair);
@@ -132,6 +154,56 @@ impl DefinitionParser<'_> {
         ];
         let encoding = self.choice(node.get("encoding"), "encoding", &encodings).unwrap_or(Encoding::Auto);
         ReadOptions { tolerance, encoding }
+    }
+
+    /// Parses how tables are read.
+    fn csv(&mut self, node: &Node, family: FormatFamily) -> CsvOptions {
+        if family != FormatFamily::Csv {
+            for word in ["header", "skip", "null", "delimiter", "sheet", "short_rows"] {
+                if let Some(own) = node.get(word) {
+                    self.problem(own, format!("`{word}` is for sources of `format: csv`; this one is {}", family.name()));
+                }
+            }
+            return CsvOptions::DEFAULT;
+        }
+        let mut header: Vec<String> = Vec::new();
+        for item in self.items(node.get("header"), "header") {
+            match self.text_of(item, "the name of a column").map(str::to_owned) {
+                Some(name) if header.contains(&name) => self.problem(item, format!("there are two columns `{name}`")),
+                Some(name) => header.push(name),
+                None => {}
+            }
+        }
+        if let Some(node) = node.get("header").filter(|_| header.is_empty()) {
+            self.problem(node, "`header` names no column");
+        }
+        let skip = node.get("skip").and_then(|node| self.number_of(node, "`skip`", 0..=MAX_SKIPPED_LINES)).unwrap_or(0);
+        let mut null = Vec::new();
+        for item in node.get("null").map(Node::items_or_self).unwrap_or_default() {
+            null.extend(self.text_of(item, "a text for an absent value").map(str::to_owned));
+        }
+        let encodings = [("utf-8", CsvEncoding::Utf8), ("latin-1", CsvEncoding::Latin1), ("cp1252", CsvEncoding::Cp1252)];
+        let encoding = self.choice(node.get("encoding"), "encoding", &encodings).unwrap_or(CsvEncoding::Utf8);
+        let delimiter = node.get("delimiter").and_then(|node| self.delimiter(node));
+        let sheet = node.get("sheet").and_then(|node| self.text_of(node, "the name of a sheet").map(str::to_owned));
+        let short_rows = self.choice(node.get("short_rows"), "choice for short_rows", &[("fail", false), ("absent", true)]).unwrap_or(false);
+        CsvOptions { header, skip, null, encoding, delimiter, sheet, short_rows }
+    }
+
+    /// Parses the character between two values of a row.
+    fn delimiter(&mut self, node: &Node) -> Option<u8> {
+        let text = self.text_of(node, "a delimiter")?.to_owned();
+        match text.as_bytes() {
+            [byte] if byte.is_ascii() && !byte.is_ascii_alphanumeric() && !matches!(byte, b'"' | b'\n' | b'\r') => Some(*byte),
+            _ => {
+                self.problem_with_help(
+                    node,
+                    "a delimiter is one ASCII character that is no letter, digit, quote or line end",
+                    r#"for example: ';' or "\t""#,
+                );
+                None
+            }
+        }
     }
 
     /// Parses `files`: a pattern, or a list of patterns.
@@ -219,7 +291,7 @@ impl DefinitionParser<'_> {
         let max_missing = node.get("most").and_then(|node| self.percent(node)).unwrap_or(MAX_MISSING_PERCENT);
         // changed keywords give another number, so that contributions made under the old ones are in other scopes
         let id = id_of(&format!("{source} {}", canonical(node, &["most"])));
-        Some(CompleteDelivery { id, scope, at, max_missing })
+        Some(CompleteDelivery { id, files: Some(CompleteFiles { scope, at, max_missing }) })
     }
 
     fn percent(&mut self, node: &Node) -> Option<f64> {

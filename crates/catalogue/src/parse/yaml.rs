@@ -216,7 +216,11 @@ impl TreeBuilder<'_> {
     fn finish_map(&mut self, entries: Vec<(Node, Node)>) -> Vec<(Node, Node)> {
         let mut unique: Vec<(Node, Node)> = Vec::with_capacity(entries.len());
         let mut merged: Vec<(Node, Node)> = Vec::new();
-        for (name, value) in entries {
+        for (mut name, value) in entries {
+            // `null` is a word of sources; as a key it is text
+            if let NodeKind::Scalar { text, quoted } = &mut name.kind {
+                *quoted |= text == "null";
+            }
             let Some(key) = name.text().map(str::to_owned) else {
                 self.problems.push(Diagnostic::new(name.span.clone(), "a key must be text"));
                 continue;

@@ -12,7 +12,7 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 use stook_store::journal::Outcome;
-use stook_store::{ReadSet, RecordChange, Store, StoreError};
+use stook_store::{Edge, EdgeChange, ReadSet, RecordChange, Store, StoreError};
 
 impl ChunkUnit {
     /// Computes the propagation of the chunk's changes and settles records inline if possible, starting with records that others read.
@@ -95,7 +95,12 @@ impl ChunkUnit {
         let rules = self.context.rules.clone();
         let policy = self.context.policy;
         let source = &rules.catalogue.sources[self.context.source];
-        let (Some(replaces), true) = (&source.replaces, policy.matched != OnMatched::Withdraw) else { return };
+        let Some(replaces) = &source.replaces else { return };
+        if policy.matched == OnMatched::Withdraw {
+            // without its ledger, what a document contains when it is delivered again is not retired on arrival
+            self.mapped.ledger_edges.iter().for_each(|edge| propagation.edge(EdgeChange::Delete(edge.clone())));
+            return;
+        }
         let mut marked_spans: BTreeMap<(&str, bool), (i64, i64)> = BTreeMap::new();
         for ((collection, key), decision) in &self.decisions {
             let Some(contributions) = self.mapped.records.get(&(*collection, key.clone())) else { continue };
@@ -111,6 +116,13 @@ impl ChunkUnit {
         for ((scope, retired), span) in marked_spans {
             let mark = if retired { complete_delivery::mark_retired } else { complete_delivery::mark_scope };
             mark(propagation, replaces, scope, span, policy.job);
+        }
+        for (scope, age) in &self.mapped.complete_documents {
+            let edge = complete_delivery::document_edge(replaces, scope, *age);
+            let is_older = |known: &&Edge| known.target == edge.target && known.child != edge.child && complete_delivery::is_older(known, *age);
+            self.mapped.ledger_edges.iter().filter(is_older).for_each(|known| propagation.edge(EdgeChange::Delete(known.clone())));
+            propagation.edge(EdgeChange::Put(edge));
+            complete_delivery::mark_all(propagation, replaces, scope, policy.job);
         }
         let failed = self.current_journal().map_or(0, |journal| journal.counts.of(Outcome::Failed).max(0) as u64);
         if let Some(part) = &mut self.mapped.part {

@@ -1,25 +1,26 @@
 //! The mapped documents of a chunk: contributions by record, and what failed.
 
-use super::map::{DocumentMapper, Envelope, SkippedContribution};
+use super::header::header_warnings;
+use super::map::{CompleteDocument, DocumentMapper, Envelope, SkippedContribution};
 use super::read;
 use crate::job::JobContext;
 use crate::job::file::{UPLOADED, syntax};
 use crate::merge::NumberedContribution;
-use crate::settle::complete_delivery::{self, DeliveryLedger, FilePart};
+use crate::settle::complete_delivery::{self, DeliveryAge, DeliveryLedger, FilePart};
 use crate::{EngineError, Result};
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use stook_catalogue::definition::{Catalogue, CompleteDelivery};
 use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{ContributionOrigin, Reception};
-use stook_formats::Document;
 use stook_formats::marc::Repairs;
+use stook_formats::{Document, Syntax};
 use stook_store::journal::{Issue, Outcome};
 use stook_store::queue::{ChunkSlice, JobFile};
-use stook_store::{Store, Tenant};
+use stook_store::{Edge, Store, Tenant};
 
 /// The maximum number of bytes that are kept of a document that failed.
 const MAX_KEPT_BYTES: usize = 64 << 10;
@@ -61,6 +62,10 @@ pub(super) struct MappedDocuments {
     kept_bytes: usize,
     /// How much of its file the chunk is, if the source says `replaces:`.
     pub(super) part: Option<FilePart>,
+    /// The documents that are complete for what their elements contribute: what identifies each, and its age.
+    pub(super) complete_documents: Vec<(String, DeliveryAge)>,
+    /// The stored edges of the ledger to older documents of the same identities.
+    pub(super) ledger_edges: Vec<Edge>,
 }
 
 /// A document that contributes to no record.
@@ -73,6 +78,21 @@ pub(super) struct UnmappedDocument {
 }
 
 impl MappedDocuments {
+    /// Notes which contributions of elements newer documents retire on arrival, those of the chunk among them.
+    fn replace_in_documents(&mut self, replaces: &CompleteDelivery, store: &dyn Store, tenant: &Tenant) -> Result<()> {
+        let scoped = self.records.values().flatten().filter_map(|own| own.contribution.scope.as_deref()).map(|scoped| scoped.scope.as_str());
+        let scopes: BTreeSet<&str> = scoped.chain(self.complete_documents.iter().map(|(scope, _)| scope.as_str())).collect();
+        self.ledger_edges = DeliveryLedger::edges(store, tenant, replaces, scopes.into_iter())?;
+        let mut ledger = DeliveryLedger::new(self.ledger_edges.clone())?;
+        self.complete_documents.iter().for_each(|(scope, age)| ledger.add(scope, 0, *age));
+        for own in self.records.values_mut().flatten() {
+            let Some(scoped) = &own.contribution.scope else { continue };
+            let age = DeliveryAge { as_of: own.contribution.as_of, received: own.received };
+            own.contribution.replaced_by = ledger.replacement(&scoped.scope, scoped.at, age);
+        }
+        Ok(())
+    }
+
     /// Keeps a document that failed, if the limit allows it.
     fn keep(&mut self, document: u64, bytes: &[u8]) {
         let head = &bytes[..bytes.len().min(MAX_KEPT_BYTES)];
@@ -118,6 +138,10 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
             let key = key.as_ref().map(Key::to_string);
             Issue { document, file: slice.file, record, offset, key, failed, reason }
         };
+        if record == 1 && syntax == Syntax::Csv {
+            let warnings = header_warnings(source, found.head.columns());
+            chunk.troubles.extend(warnings.into_iter().map(|warning| trouble(&None, false, warning)));
+        }
         let parsed = match parsed {
             Ok(parsed) => parsed,
             Err(reason) => {
@@ -132,6 +156,11 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
         chunk.troubles.extend(repairs.into_iter().map(|repair| trouble(&mapped.key, false, repair.to_string())));
         chunk.troubles.extend(more(&repairs).map(|more| trouble(&mapped.key, false, more)));
         chunk.troubles.extend(mapped.warnings.into_iter().map(|warning| trouble(&mapped.key, false, warning)));
+        if mapped.failed.is_none()
+            && let Some(CompleteDocument { scope, as_of }) = mapped.complete_document
+        {
+            chunk.complete_documents.push((scope, DeliveryAge { as_of, received: received(document) }));
+        }
         if let Some(reason) = mapped.failed {
             chunk.without_record.push(UnmappedDocument { document, outcome: Outcome::Failed, key: mapped.key.clone(), reason: None });
             chunk.troubles.push(trouble(&mapped.key, true, reason));
@@ -156,13 +185,15 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
         }
         Ok(())
     })?;
-    chunk.part = source
-        .replaces
-        .as_ref()
-        .map(|replaces| {
-            part_of((&context.rules.catalogue, replaces), &mut chunk.records, &skipped, (slice, input.file.retires_all), (store, &context.tenant))
-        })
-        .transpose()?;
+    match &source.replaces {
+        Some(replaces) if replaces.files.is_some() => {
+            let retires_all = input.file.retires_all;
+            let part = part_of((&context.rules.catalogue, replaces), &mut chunk.records, &skipped, (slice, retires_all), (store, &context.tenant))?;
+            chunk.part = Some(part);
+        }
+        Some(replaces) => chunk.replace_in_documents(replaces, store, &context.tenant)?,
+        None => {}
+    }
     Ok(chunk)
 }
 
@@ -188,7 +219,7 @@ fn part_of(
     {
         let Some(scoped) = &own.scope else { continue };
         part.add(scoped, &[complete_delivery::contribution_name(&catalogue.collections[*collection].name, &own.contributor, key)], own.as_of);
-        own.replaced_by = ledger.replacement(&scoped.scope, scoped.at, own.as_of);
+        own.replaced_by = ledger.replacement(&scoped.scope, scoped.at, DeliveryAge { as_of: own.as_of, received: None });
     }
     skipped.iter().for_each(|own| part.add(&own.position, &own.names, own.as_of));
     Ok(part)

@@ -10,6 +10,7 @@
 //! (`protocol.rs`): the store commits it in one transaction, and calls `resolve` to have those records merged again that other transactions have
 //! changed meanwhile.
 
+mod header;
 pub mod read;
 // read, then mapped
 pub mod map;

@@ -54,16 +54,17 @@ pub fn map(rules: &Arc<SettleRules>, store: &dyn Store, delivery: &UploadRequest
     if opened.syntax.is_none() {
         return Err(EngineError::Wrong("there are no documents".into()));
     }
-    let beginning = opened.beginning.clone();
     let index = match named {
         Some(source) => source,
         None => guess_source(catalogue, &mut opened, &delivery.name)?,
     };
     let source = &catalogue.sources[index];
-    if source.replaces.is_some() {
+    if source.complete_files().is_some() {
         let reason = format!("source `{}` has complete deliveries; import them as files", source.name);
         return Err(EngineError::Wrong(reason));
     }
+    opened.choose_sheet(&source.reading.csv).map_err(failed)?;
+    let beginning = opened.beginning.clone();
     let Some(syntax) = fitting(&opened, source, &delivery.name)? else { return Err(EngineError::Wrong("there are no documents".into())) };
     let mut whole = Vec::new();
     opened.bytes.take(MAX_BYTES + 1).read_to_end(&mut whole).map_err(failed)?;

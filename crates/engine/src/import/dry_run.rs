@@ -100,6 +100,7 @@ pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &ImportRe
     let replaced = catalogue.sources[source]
         .replaces
         .as_ref()
+        .filter(|replaces| replaces.files.is_some())
         .map(|replaces| complete_delivery::RetirementDryRun::new(catalogue, store, &request.tenant, replaces));
     let mut trial = DryRun { context, store, files: &files, written: HashMap::new(), taken: HashMap::new(), replaced };
     let mut preview = DryRunReport {

@@ -31,7 +31,7 @@ pub(super) fn plan(catalogue: &Catalogue, request: &ImportRequest) -> Result<Imp
             named_source(catalogue, only.source.as_deref(), None)?.ok_or_else(|| EngineError::Wrong("no source was chosen".into()))?
         }
     };
-    if request.retires_all && catalogue.sources[source].replaces.is_none() {
+    if request.retires_all && catalogue.sources[source].complete_files().is_none() {
         let name = &catalogue.sources[source].name;
         return Err(EngineError::Wrong(format!("source `{name}` has no complete deliveries (`replaces`), so nothing can be retired")));
     }

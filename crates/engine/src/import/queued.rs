@@ -33,6 +33,7 @@ pub fn upload(
         None => guess_source(catalogue, &mut opened, &upload.name)?,
     };
     let source = &catalogue.sources[source];
+    opened.choose_sheet(&source.reading.csv).map_err(failed)?;
     let syntax = fitting(&opened, source, &upload.name)?;
     // the chunks carry their bytes, whether the stream was compressed or not, because there is no file to read them from
     let file = JobFile {

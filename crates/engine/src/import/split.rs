@@ -32,7 +32,8 @@ pub fn split(
         let failed = |error| EngineError::File { path: file.path.clone(), error };
         if syntax(file).is_some() {
             check_unchanged(file)?;
-            let opened = open(Path::new(&file.path)).map_err(failed)?;
+            let mut opened = open(Path::new(&file.path)).map_err(failed)?;
+            opened.choose_sheet(&source.reading.csv).map_err(failed)?;
             if !split_file(opened, (file, source, most), &mut progress, &mut batch, &mut add)? {
                 return Ok(());
             }

@@ -23,7 +23,8 @@ pub fn inspect(path: &Path, source: &Source) -> Result<JobFile> {
     if metadata.is_dir() {
         return Err(EngineError::Wrong(format!("{} is a folder; give its files", path.display())));
     }
-    let opened = open(&path).map_err(failed)?;
+    let mut opened = open(&path).map_err(failed)?;
+    opened.choose_sheet(&source.reading.csv).map_err(failed)?;
     let syntax = fitting(&opened, source, &path.display().to_string())?;
     Ok(JobFile {
         path: path.display().to_string(),

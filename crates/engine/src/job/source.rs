@@ -81,7 +81,7 @@ pub(crate) fn claim(catalogue: &Catalogue, opened: &mut OpenedInput, name: &str)
 
 fn first_document(opened: &mut OpenedInput, source: &Source, path: &Path) -> std::io::Result<FirstDocument> {
     match opened.syntax.and_then(|found| found.as_family(source.family)) {
-        Some(syntax) => opened.first_document(syntax, source.records.as_deref(), path),
+        Some(syntax) => opened.first_document(syntax, source, path),
         None if opened.syntax.is_none() || is_declared_empty(source, &opened.beginning) => Ok(FirstDocument::None),
         None => Ok(FirstDocument::Lacks),
     }

@@ -40,7 +40,7 @@ pub(super) struct JsonState {
 pub struct JsonScanner {
     pub(super) member: Option<String>,
     /// The member names, from outside to inside, that lead to the document in an element of the list.
-    pub(super) inner: Arc<[String]>,
+    inner: Arc<[String]>,
     pub(super) mode: JsonMode,
     pub(super) state: JsonState,
     /// Whether the file has ended inside a value.
@@ -70,6 +70,11 @@ pub(super) fn json_mode(head: &[u8]) -> JsonMode {
 }
 
 impl JsonScanner {
+    /// The members that lead to the document inside an element of the list.
+    pub(crate) fn inner(&self) -> Arc<[String]> {
+        self.inner.clone()
+    }
+
     pub(super) fn head(&self) -> &'static [u8] {
         JSON_HEADS.into_iter().find(|(mode, _)| *mode == self.mode).map_or(b"", |(_, head)| head)
     }

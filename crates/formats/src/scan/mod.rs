@@ -11,7 +11,7 @@ mod step;
 mod xml;
 
 pub use csv::CsvScanner;
-pub(crate) use csv::csv_delimiter;
+pub(crate) use csv::{CsvHeader, csv_row};
 pub use json::JsonScanner;
 pub(crate) use json::inner_value;
 pub(crate) use prologue::XmlPrologue;
@@ -26,9 +26,8 @@ use crate::marc::{ReadOptions, Tolerance};
 use csv::CSV_LIMIT;
 use json::{JsonMode, JsonState, json_mode};
 use memchr::memchr;
-use std::sync::Arc;
 use step::{TREE_LIMIT, line_end};
-use stook_catalogue::definition::Source;
+use stook_catalogue::definition::{CsvOptions, Source};
 use stook_marc::scan::MarcStep;
 use xml::xml_head;
 
@@ -39,17 +38,19 @@ pub struct ScanOptions<'s> {
     pub records: Option<&'s str>,
     /// Whether MARC records are found in damaged files.
     pub tolerance: Tolerance,
+    /// How tables are read.
+    pub csv: &'s CsvOptions,
 }
 
 impl<'s> From<Option<&'s str>> for ScanOptions<'s> {
     fn from(records: Option<&'s str>) -> Self {
-        Self { records, tolerance: ReadOptions::REPAIR.tolerance }
+        Self { records, tolerance: ReadOptions::REPAIR.tolerance, csv: CsvOptions::standard() }
     }
 }
 
 impl<'s> From<&'s Source> for ScanOptions<'s> {
     fn from(source: &'s Source) -> Self {
-        Self { records: source.records.as_deref(), tolerance: source.reading.marc.tolerance }
+        Self { records: source.records.as_deref(), tolerance: source.reading.marc.tolerance, csv: &source.reading.csv }
     }
 }
 
@@ -71,14 +72,14 @@ pub enum Scanner {
 impl Scanner {
     /// A scanner at the beginning of a file.
     pub fn new<'s>(syntax: Syntax, options: impl Into<ScanOptions<'s>>) -> Self {
-        let ScanOptions { records, tolerance } = options.into();
+        let ScanOptions { records, tolerance, csv } = options.into();
         match syntax {
             Syntax::Marc => Scanner::Marc(MarcScanner::new(tolerance)),
             Syntax::MarcLine => Scanner::Line(LineScanner::default()),
             Syntax::Json | Syntax::MarcJson => Scanner::Json(JsonScanner::new(records)),
             Syntax::Xml => Scanner::Xml(XmlScanner::new(records, false)),
             Syntax::MarcXml => Scanner::Xml(XmlScanner::new(Some("record"), true)),
-            Syntax::Csv => Scanner::Csv(CsvScanner::default()),
+            Syntax::Csv => Scanner::Csv(CsvScanner::new(csv)),
         }
     }
 
@@ -94,8 +95,7 @@ impl Scanner {
                 xml.is_in_list_element = xml.level > 0 || head.ends_with(b"<0");
                 xml.prologue = XmlPrologue::of_head(head).0;
             }
-            Scanner::Csv(csv) if head.is_empty() => csv.header = None,
-            Scanner::Csv(csv) => csv.begin(head.to_vec()),
+            Scanner::Csv(csv) => csv.resume(head),
         }
         scanner
     }
@@ -106,7 +106,7 @@ impl Scanner {
             Scanner::Marc(_) | Scanner::Line(_) => Vec::new(),
             Scanner::Json(json) => json.head().to_vec(),
             Scanner::Xml(xml) => xml.head().into_bytes(),
-            Scanner::Csv(csv) => csv.header.clone().unwrap_or_default(),
+            Scanner::Csv(csv) => csv.head().unwrap_or_default().to_vec(),
         }
     }
 
@@ -121,11 +121,10 @@ impl Scanner {
         }
     }
 
-    /// The members that lead to the document inside an element of a JSON list.
-    pub(crate) fn inner(&self) -> Arc<[String]> {
-        match self {
-            Scanner::Json(json) => json.inner.clone(),
-            _ => Arc::default(),
+    /// Notes that the file begins with the byte order mark of UTF-8, so that it has no other encoding.
+    pub(crate) fn mark_as_utf8(&mut self) {
+        if let Scanner::Csv(csv) = self {
+            csv.mark_as_utf8();
         }
     }
 
@@ -134,7 +133,7 @@ impl Scanner {
         match self {
             Scanner::Marc(_) | Scanner::Line(_) | Scanner::Json(_) => 0,
             Scanner::Xml(xml) => xml.head_version,
-            Scanner::Csv(csv) => u64::from(csv.header.is_some()),
+            Scanner::Csv(csv) => u64::from(csv.head().is_some()),
         }
     }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use stook_formats::Syntax;
 use stook_formats::marc::{MarcBuilder, MarcRecord};
 use stook_formats::read::{DocumentRange, DocumentReader, ScannedDocument, each};
-use stook_formats::scan::{ScanStep, Scanner};
+use stook_formats::scan::{ScanOptions, ScanStep, Scanner};
 
 /// A document as it was read from a file, with its bytes.
 pub type Document = (ScannedDocument, Vec<u8>);
@@ -102,7 +102,12 @@ pub fn scan_stepwise(file: &[u8], syntax: Syntax, records: Option<&str>, most: u
 /// Reads a file, splits it after every document that `cuts_after` chooses by its number, and reads the pieces one by one, each with nothing but the
 /// head, number and offset at its beginning.
 pub fn read_in_chunks(file: &[u8], syntax: Syntax, records: Option<&str>, cuts_after: impl Fn(u64) -> bool) -> Vec<Document> {
-    let mut documents = DocumentReader::new(Trickle::new(file, 1), syntax, records);
+    read_in_chunks_with(file, syntax, records.into(), cuts_after)
+}
+
+/// The same with any options.
+pub fn read_in_chunks_with(file: &[u8], syntax: Syntax, options: ScanOptions<'_>, cuts_after: impl Fn(u64) -> bool) -> Vec<Document> {
+    let mut documents = DocumentReader::new(Trickle::new(file, 1), syntax, options);
     let mut cuts = vec![(0, 0, Vec::new())];
     let mut count = 0;
     while let Some((found, _)) = documents.next().unwrap_or_else(|error| panic!("{error}")) {
@@ -113,7 +118,7 @@ pub fn read_in_chunks(file: &[u8], syntax: Syntax, records: Option<&str>, cuts_a
     }
     let ends = cuts.iter().skip(1).map(|(number, offset, _)| (*offset as usize, *number)).chain([(file.len(), count)]);
     let piece = |((number, offset, head), (end, last)): (&(u64, u64, Vec<u8>), (usize, u64))| {
-        reread(&file[..end], syntax, records, DocumentRange { before: *number, offset: *offset, last }, head)
+        reread(&file[..end], syntax, options, DocumentRange { before: *number, offset: *offset, last }, head)
     };
     let pieces = cuts.iter().zip(ends).map(piece);
     pieces.flatten().collect()
@@ -122,28 +127,33 @@ pub fn read_in_chunks(file: &[u8], syntax: Syntax, records: Option<&str>, cuts_a
 /// Like the function above, but with pieces from the first byte of a document to the last byte of another, and the head taken once the first was
 /// read.
 pub fn read_in_chunks_cut_in_front(file: &[u8], syntax: Syntax, records: Option<&str>, cuts_after: impl Fn(u64) -> bool) -> Vec<Document> {
-    let mut documents = DocumentReader::new(file, syntax, records);
+    read_in_chunks_cut_in_front_with(file, syntax, records.into(), cuts_after)
+}
+
+/// The same with any options.
+pub fn read_in_chunks_cut_in_front_with(file: &[u8], syntax: Syntax, options: ScanOptions<'_>, cuts_after: impl Fn(u64) -> bool) -> Vec<Document> {
+    let mut documents = DocumentReader::new(file, syntax, options);
     let mut all = Vec::new();
     let mut piece = None;
     while let Some((found, _)) = documents.next().unwrap_or_else(|error| panic!("{error}")) {
         let (before, offset, head) = piece.take().unwrap_or_else(|| (found.number - 1, found.offset, documents.head()));
         if cuts_after(found.number) {
             let end = documents.offset() as usize;
-            all.extend(reread(&file[..end], syntax, records, DocumentRange { before, offset, last: found.number }, &head));
+            all.extend(reread(&file[..end], syntax, options, DocumentRange { before, offset, last: found.number }, &head));
         } else {
             piece = Some((before, offset, head));
         }
     }
     if let Some((before, offset, head)) = piece {
-        all.extend(reread(file, syntax, records, DocumentRange { before, offset, last: u64::MAX }, &head));
+        all.extend(reread(file, syntax, options, DocumentRange { before, offset, last: u64::MAX }, &head));
     }
     all
 }
 
 /// Reads what follows `offset` with nothing but a head, in small pieces and at once.
-fn reread(file: &[u8], syntax: Syntax, records: Option<&str>, range: DocumentRange, head: &[u8]) -> Vec<Document> {
+fn reread(file: &[u8], syntax: Syntax, options: ScanOptions<'_>, range: DocumentRange, head: &[u8]) -> Vec<Document> {
     let piece = &file[range.offset as usize..];
-    let scanner = || Scanner::resume(syntax, records, head);
+    let scanner = || Scanner::resume(syntax, options, head);
     let trickled = collect(DocumentReader::with_scanner(Trickle::new(piece, range.before), scanner(), range));
     let mut whole = Vec::new();
     let visit = |found: ScannedDocument, bytes: &[u8]| -> Result<(), std::convert::Infallible> {

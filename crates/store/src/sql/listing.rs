@@ -98,22 +98,31 @@ pub struct ReasonRow {
     pub document: u64,
     /// Only for a correction.
     pub collection: Option<String>,
+    /// The key of the record that it is about, if it is known and this is no correction.
+    pub key: Option<String>,
     pub reason: String,
 }
 
 /// Adds to entries the reasons why they failed, what was left out, or which contribution counts instead; `rows` are in the order in which they were
-/// written.
+/// written. A reason is added to the entries of its record, or, if there are none, to the first entry of its document.
 pub fn add_reasons(entries: &mut [JournalEntry], rows: impl IntoIterator<Item = ReasonRow>) {
-    let mut reasons: HashMap<u64, Vec<(Option<String>, String)>> = HashMap::new();
-    for ReasonRow { document, collection, reason } in rows {
-        reasons.entry(document).or_default().push((collection, reason));
+    let mut reasons: HashMap<u64, Vec<ReasonRow>> = HashMap::new();
+    for row in rows {
+        reasons.entry(row.document).or_default().push(row);
     }
-    for entry in entries {
-        let entry_reasons = reasons.get(&entry.document).map(Vec::as_slice).unwrap_or_default();
-        entry.reasons.extend(entry_reasons.iter().filter(|(collection, _)| collection.is_none()).map(|(_, reason)| reason.clone()));
-        // of several corrections the last one counts, and one that makes the document count again has no reason
-        let correction = entry_reasons.iter().rfind(|(collection, _)| collection.is_some() && *collection == entry.collection);
-        entry.reasons.extend(correction.map(|(_, reason)| reason.clone()).filter(|reason| !reason.is_empty()));
+    for entries in entries.chunk_by_mut(|one, next| one.document == next.document) {
+        let document_reasons = reasons.get(&entries[0].document).map(Vec::as_slice).unwrap_or_default();
+        for ReasonRow { key, reason, .. } in document_reasons.iter().filter(|row| row.collection.is_none()) {
+            let is_of_record = |entry: &JournalEntry| key.is_some() && entry.key == *key;
+            let has_entry = entries.iter().any(is_of_record);
+            let chosen = entries.iter_mut().enumerate().filter(|(index, entry)| if has_entry { is_of_record(entry) } else { *index == 0 });
+            chosen.for_each(|(_, entry)| entry.reasons.push(reason.clone()));
+        }
+        for entry in entries {
+            // of several corrections the last one counts, and one that makes the document count again has no reason
+            let correction = document_reasons.iter().rfind(|row| row.collection.is_some() && row.collection == entry.collection);
+            entry.reasons.extend(correction.map(|row| row.reason.clone()).filter(|reason| !reason.is_empty()));
+        }
     }
 }
 

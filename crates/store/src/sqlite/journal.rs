@@ -126,11 +126,12 @@ fn list_troubled(connection: &Connection, page: &mut JournalPage<'_>, after: i64
 /// Adds to the entries of a page why they failed, or what was left out.
 fn add_reasons(connection: &Connection, job: JobId, entries: &mut [JournalEntry]) -> Result<()> {
     let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
-    let sql =
-        "SELECT document, CASE WHEN position < 0 THEN key END, reason FROM troubles WHERE job = ? AND document BETWEEN ? AND ? ORDER BY document, id";
+    let sql = "SELECT document, CASE WHEN position < 0 THEN key END, CASE WHEN position >= 0 THEN key END, reason FROM troubles
+         WHERE job = ? AND document BETWEEN ? AND ? ORDER BY document, id";
     let mut statement = connection.prepare_cached(sql).map_err(store_error)?;
     let range = params![job as i64, first.document as i64, last.document as i64];
-    let reason = |row: &Row<'_>| Ok(ReasonRow { document: row.get::<_, i64>(0)? as u64, collection: row.get(1)?, reason: row.get(2)? });
+    let reason =
+        |row: &Row<'_>| Ok(ReasonRow { document: row.get::<_, i64>(0)? as u64, collection: row.get(1)?, key: row.get(2)?, reason: row.get(3)? });
     let rows = statement.query_map(range, reason).map_err(store_error)?;
     let rows: Vec<ReasonRow> = rows.collect::<rusqlite::Result<_>>().map_err(store_error)?;
     listing::add_reasons(entries, rows);

@@ -97,9 +97,17 @@ pub fn start(tree: &(impl Tree + ?Sized)) -> NodeRef {
 /// # Errors
 /// When it takes more steps.
 pub fn find_nodes(xpath: &XPath, tree: &(impl Tree + ?Sized), steps: u64) -> Result<Vec<NodeRef>, StepLimitExceeded> {
+    find_nodes_from(xpath, tree, start(tree), steps)
+}
+
+/// Like [`find_nodes`], with another context node.
+///
+/// # Errors
+/// When it takes more steps.
+pub fn find_nodes_from(xpath: &XPath, tree: &(impl Tree + ?Sized), from: NodeRef, steps: u64) -> Result<Vec<NodeRef>, StepLimitExceeded> {
     let evaluation = Evaluation::new(xpath, tree, steps);
     match xpath.expression.kind() {
-        ResultType::Nodes => evaluation.nodes(&xpath.expression, &evaluation.start()),
+        ResultType::Nodes => evaluation.nodes(&xpath.expression, &EvalContext { node: from, position: 1, size: 1 }),
         _ => Ok(Vec::new()),
     }
 }

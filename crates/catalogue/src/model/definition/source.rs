@@ -1,7 +1,7 @@
 //! Sources and their feeds: where documents come from, and which collections they contribute to.
 
 use super::file_pattern::FilePattern;
-use super::rule::ValueRule;
+use super::rule::{ValueOrigin, ValueRule};
 use super::service::{Collect, ServiceBinding};
 use crate::eval::Expression;
 use crate::model::ids::{CollectionId, FieldId, SourceId};
@@ -18,7 +18,7 @@ pub enum FormatFamily {
     Xml,
     /// JSON array, single value or NDJSON.
     Json,
-    /// CSV with a header.
+    /// Tables: CSV, and the sheets of spreadsheets.
     Csv,
 }
 
@@ -45,22 +45,64 @@ impl FormatFamily {
 }
 
 /// How documents are parsed, where their format leaves a choice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentOptions {
     /// How MARC records are read.
     pub marc: stook_marc::ReadOptions,
-    /// Whether CSV rows shorter than the header have absent values at their end; otherwise they fail.
-    pub short_rows: bool,
+    /// How tables are read.
+    pub csv: CsvOptions,
 }
 
 impl DocumentOptions {
-    /// Repairs MARC records and fails short rows.
+    /// Repairs MARC records, and reads tables as [`CsvOptions::DEFAULT`] says.
     pub const DEFAULT: Self = Self::from_marc(stook_marc::ReadOptions::REPAIR);
 
     /// Sets how MARC records are read.
     pub const fn from_marc(marc: stook_marc::ReadOptions) -> Self {
-        Self { marc, short_rows: false }
+        Self { marc, csv: CsvOptions::DEFAULT }
     }
+}
+
+/// How a table is read: a CSV file, or a sheet of a spreadsheet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CsvOptions {
+    /// The names of the columns, if no row of the file has them; otherwise empty.
+    pub header: Vec<String>,
+    /// The number of lines before the header, or before the first row if no row is a header.
+    pub skip: u32,
+    /// Texts that stand for an absent value.
+    pub null: Vec<String>,
+    /// How the bytes are characters.
+    pub encoding: CsvEncoding,
+    /// What separates values; if it is not given, the header shows it.
+    pub delimiter: Option<u8>,
+    /// The name of the sheet; if it is not given, the first.
+    pub sheet: Option<String>,
+    /// Whether rows shorter than the header have absent values at their end; otherwise they fail.
+    pub short_rows: bool,
+}
+
+impl CsvOptions {
+    /// A header in the first row, UTF-8, rows as long as the header, and no text for absent values but the empty one.
+    pub const DEFAULT: Self =
+        Self { header: Vec::new(), skip: 0, null: Vec::new(), encoding: CsvEncoding::Utf8, delimiter: None, sheet: None, short_rows: false };
+
+    /// [`CsvOptions::DEFAULT`] where a reference is needed.
+    pub fn standard() -> &'static Self {
+        static STANDARD: CsvOptions = CsvOptions::DEFAULT;
+        &STANDARD
+    }
+}
+
+/// How the bytes of a CSV file are characters. UTF-16 with a byte order mark is recognised whatever the definition says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CsvEncoding {
+    /// UTF-8.
+    Utf8,
+    /// ISO 8859-1.
+    Latin1,
+    /// Windows-1252.
+    Cp1252,
 }
 
 /// A source of documents.
@@ -91,7 +133,7 @@ pub struct Source {
     pub gone: Option<Expression>,
     /// How as-of times are determined, and documents with the same time are ordered.
     pub as_of: DocumentOrder,
-    /// What a complete delivery replaces.
+    /// What complete deliveries of it replace.
     pub replaces: Option<CompleteDelivery>,
     /// Services from which documents are collected.
     pub collect: Option<Collect>,
@@ -101,6 +143,28 @@ pub struct Source {
     pub feeds: Vec<Feed>,
     /// Documents of other sources embedded in its own.
     pub embeds: Vec<EmbeddedDocument>,
+}
+
+impl Source {
+    /// How its files are complete, if they are.
+    pub fn complete_files(&self) -> Option<&CompleteFiles> {
+        self.replaces.as_ref()?.files.as_ref()
+    }
+
+    /// The columns that its rules read and a table with these columns lacks: for each rule that finds none of its columns, those columns.
+    pub fn missing_columns(&self, columns: &[String]) -> Vec<Vec<&str>> {
+        let rules = self.lets.iter().map(|own| &own.rule).chain(self.feeds.iter().flat_map(|feed| &feed.map).map(|entry| &entry.rule));
+        let mut missing: Vec<Vec<&str>> = Vec::new();
+        for rule in rules {
+            let ValueOrigin::Paths(paths) = &rule.origin else { continue };
+            let names: Vec<&str> = paths.iter().filter_map(|path| if let Path::Column(name) = path { Some(name.as_str()) } else { None }).collect();
+            let is_there = names.iter().any(|name| columns.iter().any(|column| column == name));
+            if !names.is_empty() && !is_there && !missing.contains(&names) {
+                missing.push(names);
+            }
+        }
+        missing
+    }
 }
 
 /// An embedded document.
@@ -168,6 +232,8 @@ pub enum AsOfRule {
 pub struct Feed {
     /// The collection.
     pub collection: CollectionId,
+    /// Where in a document the things are that contribute one by one; without it, a document contributes once.
+    pub each: Option<FeedEach>,
     /// Only documents for which this holds contribute.
     pub when: Option<Expression>,
     /// The name of the part of the source that contributes.
@@ -176,6 +242,15 @@ pub struct Feed {
     pub map: Vec<FieldMapping>,
     /// Hash of everything that decides what a document contributes here.
     pub generation: [u8; 16],
+}
+
+/// `each:`. The fields, values or elements of a document that contribute one by one.
+#[derive(Debug, Clone)]
+pub struct FeedEach {
+    /// Where they are.
+    pub path: Path,
+    /// The `let` value that identifies the document; without it, the key of the source's first feed without `each`.
+    pub of: Option<String>,
 }
 
 /// How one field gets its value.
@@ -187,12 +262,19 @@ pub struct FieldMapping {
     pub rule: ValueRule,
 }
 
-/// `replaces:`. A complete delivery without failed documents retires older contributions of its source in the same scope that it does not repeat,
-/// from its earliest `at` on, unless it lacks too many keys.
+/// What replaces older contributions of a source: complete files, or the documents of a source with `each:`, which are complete for what they
+/// contain. A newer one retires the contributions of older ones in the same scope that it does not repeat.
 #[derive(Debug, Clone)]
 pub struct CompleteDelivery {
     /// Its number in a store; the last two bits are zero.
     pub id: u32,
+    /// How files are complete; `None` if each document is complete, and its identity is the scope.
+    pub files: Option<CompleteFiles>,
+}
+
+/// `replaces:`. A complete file without failed documents replaces older ones from its earliest `at` on, unless it lacks too many keys.
+#[derive(Debug, Clone)]
+pub struct CompleteFiles {
     /// The scope a document is in.
     pub scope: Expression,
     /// The time of a document within the scope; without it a file replaces everything in the scope.
@@ -205,6 +287,11 @@ pub struct CompleteDelivery {
 pub const MAX_MISSING_PERCENT: f64 = 20.0;
 
 impl CompleteDelivery {
+    /// The share of keys, in percent, that a file may lack and still replace an older one.
+    pub fn max_missing(&self) -> f64 {
+        self.files.as_ref().map_or(MAX_MISSING_PERCENT, |files| files.max_missing)
+    }
+
     /// Returns the number of the ledger's edges: scope, start, and age of the delivery.
     pub fn ledger(&self) -> u32 {
         self.id

@@ -47,15 +47,26 @@ pub struct SkippedContribution {
     pub names: Vec<String>,
 }
 
+/// A document whose elements contribute one by one: newer than others of the same scope, it replaces what they contained.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompleteDocument {
+    /// What identifies the document.
+    pub scope: String,
+    /// Its as-of time.
+    pub as_of: i64,
+}
+
 /// The result of mapping a document.
 #[derive(Debug, Default)]
 pub struct MappedDocument {
-    /// Its contributions, one for each collection that it feeds.
+    /// Its contributions: one for each collection that it feeds as a whole, one for each element that contributes on its own.
     pub contributions: Vec<NewContribution>,
     /// Why it was skipped.
     pub skipped: Option<String>,
     /// Its position in a scope, if it was skipped and its source says `replaces:`.
     pub skipped_contribution: Option<SkippedContribution>,
+    /// What it is complete for, if its elements contribute one by one and all of them could be read.
+    pub complete_document: Option<CompleteDocument>,
     /// Why it failed.
     pub failed: Option<String>,
     /// The key, if it is known although the document failed.

@@ -1,9 +1,9 @@
 //! Maps the documents of one source: what each contributes through which feed, or why it is skipped or fails.
 
-use super::document::{Envelope, MappedDocument, SkippedContribution};
+use super::document::{CompleteDocument, Envelope, MappedDocument, SkippedContribution};
 use super::hash::content_hash;
 use super::names::{DocumentScope, LetResult, MappedFields};
-use super::values::{ValueIssue, ValueReader, allowed};
+use super::values::{PathOrigin, ValueIssue, ValueReader, allowed};
 use crate::content::key::{key_of, shown};
 use crate::merge::{NewContribution, ScopePosition};
 use crate::settle::complete_delivery;
@@ -11,16 +11,20 @@ use bytes::Bytes;
 use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::cell::RefCell;
-use stook_catalogue::definition::{AsOfRule, Catalogue, Feed, FormatFamily, Source, SourceRef, ValueOrigin};
+use std::collections::HashSet;
+use stook_catalogue::definition::{AsOfRule, Catalogue, Feed, FeedEach, FormatFamily, Source, SourceRef, ValueOrigin};
 use stook_catalogue::eval::{Evaluator, Expression};
 use stook_catalogue::ids::{FieldId, SourceId};
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{ContributionContent, KeptDocument};
 use stook_catalogue::value::{FieldType, SmolStr, Value, show_timestamp};
-use stook_formats::{Document, DocumentError, ParseContext, SelectedValue, Syntax, select, unreadable};
+use stook_formats::{ContextNode, Document, DocumentError, ParseContext, SelectedValue, Syntax, find_context_nodes, select, unreadable};
 
 /// How far ahead of the store's clock an as-of time may be, in microseconds: one in 2099 would block its record until then.
 const MAX_AHEAD_OF_CLOCK: i64 = 24 * 3600 * 1_000_000;
+
+/// The maximum number of elements of one document that contribute through one feed.
+const MAX_ELEMENTS: usize = 10_000;
 
 /// The maximum length of a scope's name, in bytes.
 const MAX_SCOPE_BYTES: usize = 512;
@@ -40,6 +44,8 @@ pub struct DocumentMapper<'c> {
     file_constants: RefCell<Vec<Option<LetResult<'c>>>>,
     /// For each feed, the fields that are mapped but that the definition does not accept from this source (`from:`).
     ignored_fields: Vec<Vec<FieldId>>,
+    /// Whether a feed says `each:`.
+    has_elements: bool,
     /// For each feed and each `let`, the field that has the same name.
     same_name_fields: Vec<Vec<Option<FieldId>>>,
 }
@@ -50,6 +56,21 @@ struct DocumentInput<'d> {
     document: &'d Document<'d>,
     bytes: &'d Bytes,
     syntax: Syntax,
+}
+
+impl<'d> DocumentInput<'d> {
+    /// Where the paths of a feed start.
+    fn origin(self, element: Option<Element<'d, '_>>) -> PathOrigin<'d> {
+        PathOrigin { document: self.document, node: element.map(|element| element.node) }
+    }
+}
+
+/// An element of a document that contributes on its own.
+#[derive(Clone, Copy)]
+struct Element<'d, 'i> {
+    node: ContextNode<'d>,
+    /// What identifies the document.
+    identity: &'i str,
 }
 
 /// A contribution without its values.
@@ -100,6 +121,7 @@ impl<'c> DocumentMapper<'c> {
             values,
             index,
             source,
+            has_elements: source.feeds.iter().any(|feed| feed.each.is_some()),
             evaluator,
             names,
             constant_per_file: is_constant_per_file,
@@ -130,7 +152,7 @@ impl<'c> DocumentMapper<'c> {
                 None => {
                     let value = match &own.rule.origin {
                         ValueOrigin::Match { pattern, of } => Ok(self.values.matched(*pattern, of, &scope)),
-                        _ => self.values.value(document, &own.rule, &scope, &mut found).map(LetResult::Value),
+                        _ => self.values.value(PathOrigin { document, node: None }, &own.rule, &scope, &mut found).map(LetResult::Value),
                     };
                     self.note_repairs(&own.name, &mut mapped);
                     let value = match value {
@@ -175,7 +197,10 @@ impl<'c> DocumentMapper<'c> {
                     }
                 }
             }
-            if let Some(contribution) = self.feed(input, index, &mut scope, &mut mapped, &mut found) {
+            if feed.each.is_some() {
+                continue;
+            }
+            if let Some(contribution) = self.feed(input, index, None, &mut scope, &mut mapped, &mut found) {
                 mapped.contributions.push(contribution);
             }
             scope.feed = None;
@@ -184,8 +209,15 @@ impl<'c> DocumentMapper<'c> {
                 return mapped;
             }
         }
+        if self.has_elements
+            && let Err(reason) = self.elements(input, &mut scope, &mut mapped, &mut found)
+        {
+            mapped.failed = Some(reason);
+            mapped.contributions.clear();
+            return mapped;
+        }
         match mapped.contributions.first().map(|contribution| contribution.as_of) {
-            None if mapped.skipped.is_none() => {
+            None if mapped.skipped.is_none() && mapped.complete_document.is_none() => {
                 mapped.skipped = Some("it contributes to no collection".into());
                 mapped.skipped_contribution = self.skipped_contribution(&scope, &[]);
             }
@@ -197,7 +229,94 @@ impl<'c> DocumentMapper<'c> {
 
     /// Whether the source has one feed, so that its conditions may use the fields of that feed.
     fn is_only_feed(&self) -> bool {
-        self.source.feeds.len() == 1
+        self.source.feeds.len() == 1 && !self.has_elements
+    }
+
+    /// Adds the contributions of the elements of a document, through the feeds that say `each:`, and what the document is complete for.
+    ///
+    /// # Errors
+    /// When the document has no identity or too many elements; it then fails.
+    fn elements<'s, 'd>(
+        &'s self,
+        input: DocumentInput<'d>,
+        scope: &mut DocumentScope<'s, 'c>,
+        mapped: &mut MappedDocument,
+        found: &mut Vec<SelectedValue<'d>>,
+    ) -> Result<(), String> {
+        let (document_key, as_of) = (mapped.key.clone(), self.as_of(scope, &[])?);
+        let is_deleted = match &self.source.gone {
+            Some(gone) => self.evaluator.holds(gone, scope).map_err(|error| format!("`gone`: {error}"))?,
+            None => false,
+        };
+        let mut has_unread_elements = false;
+        for (index, feed) in self.source.feeds.iter().enumerate() {
+            let Some(each) = &feed.each else { continue };
+            let identity = self.identity(each, scope, mapped)?;
+            let is_complete = mapped.complete_document.get_or_insert(CompleteDocument { scope: identity.clone(), as_of }).scope == identity;
+            if !is_complete {
+                return Err(format!("the feeds with `each` identify the document differently: {identity}"));
+            }
+            let is_wanted = match &feed.when {
+                Some(when) => {
+                    let name = &self.catalogue.collections[feed.collection].name;
+                    self.evaluator.holds(when, scope).map_err(|error| format!("`when` of {name}: {error}"))?
+                }
+                None => true,
+            };
+            let nodes = if is_wanted && !is_deleted { find_context_nodes(input.document, &each.path) } else { Vec::new() };
+            if nodes.len() > MAX_ELEMENTS {
+                return Err(format!(
+                    "{} elements contribute to {}; {MAX_ELEMENTS} may",
+                    nodes.len(),
+                    self.catalogue.collections[feed.collection].name
+                ));
+            }
+            let mut keys = HashSet::new();
+            for (number, node) in nodes.into_iter().enumerate() {
+                let mut element = MappedDocument::default();
+                let contribution = self.feed(input, index, Some(Element { node, identity: &identity }), scope, &mut element, found);
+                scope.feed = None;
+                let name = format!("{} {}", self.catalogue.collections[feed.collection].name, number + 1);
+                let has_unreadable_value = !element.warnings.is_empty();
+                mapped.warnings.extend(element.warnings.into_iter().map(|warning| format!("{name}: {warning}")));
+                match contribution {
+                    Some(own) if !keys.insert(own.key.clone()) => {
+                        mapped.warnings.push(format!("{name}: an element before it has the key `{}`, too; it is left out", own.key));
+                    }
+                    Some(own) => mapped.contributions.push(own),
+                    None => {
+                        // an element whose key is absent is none of those that older documents contained; one whose key cannot be read may be
+                        has_unread_elements |= has_unreadable_value;
+                        let reason = element.failed.unwrap_or_else(|| "it cannot be read".into());
+                        mapped.warnings.push(format!("{name}: {reason}; it is left out"));
+                    }
+                }
+            }
+        }
+        mapped.key = document_key;
+        if has_unread_elements {
+            mapped.complete_document = None;
+            mapped.warnings.push("an element cannot be read, so nothing that older documents contained is retired".into());
+        }
+        Ok(())
+    }
+
+    /// What identifies a document of which elements contribute: a `let` value, or the key of its first contribution as a whole.
+    fn identity(&self, each: &FeedEach, scope: &DocumentScope<'_, '_>, mapped: &MappedDocument) -> Result<String, String> {
+        let identity = match &each.of {
+            Some(name) => {
+                let value = scope.get_let(name).and_then(shown);
+                value.ok_or_else(|| format!("`each`: the document has no `{name}`, which identifies it"))?
+            }
+            None => {
+                let whole = mapped.contributions.iter().find(|own| self.source.feeds[own.feed].each.is_none());
+                whole.map(|own| own.key.to_string()).ok_or("`each`: the document as a whole contributes to nothing, so nothing identifies it")?
+            }
+        };
+        if identity.len() > MAX_SCOPE_BYTES {
+            return Err(format!("`each`: what identifies the document has {} bytes; {MAX_SCOPE_BYTES} are allowed", identity.len()));
+        }
+        Ok(identity)
     }
 
     /// Maps the documents embedded in a document. A problem with one of them is a warning, and only that one is left out.
@@ -246,11 +365,12 @@ impl<'c> DocumentMapper<'c> {
         Ok(DocumentMapper::new(self.catalogue, source, self.evaluator).map(&parsed, &bytes, syntax, envelope))
     }
 
-    /// The contribution of a document through one feed.
+    /// The contribution of a document, or of one of its elements, through one feed.
     fn feed<'s, 'd>(
         &'s self,
         input: DocumentInput<'d>,
         index: usize,
+        element: Option<Element<'d, '_>>,
         scope: &mut DocumentScope<'s, 'c>,
         mapped: &mut MappedDocument,
         found: &mut Vec<SelectedValue<'d>>,
@@ -265,7 +385,8 @@ impl<'c> DocumentMapper<'c> {
             let field = &collection.fields[entry.field];
             let mapped_fields = MappedFields { collection, values: &values, unread: &unread, mapped: &feed.map[..done], namesakes };
             let lent_scope = scope.lend(Some(mapped_fields));
-            let value = self.values.value(document, &entry.rule, &lent_scope, found).and_then(|value| allowed(value, field, entry.rule.strict));
+            let value =
+                self.values.value(input.origin(element), &entry.rule, &lent_scope, found).and_then(|value| allowed(value, field, entry.rule.strict));
             self.note_repairs(&field.name, mapped);
             let reads_unread = matches!(value, Ok(Value::Null)) && lent_scope.reads_unread(&entry.rule);
             let lent = lent_scope.end();
@@ -281,7 +402,7 @@ impl<'c> DocumentMapper<'c> {
         // the conditions of a source with several feeds use only its `let` values
         let mapped_fields = is_only_feed.then_some(MappedFields { collection, values: &values, unread: &unread, mapped: &feed.map, namesakes });
         let lent_scope = scope.lend(mapped_fields);
-        let result = self.contribution_header(&lent_scope, feed, &values, mapped);
+        let result = self.contribution_header(&lent_scope, (feed, element), &values, mapped);
         let lent = lent_scope.end();
         scope.take_back(lent);
         let ContributionHeader { key, contributor, as_of, is_deleted, scope } = result?;
@@ -321,7 +442,7 @@ impl<'c> DocumentMapper<'c> {
     fn contribution_header(
         &self,
         scope: &DocumentScope<'_, '_>,
-        feed: &Feed,
+        (feed, element): (&Feed, Option<Element<'_, '_>>),
         values: &[Value],
         mapped: &mut MappedDocument,
     ) -> Option<ContributionHeader> {
@@ -332,7 +453,7 @@ impl<'c> DocumentMapper<'c> {
             self.conditions(scope, mapped);
             if mapped.skipped.is_some() {
                 mapped.skipped_contribution = self.skipped_contribution(scope, values);
-                let contributor = self.contributor(feed, scope);
+                let contributor = self.contributor(feed, scope, None);
                 if let (Some(skipped_contribution), Some(contributor), Ok(key)) = (&mut mapped.skipped_contribution, contributor, &key) {
                     skipped_contribution.names.push(complete_delivery::contribution_name(&collection.name, &contributor, key));
                 }
@@ -376,10 +497,14 @@ impl<'c> DocumentMapper<'c> {
                 return None;
             }
         };
-        let Some(contributor) = self.contributor(feed, scope) else {
+        let Some(contributor) = self.contributor(feed, scope, element) else {
             mapped.failed = Some("the contributor's name cannot be built: a value of its template is missing".into());
             return None;
         };
+        if let Some(Element { identity, .. }) = element {
+            let scope = Some(Box::new(ScopePosition { scope: identity.to_owned(), at: 0 }));
+            return Some(ContributionHeader { key, contributor, as_of, is_deleted, scope });
+        }
         match self.scoped(scope) {
             Ok(scope) => Some(ContributionHeader { key, contributor, as_of, is_deleted, scope }),
             Err(reason) => {
@@ -390,8 +515,9 @@ impl<'c> DocumentMapper<'c> {
     }
 
     /// The contributor's name; `None` if a value in its template is missing.
-    fn contributor(&self, feed: &Feed, scope: &DocumentScope<'_, '_>) -> Option<SmolStr> {
-        let part = match (&feed.contributor, scope.meta.partial_list) {
+    fn contributor(&self, feed: &Feed, scope: &DocumentScope<'_, '_>, element: Option<Element<'_, '_>>) -> Option<SmolStr> {
+        let part = element.map(|element| element.identity).or(scope.meta.partial_list);
+        let part = match (&feed.contributor, part) {
             (None, None) => return Some(self.source.name.as_str().into()),
             (None, Some(part)) => Cow::Borrowed(part),
             (Some(template), _) => template.fill(|name| shown(scope.get_let(name)?).map(Cow::Owned))?.into(),
@@ -411,7 +537,7 @@ impl<'c> DocumentMapper<'c> {
         let mut names = Vec::new();
         for (index, feed) in self.source.feeds.iter().enumerate() {
             if feed.when.as_ref().is_none_or(|when| self.evaluator.holds(when, scope).unwrap_or(false)) {
-                let contribution = self.feed(input, index, scope, &mut MappedDocument::default(), found);
+                let contribution = self.feed(input, index, None, scope, &mut MappedDocument::default(), found);
                 let name = |own: NewContribution| {
                     complete_delivery::contribution_name(&self.catalogue.collections[own.collection].name, &own.contributor, &own.key)
                 };
@@ -424,7 +550,7 @@ impl<'c> DocumentMapper<'c> {
 
     /// The position of a document in a scope.
     fn scoped(&self, scope: &DocumentScope<'_, '_>) -> Result<Option<Box<ScopePosition>>, String> {
-        let Some(replaces) = &self.source.replaces else { return Ok(None) };
+        let Some(replaces) = self.source.complete_files() else { return Ok(None) };
         let found = |name: &str, expression: &Expression, ty: FieldType| match self.evaluator.value(expression, &ty, scope) {
             Ok(Value::Null) => Err(format!("`replaces`: the document has no `{name}`")),
             Err(error) => Err(format!("`{name}` of `replaces`: {error}")),
@@ -494,7 +620,7 @@ impl<'c> DocumentMapper<'c> {
     /// be left out: the last readable value could not be kept, because the delivery retires it.
     fn note(&self, (name, ty): (&str, &FieldType), trouble: ValueIssue, mapped: &mut MappedDocument) -> Result<Value, ()> {
         match trouble {
-            ValueIssue::Warning(reason) if self.source.replaces.is_some() => {
+            ValueIssue::Warning(reason) if self.source.complete_files().is_some() => {
                 mapped.failed = Some(format!("{name}: {reason}; in a source with `replaces` every value must be readable"));
                 Err(())
             }

@@ -10,7 +10,30 @@ use stook_catalogue::eval::{Evaluator, Expression, repaired_from_cel};
 use stook_catalogue::path::Path;
 use stook_catalogue::plain::PlainValue;
 use stook_catalogue::value::{FieldType, Value, ranges, ranges_of, repaired_from_json, repaired_from_text, struct_of};
-use stook_formats::{Document, SelectedValue, find_context_nodes, select, select_from, unreadable};
+use stook_formats::{ContextNode, Document, SelectedValue, find_context_nodes, find_nodes_from, select, select_from, unreadable};
+
+/// Where the paths of a rule start: a document, or one of its elements.
+#[derive(Clone, Copy)]
+pub(super) struct PathOrigin<'d> {
+    pub(super) document: &'d Document<'d>,
+    pub(super) node: Option<ContextNode<'d>>,
+}
+
+impl<'d> PathOrigin<'d> {
+    fn select(self, path: &Path, found: &mut Vec<SelectedValue<'d>>) {
+        match self.node {
+            None => select(self.document, path, found),
+            Some(node) => select_from(node, path, found),
+        }
+    }
+
+    fn nodes(self, path: &Path) -> Vec<ContextNode<'d>> {
+        match self.node {
+            None => find_context_nodes(self.document, path),
+            Some(node) => find_nodes_from(node, path),
+        }
+    }
+}
 
 /// A problem with one value.
 pub(super) enum ValueIssue {
@@ -38,10 +61,10 @@ impl<'c> ValueReader<'c> {
         std::mem::take(&mut *self.repaired.borrow_mut())
     }
 
-    /// The value that a rule gives for a document. `found` is a buffer for what paths find, reused between calls.
+    /// The value that a rule gives for a document or one of its elements. `found` is a buffer for what paths find, reused between calls.
     pub(super) fn value<'d>(
         &self,
-        document: &'d Document<'_>,
+        origin: PathOrigin<'d>,
         rule: &ValueRule,
         scope: &DocumentScope<'_, '_>,
         found: &mut Vec<SelectedValue<'d>>,
@@ -50,15 +73,15 @@ impl<'c> ValueReader<'c> {
         let trouble = |reason: String| if rule.strict { ValueIssue::Failure(reason) } else { ValueIssue::Warning(reason) };
         match &rule.origin {
             ValueOrigin::Paths(_) | ValueOrigin::Cases(_) => {
-                self.selected(document, rule, |path, found| select(document, path, found), found).map_err(trouble)
+                self.selected(origin.document, rule, |path, found| origin.select(path, found), found).map_err(trouble)
             }
             ValueOrigin::Elements(path, rules) => {
                 let members = rule.ty.members();
                 let mut structs = Vec::new();
-                for place in find_context_nodes(document, path) {
+                for node in origin.nodes(path) {
                     let mut values = vec![Value::Null; members.len()];
                     for (member, rule) in rules {
-                        let value = self.selected(document, rule, |path, found| select_from(place, path, found), &mut Vec::new());
+                        let value = self.selected(origin.document, rule, |path, found| select_from(node, path, found), &mut Vec::new());
                         let value = value.map_err(|reason| trouble(format!("{}: {reason}", members[*member].name)))?;
                         values[*member] = check(value, &rule.ty, &[]).map_err(trouble)?;
                     }

@@ -79,7 +79,7 @@ fn in_order(edges: &[Edge]) -> Result<Vec<DeliveryFile>> {
 
 /// Whether few enough keys are missing for a file to retire them.
 fn is_within_limit(replaces: &CompleteDelivery, lack: MissingKeys) -> bool {
-    lack.percent() <= replaces.max_missing
+    lack.percent() <= replaces.max_missing()
 }
 
 impl PassState<'_> {

@@ -7,6 +7,8 @@
 //! written by different transactions, each also leaves a mark, and the pass that processes it (`phase.rs`) sees both. Retired contributions are kept
 //! but do not count (`retire.rs`). They count again if the ledger no longer retires them, so that the result does not depend on the order in which
 //! files came.
+//!
+//! A document of a source with `each:` is complete by itself: its identity is the scope, and the chunk writes it into the ledger at once.
 
 mod decide;
 pub(super) mod keys;
@@ -17,7 +19,7 @@ mod phase;
 mod report;
 mod retire;
 
-pub use ledger::DeliveryLedger;
-pub use names::{contribution_edge, contribution_name, mark_retired, mark_scope};
+pub use ledger::{DeliveryAge, DeliveryLedger, is_older};
+pub use names::{contribution_edge, contribution_name, document_edge, mark_all, mark_retired, mark_scope};
 pub use part::{FilePart, ScopePart};
 pub use report::{FileRetirement, RetirementDryRun, RetirementReport, retirement_report};

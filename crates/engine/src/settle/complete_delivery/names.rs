@@ -1,5 +1,6 @@
 //! How the edges and marks of a source with complete deliveries name scopes, files, jobs and contributions.
 
+use super::ledger::DeliveryAge;
 use crate::merge::NumberedContribution;
 use crate::relations::Propagation;
 use crate::relations::marks::{FOUND, SearchBounds};
@@ -27,6 +28,25 @@ pub fn contribution_edge(replaces: &CompleteDelivery, numbered: &NumberedContrib
     let (link, target) = contribution_edge_target(replaces, &scoped.scope, numbered.contribution.is_retired());
     let payload = EdgeAge::payload(numbered.age());
     Some(EdgeChange::Put(Edge { link, target, group: SmolStr::default(), start: scoped.at, child: name.into(), payload }))
+}
+
+/// The edge of the ledger from the identity of a document to the document, which is complete for what its elements contribute.
+pub fn document_edge(replaces: &CompleteDelivery, scope: &str, age: DeliveryAge) -> Edge {
+    let child = match age.received {
+        None => age.as_of.to_string(),
+        Some(Reception { at, origin }) => format!("{} {at} {} {}", age.as_of, origin.job, origin.document),
+    };
+    let mut payload = age.as_of.to_le_bytes().to_vec();
+    put_reception(&mut payload, age.received);
+    Edge { link: replaces.ledger(), target: scope.into(), group: SmolStr::default(), start: 0, child: child.into(), payload }
+}
+
+/// The age of a delivery, read from an edge of the ledger.
+pub(super) fn delivery_age(edge: &Edge) -> Result<DeliveryAge> {
+    let damaged = || damaged_edge(edge, "it carries no time");
+    let (as_of, received) = edge.payload.split_first_chunk::<8>().ok_or_else(damaged)?;
+    let received = if received.is_empty() { None } else { Some(reception(received).ok_or_else(damaged)?) };
+    Ok(DeliveryAge { as_of: i64::from_le_bytes(*as_of), received })
 }
 
 /// The parts of a contribution's name, read from an edge.
@@ -74,12 +94,13 @@ impl EdgeAge {
     fn payload(age: ContributionAge) -> Vec<u8> {
         let mut payload = age.as_of.to_le_bytes().to_vec();
         payload.extend(age.hash);
-        if let Some(Reception { at, origin }) = age.received {
-            payload.extend(at.to_le_bytes());
-            put_varint(&mut payload, origin.job);
-            put_varint(&mut payload, origin.document);
-        }
+        put_reception(&mut payload, age.received);
         payload
+    }
+
+    /// The age by which deliveries replace the contribution.
+    pub fn delivery_age(self) -> DeliveryAge {
+        DeliveryAge { as_of: self.as_of, received: self.more.and_then(|(received, _)| received) }
     }
 
     /// Whether the edge is about this contribution.
@@ -91,6 +112,14 @@ impl EdgeAge {
     pub fn is_before(self, contribution: &Contribution) -> bool {
         let age = contribution.age();
         age.as_of > self.as_of || (age.as_of == self.as_of && self.more.is_some_and(|more| more < (age.received, age.hash)))
+    }
+}
+
+fn put_reception(payload: &mut Vec<u8>, received: Option<Reception>) {
+    if let Some(Reception { at, origin }) = received {
+        payload.extend(at.to_le_bytes());
+        put_varint(payload, origin.job);
+        put_varint(payload, origin.document);
     }
 }
 
@@ -108,6 +137,11 @@ pub(super) fn contribution_edge_target(replaces: &CompleteDelivery, scope: &str,
 /// Marks a range of a scope, to check whether the contributions in it are to be retired.
 pub fn mark_scope(propagation: &mut Propagation, replaces: &CompleteDelivery, scope: &str, (low, high): (i64, i64), job: JobId) {
     propagation.mark(FOUND, replaces.contributions(), scope, SearchBounds { low, high, cursor: None }.text(), job);
+}
+
+/// Marks a whole scope, to check whether the contributions in it are to be retired.
+pub fn mark_all(propagation: &mut Propagation, replaces: &CompleteDelivery, scope: &str, job: JobId) {
+    mark_scope(propagation, replaces, scope, (i64::MIN, i64::MAX), job);
 }
 
 /// Marks a range of a scope, to check whether the contributions that were retired in it are to be restored.

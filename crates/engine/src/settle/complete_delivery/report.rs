@@ -106,7 +106,7 @@ fn missing_keys_reason(replaces: &CompleteDelivery, scope: &str, lack: MissingKe
         lack.percent(),
         lack.missing,
         lack.of,
-        replaces.max_missing
+        replaces.max_missing()
     )
 }
 
@@ -244,7 +244,7 @@ impl<'t> RetirementDryRun<'t> {
                 let mut lacking = Vec::new();
                 for edge in contribution_edges.into_iter().filter(|edge| !named.contains(&hash_of(&edge.child))) {
                     let age = EdgeAge::from_edge(&edge)?;
-                    if age.as_of < scope_part.as_of && !ledger.is_replaced(scope, edge.start, age.as_of) {
+                    if age.as_of < scope_part.as_of && !ledger.is_replaced(scope, edge.start, age.delivery_age()) {
                         lacking.push((edge, age));
                     }
                 }

@@ -93,7 +93,7 @@ impl PassState<'_> {
         let mut found: BTreeMap<(CollectionId, Key), Vec<ScopedContribution>> = BTreeMap::new();
         for edge in edges {
             let (age, scope) = (EdgeAge::from_edge(&edge)?, scope_of(&edge.target));
-            if ledger.is_replaced(&scope, edge.start, age.as_of) == retired {
+            if ledger.is_replaced(&scope, edge.start, age.delivery_age()) == retired {
                 continue;
             }
             let name = ContributionName::from_edge(&edge)?;
@@ -113,7 +113,9 @@ impl PassState<'_> {
                 check_cancelled()?;
                 let scoped = found.remove(&(collection, key)).unwrap_or_default();
                 let causing_jobs: CausingJobs = scoped.iter().filter_map(|scoped| jobs.get(&scoped.edge.target)).flatten().copied().collect();
-                let scope = scoped.first().map(|scoped| scoped.scope.clone()).unwrap_or_default();
+                // documents are many: what they retire is counted together
+                let named = scoped.first().filter(|_| replaces.files.is_some());
+                let scope = named.map(|scoped| scoped.scope.clone()).unwrap_or_default();
                 if let Some(result) = self.retire_or_restore_one(replaces, (collection, stored), scoped, change_kind, &causing_jobs)? {
                     causing_jobs.into_iter().for_each(|job| *counted.entry((job, scope.clone(), result)).or_default() += 1);
                 }

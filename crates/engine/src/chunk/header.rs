@@ -1,0 +1,29 @@
+//! Warnings about the header of a table: columns that the definition reads and the table lacks, and names that several columns have.
+
+use stook_catalogue::definition::Source;
+
+/// The maximum number of columns that a warning lists.
+const MAX_LISTED: usize = 40;
+
+/// What is wrong with the columns of a table that `source` reads.
+pub(super) fn header_warnings(source: &Source, columns: &[String]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let missing: Vec<String> = source.missing_columns(columns).iter().map(|names| listed(names, " or ")).collect();
+    if !missing.is_empty() {
+        let names: Vec<&str> = columns.iter().map(String::as_str).take(MAX_LISTED).collect();
+        let more = if columns.len() > MAX_LISTED { format!(" and {} more", columns.len() - MAX_LISTED) } else { String::new() };
+        warnings.push(format!("the header has no column {}; it has {}{more}", missing.join(", "), listed(&names, ", ")));
+    }
+    for (index, name) in columns.iter().enumerate() {
+        let same: Vec<usize> = (0..columns.len()).filter(|other| columns[*other] == *name).collect();
+        if !name.is_empty() && same.len() > 1 && same[0] == index {
+            let numbers: Vec<String> = same.iter().map(|index| (index + 1).to_string()).collect();
+            warnings.push(format!("columns {} of the header are all called `{name}`; column {} is read", numbers.join(", "), index + 1));
+        }
+    }
+    warnings
+}
+
+fn listed(names: &[&str], between: &str) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(between)
+}
