@@ -219,11 +219,17 @@ fn workbook(random: &mut Random, skip: u32) -> (Vec<u8>, Vec<String>, Rows) {
             let (cell, text) = cell(random);
             match &cell {
                 Cell::Nothing => {}
-                Cell::Text(text) => drop(sheet.write(row, index, text).expect("a cell")),
-                Cell::Number(number, _) => drop(sheet.write(row, index, *number).expect("a cell")),
-                Cell::Boolean(value) => drop(sheet.write(row, index, *value).expect("a cell")),
+                Cell::Text(text) => {
+                    sheet.write(row, index, text).expect("a cell");
+                }
+                Cell::Number(number, _) => {
+                    sheet.write(row, index, *number).expect("a cell");
+                }
+                Cell::Boolean(value) => {
+                    sheet.write(row, index, *value).expect("a cell");
+                }
                 Cell::Date(date, format, _) => {
-                    drop(sheet.write_datetime_with_format(row, index, date, &Format::new().set_num_format(*format)).expect("a cell"));
+                    sheet.write_datetime_with_format(row, index, date, &Format::new().set_num_format(*format)).expect("a cell");
                 }
             }
             values.push(text);

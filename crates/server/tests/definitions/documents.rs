@@ -258,7 +258,7 @@ pub fn file(source: &Json, documents: &[Json]) -> String {
             Some(_) => json!({ "value": documents }).to_string(),
             None => documents.iter().map(|document| document.to_string() + "\n").collect(),
         },
-        "csv" => csv(documents, source["short_rows"] == "absent"),
+        "csv" => csv(documents, source),
         // each is the root element of an XML document, one after the other
         "xml" if records.is_none() => documents.iter().map(|document| xml("record", document) + "\n").collect(),
         "xml" => format!("<all>{}</all>", documents.iter().map(|document| xml("record", document)).collect::<String>()),
@@ -279,8 +279,10 @@ fn text(value: &Json) -> String {
     }
 }
 
-/// Formats CSV; with `short_rows` a row ends with its last value, but is never empty, because an empty row would be none.
-fn csv(documents: &[Json], short_rows: bool) -> String {
+/// Formats CSV as its source reads it; with `short_rows` a row ends with its last value, but is never empty, because an empty row would be none.
+fn csv(documents: &[Json], source: &Json) -> String {
+    let (short_rows, delimiter) = (source["short_rows"] == "absent", source["delimiter"].as_str().unwrap_or(","));
+    let absent = if source["null"].is_null() { "" } else { "NA" };
     let mut names: Vec<&String> = Vec::new();
     for name in documents.iter().filter_map(Json::as_object).flat_map(|document| document.keys()) {
         if !names.contains(&name) {
@@ -288,14 +290,16 @@ fn csv(documents: &[Json], short_rows: bool) -> String {
         }
     }
     let cell = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
-    let mut out = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(",") + "\n";
+    let mut out = "a line before the header\n".repeat(source["skip"].as_u64().unwrap_or_default() as usize);
+    out.push_str(&(names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(delimiter) + "\n"));
     for document in documents {
         let mut values: Vec<String> = names.iter().map(|name| document.get(*name).map(text).unwrap_or_default()).collect();
         while short_rows && values.len() > 1 && values.last().is_some_and(String::is_empty) {
             values.pop();
         }
+        values.iter_mut().filter(|value| value.is_empty()).for_each(|value| absent.clone_into(value));
         let cells: Vec<String> = values.iter().map(|value| cell(value)).collect();
-        out.push_str(&(cells.join(",") + "\n"));
+        out.push_str(&(cells.join(delimiter) + "\n"));
     }
     out
 }

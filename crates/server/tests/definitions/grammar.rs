@@ -781,6 +781,15 @@ impl Grammar<'_> {
             };
             source.keywords.insert("has".into(), json!(path));
         }
+        if format == "csv" && self.chance(200) {
+            source.keywords.insert("skip".into(), json!(self.one(&[0, 1, 2])));
+        }
+        if format == "csv" && self.chance(200) {
+            source.keywords.insert("null".into(), if self.chance(500) { json!("NA") } else { json!(["NA", "-/-"]) });
+        }
+        if format == "csv" && self.chance(200) {
+            source.keywords.insert("delimiter".into(), json!(self.one(&[",", ";", "\t", "^"])));
+        }
         if format == "csv" && self.chance(250) {
             source.keywords.insert("short_rows".into(), json!(self.one(&["absent", "absent", "fail"])));
         }

@@ -50,27 +50,28 @@ pub struct DocumentMapper<'c> {
     same_name_fields: Vec<Vec<Option<FieldId>>>,
 }
 
-/// A document, and the bytes that are kept and hashed for it.
+/// A document, or one of its elements, and the bytes that are kept and hashed for it.
 #[derive(Clone, Copy)]
 struct DocumentInput<'d> {
     document: &'d Document<'d>,
     bytes: &'d Bytes,
     syntax: Syntax,
+    element: Option<Element<'d>>,
 }
 
 impl<'d> DocumentInput<'d> {
     /// Where the paths of a feed start.
-    fn origin(self, element: Option<Element<'d, '_>>) -> PathOrigin<'d> {
-        PathOrigin { document: self.document, node: element.map(|element| element.node) }
+    fn origin(self) -> PathOrigin<'d> {
+        PathOrigin { document: self.document, node: self.element.map(|element| element.node) }
     }
 }
 
 /// An element of a document that contributes on its own.
 #[derive(Clone, Copy)]
-struct Element<'d, 'i> {
+struct Element<'d> {
     node: ContextNode<'d>,
     /// What identifies the document.
-    identity: &'i str,
+    identity: &'d str,
 }
 
 /// A contribution without its values.
@@ -133,7 +134,7 @@ impl<'c> DocumentMapper<'c> {
 
     /// Maps one document. `bytes` are what is kept and hashed, in `syntax`.
     pub fn map(&self, document: &Document<'_>, bytes: &Bytes, syntax: Syntax, envelope: &Envelope<'_>) -> MappedDocument {
-        let input = DocumentInput { document, bytes, syntax };
+        let input = DocumentInput { document, bytes, syntax, element: None };
         let mut mapped = MappedDocument::default();
         if let Document::Marc(record) = document
             && record.unknown_characters > 0
@@ -200,7 +201,7 @@ impl<'c> DocumentMapper<'c> {
             if feed.each.is_some() {
                 continue;
             }
-            if let Some(contribution) = self.feed(input, index, None, &mut scope, &mut mapped, &mut found) {
+            if let Some(contribution) = self.feed(input, index, &mut scope, &mut mapped, &mut found) {
                 mapped.contributions.push(contribution);
             }
             scope.feed = None;
@@ -210,7 +211,7 @@ impl<'c> DocumentMapper<'c> {
             }
         }
         if self.has_elements
-            && let Err(reason) = self.elements(input, &mut scope, &mut mapped, &mut found)
+            && let Err(reason) = self.elements(input, &mut scope, &mut mapped)
         {
             mapped.failed = Some(reason);
             mapped.contributions.clear();
@@ -236,13 +237,7 @@ impl<'c> DocumentMapper<'c> {
     ///
     /// # Errors
     /// When the document has no identity or too many elements; it then fails.
-    fn elements<'s, 'd>(
-        &'s self,
-        input: DocumentInput<'d>,
-        scope: &mut DocumentScope<'s, 'c>,
-        mapped: &mut MappedDocument,
-        found: &mut Vec<SelectedValue<'d>>,
-    ) -> Result<(), String> {
+    fn elements<'s>(&'s self, input: DocumentInput<'_>, scope: &mut DocumentScope<'s, 'c>, mapped: &mut MappedDocument) -> Result<(), String> {
         let (document_key, as_of) = (mapped.key.clone(), self.as_of(scope, &[])?);
         let is_deleted = match &self.source.gone {
             Some(gone) => self.evaluator.holds(gone, scope).map_err(|error| format!("`gone`: {error}"))?,
@@ -271,10 +266,11 @@ impl<'c> DocumentMapper<'c> {
                     self.catalogue.collections[feed.collection].name
                 ));
             }
-            let mut keys = HashSet::new();
+            let (mut keys, mut found) = (HashSet::new(), Vec::new());
             for (number, node) in nodes.into_iter().enumerate() {
                 let mut element = MappedDocument::default();
-                let contribution = self.feed(input, index, Some(Element { node, identity: &identity }), scope, &mut element, found);
+                let input = DocumentInput { element: Some(Element { node, identity: &identity }), ..input };
+                let contribution = self.feed(input, index, scope, &mut element, &mut found);
                 scope.feed = None;
                 let name = format!("{} {}", self.catalogue.collections[feed.collection].name, number + 1);
                 let has_unreadable_value = !element.warnings.is_empty();
@@ -370,12 +366,11 @@ impl<'c> DocumentMapper<'c> {
         &'s self,
         input: DocumentInput<'d>,
         index: usize,
-        element: Option<Element<'d, '_>>,
         scope: &mut DocumentScope<'s, 'c>,
         mapped: &mut MappedDocument,
         found: &mut Vec<SelectedValue<'d>>,
     ) -> Option<NewContribution> {
-        let DocumentInput { document, bytes, syntax } = input;
+        let DocumentInput { document, bytes, syntax, element } = input;
         let (feed, is_only_feed) = (&self.source.feeds[index], self.is_only_feed());
         let collection = &self.catalogue.collections[feed.collection];
         let namesakes = &self.same_name_fields[index];
@@ -385,8 +380,7 @@ impl<'c> DocumentMapper<'c> {
             let field = &collection.fields[entry.field];
             let mapped_fields = MappedFields { collection, values: &values, unread: &unread, mapped: &feed.map[..done], namesakes };
             let lent_scope = scope.lend(Some(mapped_fields));
-            let value =
-                self.values.value(input.origin(element), &entry.rule, &lent_scope, found).and_then(|value| allowed(value, field, entry.rule.strict));
+            let value = self.values.value(input.origin(), &entry.rule, &lent_scope, found).and_then(|value| allowed(value, field, entry.rule.strict));
             self.note_repairs(&field.name, mapped);
             let reads_unread = matches!(value, Ok(Value::Null)) && lent_scope.reads_unread(&entry.rule);
             let lent = lent_scope.end();
@@ -442,7 +436,7 @@ impl<'c> DocumentMapper<'c> {
     fn contribution_header(
         &self,
         scope: &DocumentScope<'_, '_>,
-        (feed, element): (&Feed, Option<Element<'_, '_>>),
+        (feed, element): (&Feed, Option<Element<'_>>),
         values: &[Value],
         mapped: &mut MappedDocument,
     ) -> Option<ContributionHeader> {
@@ -515,7 +509,7 @@ impl<'c> DocumentMapper<'c> {
     }
 
     /// The contributor's name; `None` if a value in its template is missing.
-    fn contributor(&self, feed: &Feed, scope: &DocumentScope<'_, '_>, element: Option<Element<'_, '_>>) -> Option<SmolStr> {
+    fn contributor(&self, feed: &Feed, scope: &DocumentScope<'_, '_>, element: Option<Element<'_>>) -> Option<SmolStr> {
         let part = element.map(|element| element.identity).or(scope.meta.partial_list);
         let part = match (&feed.contributor, part) {
             (None, None) => return Some(self.source.name.as_str().into()),
@@ -537,7 +531,7 @@ impl<'c> DocumentMapper<'c> {
         let mut names = Vec::new();
         for (index, feed) in self.source.feeds.iter().enumerate() {
             if feed.when.as_ref().is_none_or(|when| self.evaluator.holds(when, scope).unwrap_or(false)) {
-                let contribution = self.feed(input, index, None, scope, &mut MappedDocument::default(), found);
+                let contribution = self.feed(input, index, scope, &mut MappedDocument::default(), found);
                 let name = |own: NewContribution| {
                     complete_delivery::contribution_name(&self.catalogue.collections[own.collection].name, &own.contributor, &own.key)
                 };
