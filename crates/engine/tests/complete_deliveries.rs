@@ -31,7 +31,7 @@ sources:
     format: csv
     let: { made: { path: made, type: timestamp } }
     as_of: made
-    replaces: { scope: side, at, most: 50% }
+    replaces: { scope: side, at: at, most: 50% }
     into: task
   table:
     format: csv

@@ -689,7 +689,7 @@ fn line_ends_of_every_kind_end_rows() {
 fn bytes_that_are_not_utf8_spoil_their_row_only() {
     let file = b"a,gr\xf6\xdfe\n1,\xff\n2,x\n";
     let documents = csv_values(file);
-    assert_eq!(documents[0], (1, 8, Err("value 2 is not UTF-8".to_owned())));
+    assert_eq!(documents[0], (1, 8, Err("value 2 is not UTF-8; say `encoding: cp1252` or `encoding: latin-1` at the source".to_owned())));
     assert_eq!(documents[1], (2, 12, row(&["2", "x"])));
 }
 

@@ -11,6 +11,8 @@ use crate::{Area, Geometry};
 
 /// Shares that differ from none or all by less are rounding.
 const ROUNDING: f64 = 1e-9;
+/// From this share on, an area may be completely covered.
+const NEARLY_ALL: f64 = 0.999;
 /// The overlay's coordinates are below 2 to this power.
 const BITS: u32 = 30;
 
@@ -36,7 +38,8 @@ impl Geometry {
         let share = common / total_area;
         Ok(Some(if share < ROUNDING {
             0.0
-        } else if share > 1.0 - ROUNDING {
+        } else if share > 1.0 - ROUNDING || share > NEARLY_ALL && self.is_within(other)? {
+            // areas of slivers are less exact than the question whether one is inside
             1.0
         } else {
             share

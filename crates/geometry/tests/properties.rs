@@ -215,3 +215,11 @@ fn a_share_of_an_area_with_many_edges_is_found_in_parts() {
         assert!((few - many).abs() < 1e-5, "{few} {many}");
     }
 }
+
+/// A sliver of a width of a ten-millionth of a degree, whose area is less exact than whether it is inside.
+#[test]
+fn a_sliver_inside_an_area_is_completely_covered() {
+    for geometry in two(15_426_787_229_459_974_955).map(|made| made.read().geometry) {
+        assert_eq!(geometry.fraction_in(&geometry).unwrap(), Some(1.0), "{}", geometry.to_wkt());
+    }
+}

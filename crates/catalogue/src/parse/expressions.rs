@@ -154,7 +154,7 @@ impl DefinitionParser<'_> {
             ValueOrigin::Expression(expression) => {
                 let found = types::type_of(expression, &self.tables, &|name| names.get(name).cloned());
                 let Ok(found) = found else { return Type::any() };
-                let changes = !rule.clean.is_empty() || rule.lookup.is_some() || rule.format.is_some();
+                let changes = !rule.clean.is_empty() || rule.lookup.is_some() || !rule.formats.is_empty();
                 let stored_type = if rule.ty == FieldType::Json { found.as_json() } else { Type::from_field_type(&rule.ty) };
                 // a value that must be converted to another type may become null
                 let is_kept_as_it_is = !found.may_be_null() && (rule.ty == FieldType::Json || found == stored_type);

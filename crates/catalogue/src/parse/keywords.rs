@@ -418,8 +418,8 @@ pub const RULE: &[Keyword] = &[
     ),
     word(
         "format",
-        TEXT,
-        "timestamp and date: a strftime pattern, or epoch, epoch_ms, epoch_us. duration: the unit of a bare number (d, h, m, s, ms, us).",
+        r#"{"oneOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"string"}}]}"#,
+        "timestamp and date: a strftime pattern, or epoch, epoch_ms, epoch_us. duration: the unit of a bare number (d, h, m, s, ms, us). Of a list, the first format that fits is taken.",
     ),
     word(
         "map",

@@ -157,7 +157,7 @@ impl DefinitionParser<'_> {
             each_field,
             join,
             clean: self.cleaners(node.get("clean")),
-            format: node.get("format").and_then(|format| self.format(format, ty)),
+            formats: node.get("format").map(|formats| self.formats(formats, ty)).unwrap_or_default(),
             lookup,
             strict: self.choice(node.get("on_error"), "choice for on_error", &[("warn", false), ("fail", true)]).unwrap_or(false),
             reads_meta,
@@ -223,6 +223,14 @@ impl DefinitionParser<'_> {
         Some(path)
     }
 
+    /// Parses `format`: a format, or a list of them that are tried in order.
+    fn formats(&mut self, node: &Node, ty: &FieldType) -> Vec<String> {
+        if node.items_or_self().is_empty() {
+            self.problem(node, "`format` lists no format");
+        }
+        node.items_or_self().iter().filter_map(|format| self.format(format, ty)).collect()
+    }
+
     fn format(&mut self, node: &Node, ty: &FieldType) -> Option<String> {
         let text = self.text_of(node, "format")?.to_owned();
         let fits = match ty.element() {
@@ -261,7 +269,7 @@ pub(super) fn plain_rule(ty: &FieldType, path: Path) -> ValueRule {
         each_field: false,
         join: None,
         clean: Vec::new(),
-        format: None,
+        formats: Vec::new(),
         lookup: None,
         strict: false,
         reads_meta: false,

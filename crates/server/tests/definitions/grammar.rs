@@ -1006,7 +1006,7 @@ impl Grammar<'_> {
             rule["format"] = json!(self.one(&["s", "ms", "d", "h", "m", "us"]));
         }
         if from_paths && field.is("date") && self.chance(200) {
-            rule["format"] = json!("%Y%m%d");
+            rule["format"] = if self.chance(500) { json!("%Y%m%d") } else { json!(["%d.%m.%Y", "%Y%m%d"]) };
         }
         rule
     }

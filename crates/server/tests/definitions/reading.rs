@@ -545,6 +545,7 @@ impl Reader<'_> {
             }
         };
         match rule["format"].as_str() {
+            None if rule["format"].is_array() => ModelValue::Unknown,
             None => from_text(&looked_up, ty),
             Some("%Y-%m-%dT%H:%M:%SZ") => from_text(&looked_up, ty),
             Some("epoch") => looked_up.parse().map_or(ModelValue::Unreadable, |seconds| ModelValue::Value(json!(super::documents::shown(seconds)))),

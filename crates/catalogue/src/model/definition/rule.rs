@@ -18,8 +18,8 @@ pub struct ValueRule {
     pub join: Option<String>,
     /// Functions that clean each text found, applied in order.
     pub clean: Vec<&'static Cleaner>,
-    /// The format of times: a pattern or a unit.
-    pub format: Option<String>,
+    /// The formats of times, of which the first that fits counts: patterns or units.
+    pub formats: Vec<String>,
     /// A constant table that replaces the value.
     pub lookup: Option<String>,
     /// Whether a value that cannot be converted fails the document.

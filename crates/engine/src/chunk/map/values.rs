@@ -4,6 +4,7 @@ use super::names::{DocumentScope, LetResult};
 use crate::content::allowed::check;
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
+use std::fmt::Display;
 use stook_catalogue::definition::Field;
 use stook_catalogue::definition::{Catalogue, ValueOrigin, ValueRule};
 use stook_catalogue::eval::{Evaluator, Expression, repaired_from_cel};
@@ -135,15 +136,15 @@ impl<'c> ValueReader<'c> {
     }
 
     fn expression(&self, expression: &Expression, rule: &ValueRule, scope: &DocumentScope<'_, '_>) -> Result<Value, String> {
-        let changes = !rule.clean.is_empty() || rule.lookup.is_some() || rule.format.is_some();
+        let changes = !rule.clean.is_empty() || rule.lookup.is_some() || !rule.formats.is_empty();
         let plain = |plain: PlainValue<'_>| match plain {
             PlainValue::Text(text) if changes && !rule.ty.is_list() => Some(self.text(&text, rule)),
             plain => plain.into_value(&rule.ty).map(Ok),
         };
         let found = self.evaluator.eval(expression, scope, plain, |found| {
-            let value = match (found, &rule.format) {
+            let value = match (found, rule.formats.is_empty()) {
                 // a text in a format that the rule gives
-                (cel::Value::String(text), Some(_)) => return Ok(self.text(&text, rule)),
+                (cel::Value::String(text), false) => return Ok(self.text(&text, rule)),
                 (found, _) => repaired_from_cel(&found, &rule.ty, &mut self.repaired.borrow_mut()).map_err(|error| error.to_string())?,
             };
             Ok(match value {
@@ -217,8 +218,8 @@ impl<'c> ValueReader<'c> {
             SelectedValue::Text(text, _) => self.text(text, rule),
             SelectedValue::Json(serde_json::Value::String(text)) if rule.ty.element() != &FieldType::Json => self.text(text, rule),
             SelectedValue::Json(json) => {
-                let value = repaired_from_json(json, &rule.ty, rule.format.as_deref(), &mut self.repaired.borrow_mut());
-                value.map_err(|error| error.to_string())
+                let repaired = &mut *self.repaired.borrow_mut();
+                in_formats(&rule.formats, |format| repaired_from_json(json, &rule.ty, format, repaired))
             }
         }
     }
@@ -246,9 +247,24 @@ impl<'c> ValueReader<'c> {
                 None => return Ok(Value::Null),
             },
         };
-        let value = repaired_from_text(&looked_up, rule.ty.element(), rule.format.as_deref(), &mut self.repaired.borrow_mut());
-        value.map_err(|error| error.to_string())
+        let repaired = &mut *self.repaired.borrow_mut();
+        in_formats(&rule.formats, |format| repaired_from_text(&looked_up, rule.ty.element(), format, repaired))
     }
+}
+
+/// The value in the first of these formats that it has; without formats, in the form of its type.
+///
+/// # Errors
+/// The reason why it has none of them.
+fn in_formats<E: Display>(formats: &[String], mut read: impl FnMut(Option<&str>) -> Result<Value, E>) -> Result<Value, String> {
+    let [first, others @ ..] = formats else { return read(None).map_err(|error| error.to_string()) };
+    let error = match read(Some(first)) {
+        Ok(value) => return Ok(value),
+        Err(error) => error.to_string(),
+    };
+    let found = others.iter().find_map(|format| read(Some(format)).ok());
+    let more = if others.is_empty() { String::new() } else { format!(", nor in the format {}", others.join(" or ")) };
+    found.ok_or_else(|| error + &more)
 }
 
 pub(super) fn allowed(value: Value, field: &Field, strict: bool) -> Result<Value, ValueIssue> {

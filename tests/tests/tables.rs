@@ -1,0 +1,102 @@
+//! Tables and elements from end to end: CSV as it really comes, sheets of spreadsheets, and documents that several records are made of.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
+
+use rust_xlsxwriter::Workbook;
+use serde_json::{Value as Json, json};
+use stook_tests::{Sandbox, counts};
+
+/// A catalogue of airports from tables that are read with these options.
+fn airports(options: &str) -> Sandbox {
+    Sandbox::new(&format!(
+        "catalogue: c\nsources:\n  list: {{ format: csv, {options} as_of: meta.received, into: airport }}\ncollections:\n  airport:\n    key: id\n    fields:\n      \
+         id: {{ type: text, path: id }}\n      name: {{ type: text, path: name }}\n      iata: {{ type: text, path: iata }}\n      \
+         opened: {{ type: date, path: opened, format: ['%Y-%m-%d', '%d.%m.%Y'] }}\n"
+    ))
+}
+
+fn reasons(sandbox: &Sandbox, job: u64) -> Vec<String> {
+    let reasons = |line: Json| line["reasons"].as_array().cloned().unwrap_or_default();
+    sandbox.journal(job).into_iter().flat_map(reasons).map(|reason| reason.as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn a_table_without_a_header_has_the_columns_of_the_definition() {
+    let sandbox = airports("header: [id, name, iata, opened], null: '\\N',");
+    let file = sandbox.write_file("list.csv", "1,\"Goroka\",GKA,2001-02-03\n2,Strip,\\N,31.12.1999\n3,Field,\\N,yesterday\n");
+    let job = sandbox.import(&[&file]);
+    assert_eq!(counts(&job), "created 3, warnings 1");
+    let records = sandbox.records("airport");
+    let shown: Vec<Json> = records.iter().map(|record| json!([record["name"], record["iata"], record["opened"]])).collect();
+    assert_eq!(shown, [json!(["Goroka", "GKA", "2001-02-03"]), json!(["Strip", null, "1999-12-31"]), json!(["Field", null, null])]);
+    assert!(reasons(&sandbox, 1)[0].contains("nor in the format %d.%m.%Y"), "{:?}", reasons(&sandbox, 1));
+}
+
+#[test]
+fn columns_that_are_missing_and_columns_of_one_name_are_reported_once_for_a_file() {
+    let sandbox = airports("");
+    let rows: String = (1..2_500).map(|id| format!("{id},a,b\n")).collect();
+    let file = sandbox.write_file("list.csv", format!("id,name,name\n{rows}"));
+    sandbox.import(&[&file]);
+    let expected = [
+        "the header has no column `iata`, `opened`; it has `id`, `name`, `name`",
+        "columns 2, 3 of the header are all called `name`; column 2 is read",
+    ];
+    assert_eq!(reasons(&sandbox, 1), expected);
+}
+
+#[test]
+fn the_sheet_of_a_spreadsheet_that_the_definition_names_is_read() {
+    let mut workbook = Workbook::new();
+    workbook.add_worksheet().set_name("Notes").unwrap().write(0, 0, "made by hand").unwrap();
+    let sheet = workbook.add_worksheet().set_name("Airports").unwrap();
+    for (row, values) in
+        [["List of airports", "", ""], ["id", "name", "iata"], ["1", "Zürich, \"Kloten\"", "ZRH"], ["2", "two\nlines", ""]].iter().enumerate()
+    {
+        for (column, value) in values.iter().enumerate() {
+            sheet.write(row as u32, column as u16, *value).unwrap();
+        }
+    }
+    let bytes = workbook.save_to_buffer().unwrap();
+    let sandbox = airports("sheet: Airports, skip: 1, encoding: cp1252,");
+    let file = sandbox.write_file("list.xlsx", &bytes);
+    assert_eq!(counts(&sandbox.import(&[&file])), "created 2, warnings 1");
+    let names: Vec<Json> = sandbox.records("airport").iter().map(|record| record["name"].clone()).collect();
+    assert_eq!(names, [json!("Zürich, \"Kloten\""), json!("two\nlines")]);
+    let other = airports("sheet: Airport,");
+    let file = other.write_file("list.xlsx", &bytes);
+    other.run(&["import", &file]).exits(1).stderr_contains(&["no sheet `Airport`; the spreadsheet has Notes, Airports"]);
+}
+
+#[test]
+fn a_newer_record_of_a_library_takes_back_its_items() {
+    let definition = "catalogue: library\nsources:\n  bibs:\n    format: marc\n    let: { id: '001' }\n    as_of: [made, meta.received]\n    feeds:\n      \
+        - { into: bib, map: { id: { expr: id }, names: { path: '7..', map: { name: $a, kind: '^1' } } } }\n      \
+        - { into: item, each: 945, map: { barcode: $i, shelf: $l, bib: { expr: id } } }\ncollections:\n  \
+        bib: { key: id, fields: { id: text, names: { type: [{ name: text, kind: text }] }, items: { type: integer, rollup: { over: item.of, count: true } } } }\n  \
+        item: { key: barcode, fields: { barcode: text, shelf: text, bib: text }, links: { of: { to: bib, key: '{bib}' } } }\n"
+        .replace("let: { id", "let: { made: { path: '005', type: timestamp, format: '%Y%m%d%H%M%S.0' }, id");
+    let line_mode = |made: &str, items: &[&str]| {
+        let items: String = items.iter().map(|item| format!("=945  \\\\$i{item}$lmain\n")).collect();
+        format!("=LDR  00000nam a2200000 a 4500\n=001  b1\n=005  {made}\n=700  1\\$aAbel, A.\n=700  0\\$aBede\n{items}\n")
+    };
+    let (first, second) = (line_mode("20240101000000.0", &["i1", "i2"]), line_mode("20240201000000.0", &["i2", "i3"]));
+    for sandbox in Sandbox::on_each_store(&definition) {
+        for (order, retired) in [(["first", "second"], 1), (["second", "first"], 0)] {
+            sandbox.write_file("first.mrk", &first);
+            sandbox.write_file("second.mrk", &second);
+            for (number, name) in order.iter().enumerate() {
+                let job = sandbox.import(&[sandbox.path(&format!("{name}.mrk")).to_str().unwrap()]);
+                if number == 1 {
+                    assert_eq!(job["replaced"]["retired"], retired, "{job}");
+                }
+            }
+            let items: Vec<Json> = sandbox.records("item").iter().map(|record| record["barcode"].clone()).collect();
+            assert_eq!(items, [json!("i2"), json!("i3")]);
+            let bib = &sandbox.records("bib")[0];
+            assert_eq!((&bib["items"], &bib["names"]), (&json!(2), &json!([{ "name": "Abel, A.", "kind": "1" }, { "name": "Bede", "kind": "0" }])));
+            sandbox.ok(&["withdraw", "bibs"]);
+        }
+        sandbox.assert_sound();
+    }
+}
