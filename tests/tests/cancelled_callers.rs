@@ -73,6 +73,7 @@ fn work_of_a_disconnected_caller_ends_and_keeps_its_permit_until_then() {
         for (path, requests, class) in [
             (format!("/v1/main/query?q={}&total=true", endless(" | sort rank-, id")), MAX_REQUESTS, "interactive_in_work"),
             (format!("/v1/main/query?q={}", endless(" | sum(rank), median(rank)")), MAX_REQUESTS, "interactive_in_work"),
+            (format!("/v1/main/query?q={}", endless(" | count(rank), median(rank) by labels")), MAX_REQUESTS, "interactive_in_work"),
             (format!("/v1/main/query/facets?q={}", endless("")), MAX_REQUESTS, "interactive_in_work"),
             (format!("/v1/main/export?q={}", endless(" | sort rank-, id")), 6, "bulk_in_work"),
             (format!("/v1/main/export?q={}", endless(" | count(rank)")), 6, "bulk_in_work"),

@@ -427,6 +427,13 @@ fn pages_are_shown_to_authorised_callers_only() {
         assert_eq!(download.lines().count(), 12_001);
         let download = writer.get("/t/main/download?q=thing%20name=many&format=ndjson").text();
         assert_eq!(download.lines().filter(|line| serde_json::from_str::<Json>(line).is_ok_and(|row| row["name"] == "many")).count(), 12_000);
+        // groups are no records, and too many of them are refused before anything is sent
+        let groups = "thing%20name=many%20|%20count(key)%20by%20k";
+        let shown = writer.get(&format!("/t/main/search?q={groups}")).text();
+        assert!(shown.contains("count(key)") && shown.contains("more0") && !shown.contains("/t/main/record?"), "{shown}");
+        assert_eq!(writer.get(&format!("/t/main/total?q={groups}")).text(), "12\u{202f}000");
+        let refused = writer.get(&format!("/t/main/download?q={groups}&format=csv"));
+        assert!(refused.status == 400 && refused.text().contains("there are 12000 groups"), "{}", refused.text());
         let everything = writer.get("/t/main/download?q=records&format=csv").text();
         assert_eq!(everything.lines().count() as u64, 1 + all_records(&stook, &write));
         // where one is, is in all links

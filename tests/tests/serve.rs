@@ -646,6 +646,18 @@ fn queries_are_paged_counted_and_explained() {
         assert_eq!(keys, (0..250).map(|number| format!("t{number:03}")).collect::<Vec<_>>());
         let csv = stook.get("/v1/main/query?q=thing%20code=t001%20|%20grep%20code,title&format=csv");
         assert_eq!((csv.text().as_str(), csv.status), ("code,title\r\nt001,g1\r\n", 200));
+        let groups = "/v1/main/query?q=thing%20code%3Ct003%20|%20count(key)%20by%20title,code%20|%20sort%20code-&limit=2";
+        let found = stook.get(groups).expect_json(200);
+        let row = |number: usize| json!({ "title": format!("g{number}"), "code": format!("t00{number}"), "count(key)": 1 });
+        let expected = json!({ "columns": ["title", "code", "count(key)"], "grouped": ["title", "code"], "rows": [row(2), row(1)], "total": 3 });
+        assert_eq!(found, expected);
+        assert_eq!(stook.get(&format!("{groups}&format=csv")).text(), "title,code,count(key)\r\ng2,t002,1\r\ng1,t001,1\r\n");
+        assert_eq!(stook.get(&format!("{groups}&format=ndjson&idx=1")).text().lines().count(), 2);
+        let exported = stook.get("/v1/main/export?q=thing%20|%20count(key)%20by%20code&format=csv").text();
+        assert_eq!(exported.lines().count(), 251);
+        let by_source = stook.get(&format!("{groups}&by_source=true")).expect_json(400);
+        assert!(by_source["detail"].as_str().unwrap().contains("leave out `by`"), "{by_source}");
+        assert_eq!(stook.get("/v1/main/query?q=thing%20code=t001%20|%20count(key)&format=csv").text(), "count(key)\r\n1\r\n");
         assert_eq!(stook.get("/v1/main/export/thing").text().lines().count(), 250);
         assert!(stook.get("/v1/main/query?q=thing%20title=g3&explain=true").expect_json(200)["explain"][0].as_str().unwrap().contains("index"));
         let mistake = stook.get("/v1/main/query?q=thing%20titel=g3").expect_json(400);

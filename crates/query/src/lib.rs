@@ -11,9 +11,13 @@
 //! condition  = path comparison
 //! comparison = ( "=" | "!=" | "<" | "<=" | ">" | ">=" ) value | "in" list | "between" "[" value "," value "]" | "last" DURATION
 //!            | ( "intersects" | "within" ) ( "bbox" "(" WEST "," SOUTH "," EAST "," NORTH ")" | geometry in quotes )
-//! stage      = "grep" item { "," item } | "sort" path ["-"] { "," path ["-"] } | "unique" | "each" path | aggregate { "," aggregate }
+//! stage      = "grep" item { "," item } | "sort" order { "," order } | "unique" | "each" path
+//!            | aggregate { "," aggregate } [ "by" group { "," group } ]
 //! item       = path | condition
-//! aggregate  = ( "sum" | "count" | "min" | "max" | "avg" | "median" ) "(" path ")"
+//! order      = ( path | period | aggregate ) ["-"]
+//! aggregate  = ( "sum" | "count" | "min" | "max" | "avg" | "median" ) "(" path ")" | "percentile" "(" path "," NUMBER ")"
+//! group      = path | period
+//! period     = ( "day" | "week" | "month" | "year" ) "(" path ")"
 //! path       = [ COLLECTION "." ] ( FIELD [ "." MEMBER ] | LINK ".exists" | "key" | "tag" | "conflict" ) | COLLECTION       the collection's name stands for its key
 //! list       = "[" value { "," value } "]"
 //! value      = bare | "text in double quotes" | 'text in single quotes'
@@ -60,15 +64,22 @@
 //!   their columns, or first by `sort`, which then needs a column they have. Texts are ordered by bytes. Records without a value come first, in
 //!   descending order last. Lists and JSON cannot be sorted by; as columns of unique rows their order is always the same, but has no meaning.
 //! * `count` counts values, and the elements of lists one by one, as all aggregates do; of no values, `count` is 0 and the others have no value.
-//!   `median` of an even number of values is the mean of the two middle ones.
+//!   `median` of an even number of values is the mean of the two middle ones. `percentile(f, 50)` is the median; between two values a percentile
+//!   divides their distance in proportion.
+//! * `by` after aggregates groups the rows: there is a row for each combination of values, absent ones included, with these values and the aggregates.
+//!   A record with a list is in the group of each of its different elements. `day`, `week`, `month` and `year` take timestamps and dates, and return
+//!   the date on which the period begins, in UTC; weeks begin on Monday. `sort` then takes the columns of the groups, which are also their
+//!   order where it leaves groups equal, or is missing. Texts are grouped and sorted as they are written.
 
 mod assist;
 mod language;
 mod plan;
 
 pub use assist::{COUNTED, Completion, Facet, FacetValue, Facets, MAX_TEXT, SUGGESTIONS, Suggestion, Vocabulary, complete, facets, suggest};
-pub use language::{ComparisonOperator, FieldPath, GrepItem, NamedColumn, Query, QueryCondition, Selection, Stage, ValueLiteral};
-pub use language::{MAX_CONDITIONS, MAX_PARTS, MAX_QUERY, MAX_STARS};
+pub use language::{
+    ComparisonOperator, FieldPath, GrepItem, GroupFunction, GroupItem, NamedColumn, Query, QueryCondition, Selection, SortItem, Stage, ValueLiteral,
+};
+pub use language::{MAX_CONDITIONS, MAX_GROUP_COLUMNS, MAX_PARTS, MAX_QUERY, MAX_STARS};
 pub use language::{as_value, named_columns, parse};
 pub use plan::{AllCollectionsQuery, CompiledQuery, ResultColumn, may_query_all_collections, resolve_all_collections};
 pub use plan::{TagQuery, check_tag, compile, tags_of};

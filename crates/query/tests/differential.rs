@@ -16,7 +16,7 @@ use stook_catalogue::fold::fold;
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_query::CompiledQuery;
-use stook_store::plan::{AggregateFunction, QueryPlan};
+use stook_store::plan::{AggregateFunction, Grouping, PERIODS, Period, QueryPlan};
 use stook_store::{Queries, Tenant};
 use support::{Filled, NOW, Record, compiled, definition, filled, main_tenant};
 
@@ -363,16 +363,21 @@ struct GeneratedQuery {
     sort: Vec<(usize, bool)>,
     unique: bool,
     aggregates: Vec<(AggregateFunction, usize)>,
+    by: Vec<(usize, Option<Period>)>,
+    /// The order of groups, by the positions of their columns.
+    group_sort: Vec<(usize, bool)>,
     text: String,
 }
 
-const FUNCTIONS: [(AggregateFunction, &str); 6] = [
+const FUNCTIONS: [(AggregateFunction, &str); 8] = [
     (AggregateFunction::Sum, "sum"),
     (AggregateFunction::Count, "count"),
     (AggregateFunction::Min, "min"),
     (AggregateFunction::Max, "max"),
     (AggregateFunction::Avg, "avg"),
     (AggregateFunction::Median, "median"),
+    (AggregateFunction::Percentile(9_500), "percentile"),
+    (AggregateFunction::Percentile(3_330), "percentile"),
 ];
 
 /// Makes queries about the records of one tenant.
@@ -493,10 +498,26 @@ impl QueryGenerator<'_> {
                 let possible = FUNCTIONS.iter().map(|(function, _)| *function).filter(|function| match function {
                     AggregateFunction::Count => true,
                     AggregateFunction::Min | AggregateFunction::Max => element != &FieldType::Json,
-                    AggregateFunction::Sum | AggregateFunction::Avg | AggregateFunction::Median => numeric,
+                    AggregateFunction::Sum | AggregateFunction::Avg | AggregateFunction::Median | AggregateFunction::Percentile(_) => numeric,
                 });
                 let possible: Vec<AggregateFunction> = possible.collect();
                 query.aggregates.push((*self.dice.choose(&possible), name));
+            }
+        }
+        if !query.aggregates.is_empty() && self.dice.once_in(2) {
+            let groups: Vec<usize> = choices.iter().copied().filter(|name| self.names[*name].ty.element() != &FieldType::Json).collect();
+            for _ in 0..groups.len().min(1 + self.dice.below(3)) {
+                let name = *self.dice.choose(&groups);
+                let is_time = matches!(self.names[name].ty.element(), FieldType::Timestamp | FieldType::Date);
+                let period = (is_time && !self.dice.once_in(4)).then(|| self.dice.choose(&PERIODS).0);
+                if !query.by.contains(&(name, period)) {
+                    query.by.push((name, period));
+                }
+            }
+            if !query.by.is_empty() {
+                query.sort.clear();
+                let columns = query.by.len() + query.aggregates.len();
+                query.group_sort = (0..*self.dice.choose(&[0, 1, 1, 2])).map(|_| (self.dice.below(columns), self.dice.once_in(2))).collect();
             }
         }
         query.text = self.query_text(&query);
@@ -614,11 +635,23 @@ impl QueryGenerator<'_> {
             let order: Vec<String> = query.sort.iter().map(|(name, descending)| self.path(*name) + if *descending { "-" } else { "" }).collect();
             other_stages.push(format!("sort {}", order.join(",")));
         }
+        if !query.group_sort.is_empty() {
+            let mut order: Vec<String> = Vec::new();
+            for (position, descending) in &query.group_sort {
+                let column = match position.checked_sub(query.by.len()) {
+                    Some(aggregate) => self.aggregate_text(query.aggregates[aggregate]),
+                    None => self.group_text(query.by[*position]),
+                };
+                order.push(column + if *descending { "-" } else { "" });
+            }
+            other_stages.push(format!("sort {}", order.join(", ")));
+        }
         if !query.aggregates.is_empty() {
-            let named = |function: &AggregateFunction| FUNCTIONS.iter().find(|(known, _)| known == function).expect("known").1;
-            let aggregates: Vec<String> =
-                query.aggregates.iter().map(|(function, name)| format!("{}({})", named(function), self.path(*name))).collect();
-            other_stages.push(aggregates.join(", "));
+            let aggregates: Vec<String> = query.aggregates.iter().map(|aggregate| self.aggregate_text(*aggregate)).collect();
+            let groups: Vec<String> = query.by.iter().map(|group| self.group_text(*group)).collect();
+            let separator = *self.dice.choose(&[",", ", "]);
+            let by = if groups.is_empty() { String::new() } else { format!("{}by {}", self.blank(), groups.join(separator)) };
+            other_stages.push(aggregates.join(", ") + &by);
         }
         self.dice.shuffle(&mut other_stages);
         for stage in other_stages {
@@ -628,6 +661,23 @@ impl QueryGenerator<'_> {
             write!(text, "{}|{}{stage}", self.blank(), self.blank()).expect("fits");
         }
         text
+    }
+
+    fn aggregate_text(&mut self, (function, name): (AggregateFunction, usize)) -> String {
+        let function_name = FUNCTIONS.iter().find(|(known, _)| *known == function).expect("known").1;
+        let percentile = match function {
+            AggregateFunction::Percentile(9_500) => ", 95",
+            AggregateFunction::Percentile(_) => ",33.3",
+            _ => "",
+        };
+        format!("{function_name}({}{percentile})", self.path(name))
+    }
+
+    fn group_text(&mut self, (name, period): (usize, Option<Period>)) -> String {
+        match period {
+            Some(period) => format!("{}({})", period.name(), self.path(name)),
+            None => self.path(name),
+        }
     }
 
     // --- results, read from the records
@@ -676,9 +726,51 @@ impl QueryGenerator<'_> {
         self.rows(&GeneratedQuery { columns, sort: Vec::new(), ..query.clone() }).into_iter().map(|mut row| row.swap_remove(position)).collect()
     }
 
+    /// The groups, in any order; `None` in place of a sum that overflows.
+    fn groups(&self, query: &GeneratedQuery) -> Vec<(Vec<Value>, Vec<Option<Value>>)> {
+        let read: Vec<usize> = query.by.iter().map(|(name, _)| *name).chain(query.aggregates.iter().map(|(_, name)| *name)).collect();
+        let columns = if query.unique { self.columns(query) } else { read };
+        let position = |name: usize| columns.iter().position(|column| *column == name).expect("a column");
+        let mut groups: Vec<(Vec<Value>, Vec<Vec<Value>>)> = Vec::new();
+        for row in self.rows(&GeneratedQuery { columns: columns.clone(), sort: Vec::new(), ..query.clone() }) {
+            let mut combinations: Vec<Vec<Value>> = vec![Vec::new()];
+            for (name, period) in &query.by {
+                let mut values: Vec<Value> = Vec::new();
+                for element in row[position(*name)].elements() {
+                    let value = period.map_or(element.clone(), |period| start_of(period, self.names[*name].ty.element(), element));
+                    if !values.contains(&value) {
+                        values.push(value);
+                    }
+                }
+                if values.is_empty() {
+                    values.push(Value::Null);
+                }
+                let with_each = |before: Vec<Value>| -> Vec<Vec<Value>> {
+                    values.iter().map(|value| before.iter().cloned().chain([value.clone()]).collect()).collect()
+                };
+                combinations = combinations.into_iter().flat_map(with_each).collect();
+            }
+            for combination in combinations {
+                match groups.iter_mut().find(|(values, _)| *values == combination) {
+                    Some((_, rows)) => rows.push(row.clone()),
+                    None => groups.push((combination, vec![row.clone()])),
+                }
+            }
+        }
+        let aggregated = |(values, rows): (Vec<Value>, Vec<Vec<Value>>)| {
+            let values_of = |name: usize| rows.iter().map(|row| row[position(name)].clone()).collect();
+            let aggregates = query.aggregates.iter().map(|(function, name)| self.aggregate_of(values_of(*name), *function, *name)).collect();
+            (values, aggregates)
+        };
+        groups.into_iter().map(aggregated).collect()
+    }
+
     /// An aggregate over all rows; `None` if the sum overflows.
     fn aggregate(&self, query: &GeneratedQuery, function: AggregateFunction, name: usize) -> Option<Value> {
-        let rows = self.values_of(query, name);
+        self.aggregate_of(self.values_of(query, name), function, name)
+    }
+
+    fn aggregate_of(&self, rows: Vec<Value>, function: AggregateFunction, name: usize) -> Option<Value> {
         let mut values: Vec<&Value> = rows.iter().flat_map(Value::elements).collect();
         values.sort_by(|a, b| if function == AggregateFunction::Count { Ordering::Equal } else { compare(a, b) });
         let number = |value: &Value| match value {
@@ -704,6 +796,18 @@ impl QueryGenerator<'_> {
                 Some(integers) => mean(integers.iter().sum::<i128>() as f64 / integers.len() as f64),
                 None => mean(values.iter().map(|value| number(value)).sum::<f64>() / values.len() as f64),
             },
+            AggregateFunction::Percentile(percentile) => {
+                let steps = (values.len() - 1) * usize::from(percentile);
+                let (low, part) = (values[steps / 10_000], (steps % 10_000) as i128);
+                let high = values[steps / 10_000 + usize::from(part > 0)];
+                match (low.as_int(), high.as_int()) {
+                    (Some(low), Some(high)) => {
+                        let weighted = i128::from(low) * (10_000 - part) + i128::from(high) * part;
+                        if weighted % 10_000 == 0 { Some(Value::Int((weighted / 10_000) as i64)) } else { mean(weighted as f64 / 10_000.0) }
+                    }
+                    _ => mean(number(low) * (10_000 - part) as f64 / 10_000.0 + number(high) * part as f64 / 10_000.0),
+                }
+            }
             AggregateFunction::Median => {
                 let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
                 match (low.as_int(), high.as_int()) {
@@ -725,6 +829,75 @@ impl QueryGenerator<'_> {
         });
         1e-9 * sizes.sum::<f64>()
     }
+}
+
+/// The day on which a period begins, from the text of the day.
+fn start_of(period: Period, ty: &FieldType, value: &Value) -> Value {
+    let number = value.as_int().expect("a time");
+    let day = if ty == &FieldType::Timestamp { number.div_euclid(DAY) } else { number };
+    let text = Value::Int(day).show(&FieldType::Date);
+    let day_of = |text: String| from_text(&text, &FieldType::Date, None).expect("a date");
+    match period {
+        Period::Day => Value::Int(day),
+        Period::Week => Value::Int(day - (day + 3).rem_euclid(7)),
+        Period::Month => day_of(format!("{}01", &text[..text.len() - 2])),
+        Period::Year => day_of(format!("{}01-01", &text[..text.len() - 5])),
+    }
+}
+
+/// The difference between the store's groups and those of the records, if there is one.
+fn group_difference(generator: &QueryGenerator<'_>, filled: &Filled, query: &GeneratedQuery, compiled: &CompiledQuery) -> Option<String> {
+    let expected = generator.groups(query);
+    let grouping: &Grouping = compiled.grouping.as_ref().expect("it is grouped");
+    let found = filled.store.group(&compiled.plan, &compiled.aggregates, grouping);
+    if expected.iter().any(|(_, aggregates)| aggregates.contains(&None)) {
+        let is_refused = found.as_ref().is_err_and(|error| error.to_string().contains("does not fit"));
+        return (!is_refused).then(|| format!("a sum does not fit, but there is {found:?}"));
+    }
+    let found = found.expect("groups are found");
+    if found.rows.len() != expected.len() || found.total != expected.len() as u64 {
+        return Some(format!("{} groups, in all {}, instead of {}", found.rows.len(), found.total, expected.len()));
+    }
+    let columns = query.by.len();
+    let is_sum = |function: AggregateFunction| matches!(function, AggregateFunction::Sum | AggregateFunction::Avg);
+    let tolerance = |(function, name): &(AggregateFunction, usize)| if is_sum(*function) { generator.tolerance(query, *name) } else { 1e-12 };
+    let tolerances: Vec<f64> = query.aggregates.iter().map(tolerance).collect();
+    for row in &found.rows {
+        let Some((_, aggregates)) = expected.iter().find(|(values, _)| *values == row[..columns]) else {
+            return Some(format!("{row:?} is no group"));
+        };
+        for (position, (wanted, found)) in aggregates.iter().flatten().zip(&row[columns..]).enumerate() {
+            let size = if let Value::Float(number) = wanted { number.abs() } else { 0.0 };
+            if !is_close(wanted, found, tolerances[position].max(1e-12 * size)) {
+                return Some(format!("{:?} of {:?} is {found:?} instead of {wanted:?}", query.aggregates[position], &row[..columns]));
+            }
+        }
+    }
+    let number = |value: &Value| match value {
+        Value::Int(number) => Some(*number as f64),
+        Value::Float(number) => Some(*number),
+        _ => None,
+    };
+    let is_exact = |function: AggregateFunction| matches!(function, AggregateFunction::Count | AggregateFunction::Min | AggregateFunction::Max);
+    for pair in found.rows.windows(2) {
+        let sort = query.group_sort.iter().copied().chain((0..columns).map(|position| (position, false)));
+        for (position, descending) in sort {
+            let (a, b) = (&pair[0][position], &pair[1][position]);
+            let computed = position.checked_sub(columns).filter(|aggregate| !is_exact(query.aggregates[*aggregate].0));
+            let order = match (number(a), number(b), computed) {
+                // the order is that of the values before they are rounded
+                (Some(a), Some(b), Some(aggregate)) if (a - b).abs() <= (2.0 * tolerances[aggregate]).max(1e-12 * a.abs()).max(1e-3) => break,
+                (Some(a), Some(b), Some(_)) => a.total_cmp(&b),
+                _ => compare(a, b),
+            };
+            match if descending { order.reverse() } else { order } {
+                Ordering::Less => break,
+                Ordering::Equal => {}
+                Ordering::Greater => return Some(format!("{:?} comes before {:?}", pair[0], pair[1])),
+            }
+        }
+    }
+    None
 }
 
 fn is_close(a: &Value, b: &Value, tolerance: f64) -> bool {
@@ -760,6 +933,9 @@ fn difference(generator: &mut QueryGenerator<'_>, filled: &Filled, query: &Gener
     let pages = (0..=expected.len()).step_by(size).flat_map(|offset| store.find(&page(offset)).expect("a page is found").rows);
     if pages.take(found.len() + 1).collect::<Vec<_>>() != found {
         return Some(format!("pages of {size} are not the whole"));
+    }
+    if !query.by.is_empty() {
+        return group_difference(generator, filled, query, compiled);
     }
     if compiled.columns.len() != if query.aggregates.is_empty() { plan.columns.len() } else { query.aggregates.len() } {
         return Some(format!("{} headings", compiled.columns.len()));

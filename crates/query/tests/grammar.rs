@@ -972,7 +972,7 @@ error: expected a stage
 1 | file |
   |       ^
   |
-  = help: stages are grep, sort, unique, each, sum, count, min, max, avg, median
+  = help: stages are grep, sort, unique, each, sum, count, min, max, avg, median, percentile
 
 error: expected a stage
  --> query:1:8
@@ -980,7 +980,7 @@ error: expected a stage
 1 | file | | unique
   |        ^
   |
-  = help: stages are grep, sort, unique, each, sum, count, min, max, avg, median
+  = help: stages are grep, sort, unique, each, sum, count, min, max, avg, median, percentile
 
 error: `greb` is not a stage
  --> query:1:8
@@ -996,7 +996,7 @@ error: `limit` is not a stage
 1 | file | limit 10
   |        ^^^^^
   |
-  = help: stages are grep, sort, unique, each, sum, count, min, max, avg, median
+  = help: stages are grep, sort, unique, each, sum, count, min, max, avg, median, percentile
 
 error: expected `|` or the end
  --> query:1:15
@@ -1228,7 +1228,7 @@ error: `size` is not an aggregate
 1 | file | sum(size), size
   |                   ^^^^
   |
-  = help: aggregates are sum, count, min, max, avg, median
+  = help: aggregates are sum, count, min, max, avg, median, percentile
 
 error: `grep` is not an aggregate
  --> query:1:19
@@ -1238,13 +1238,53 @@ error: `grep` is not an aggregate
   |
   = help: stages begin with `|`: | grep
 
-error: expected `,`, `|` or the end
+error: expected `,`, `by`, `|` or the end
  --> query:1:18
   |
 1 | file | sum(size) count(size)
   |                  ^^^^^
   |
-  = help: aggregates are separated by `,`
+  = help: aggregates are separated by `,`; `by` and fields after them group the rows
+
+error: expected `(`
+ --> query:1:18
+  |
+1 | file | percentile
+  |                  ^
+  |
+  = help: an aggregate names its field: percentile(field, 95)
+
+error: expected `,` and a percentile
+ --> query:1:23
+  |
+1 | file | percentile(size)
+  |                       ^
+  |
+  = help: for example: percentile(size, 95)
+
+error: `120` is not a percentile
+ --> query:1:25
+  |
+1 | file | percentile(size, 120)
+  |                         ^^^
+  |
+  = help: a number from 0 to 100, with at most two decimals: percentile(size, 99.9)
+
+error: `99.999` is not a percentile
+ --> query:1:25
+  |
+1 | file | percentile(size, 99.999)
+  |                         ^^^^^^
+  |
+  = help: a number from 0 to 100, with at most two decimals: percentile(size, 99.9)
+
+error: `dataset` is of type text, not a number
+ --> query:1:19
+  |
+1 | file | percentile(dataset, 5)
+  |                   ^^^^^^^
+  |
+  = help: count(dataset) takes values of any type
 
 error: an aggregate of unique rows needs a column they have
  --> query:1:33
@@ -1255,6 +1295,243 @@ error: an aggregate of unique rows needs a column they have
   = help: add it to the columns: grep size
 "#,
     );
+}
+
+#[test]
+fn groups_follow_aggregates() {
+    refused(
+        FILES,
+        r#"
+error: `group` is not a stage
+ --> query:1:8
+  |
+1 | file | group by status
+  |        ^^^^^
+  |
+  = help: aggregates come first, then `by`: | count(key) by status
+
+error: `by` is not a stage
+ --> query:1:8
+  |
+1 | file | by status
+  |        ^^
+  |
+  = help: aggregates come first, then `by`: | count(key) by status
+
+error: rows are grouped by `by` alone
+ --> query:1:19
+  |
+1 | file | count(key) group by status
+  |                   ^^^^^
+  |
+  = help: leave out `group`: count(key) by status
+
+error: rows are grouped by `by` alone
+ --> query:1:19
+  |
+1 | file | count(key) GROUP BY status
+  |                   ^^^^^
+  |
+  = help: leave out `group`: count(key) by status
+
+error: `BY` is written `by`
+ --> query:1:19
+  |
+1 | file | count(key) BY status
+  |                   ^^
+  |
+  = help: words are written in small letters
+
+error: rows are grouped in a stage
+ --> query:1:13
+  |
+1 | file size>5 group by status
+  |             ^^^^^
+  |
+  = help: aggregates come first, then `by`: | count(key) by status
+
+error: expected a field
+ --> query:1:21
+  |
+1 | file | count(key) by
+  |                     ^
+  |
+  = help: `by` takes fields, and periods of times: by status, month(changed)
+
+error: expected `,`, `|` or the end
+ --> query:1:29
+  |
+1 | file | count(key) by status size
+  |                             ^^^^
+  |
+  = help: the fields after `by` are separated by `,`
+
+error: `sum` is an aggregate
+ --> query:1:30
+  |
+1 | file | count(key) by status, sum(size)
+  |                              ^^^
+  |
+  = help: aggregates come first, then `by`: | count(key) by status
+
+error: there is no function `mont` here
+ --> query:1:22
+  |
+1 | file | count(key) by mont(created)
+  |                      ^^^^
+  |
+  = help: did you mean `month`?
+
+error: there is no function `hour` here
+ --> query:1:22
+  |
+1 | file | count(key) by hour(created)
+  |                      ^^^^
+  |
+  = help: functions are day, week, month, year
+
+error: `status` is of type text, which has no month
+ --> query:1:28
+  |
+1 | file | count(key) by month(status)
+  |                            ^^^^^^
+  |
+  = help: day, week, month and year are of timestamps and dates
+
+error: `extra` is of type json, by which rows are not grouped
+ --> query:1:22
+  |
+1 | file | count(key) by extra
+  |                      ^^^^^
+  |
+  = help: group by fields whose values have an order, or lists of such values
+
+error: `file` has no field `staus`
+ --> query:1:22
+  |
+1 | file | count(key) by staus
+  |                      ^^^^^
+  |
+  = help: did you mean `status`?
+
+error: rows are grouped by at most 4 columns
+ --> query:1:53
+  |
+1 | file | count(key) by status, valid, day, day(created), owner
+  |                                                     ^^^^^
+  |
+  = help: ask twice, with some of them each time
+
+error: rows are grouped once
+ --> query:1:42
+  |
+1 | file | count(key) by status | sum(size) by valid
+  |                                            ^^^^^
+  |
+  = help: write all columns after one `by`, separated by `,`
+
+error: groups can only be sorted by a column they have
+ --> query:1:36
+  |
+1 | file | count(key) by status | sort size
+  |                                    ^^^^
+  |
+  = help: their columns are status, count(key)
+
+error: groups can only be sorted by a column they have
+ --> query:1:42
+  |
+1 | file | count(key) by day(created) | sort created
+  |                                          ^^^^^^^
+  |
+  = help: their columns are day(created), count(key)
+
+error: groups can only be sorted by a column they have
+ --> query:1:17
+  |
+1 | file | sort sum(size) | count(key) by status
+  |                 ^^^^
+  |
+  = help: their columns are status, count(key)
+
+error: `count(key)` is no column of the rows
+ --> query:1:19
+  |
+1 | file | sort count(key)
+  |                   ^^^
+  |
+  = help: `by` after aggregates groups the rows; then their columns can be sorted by: | count(key) by status
+
+error: there is no function `length` here
+ --> query:1:13
+  |
+1 | file | sort length(name)
+  |             ^^^^^^
+  |
+  = help: functions are sum, count, min, max, avg, median, percentile, day, week, month, year
+
+error: unique rows can only be grouped by a column they have
+ --> query:1:42
+  |
+1 | file | grep size | unique | sum(size) by status
+  |                                          ^^^^^^
+  |
+  = help: add it to the columns: grep status
+"#,
+    );
+}
+
+#[test]
+fn groups_have_their_columns_before_the_aggregates_and_are_sorted_by_all_of_them() {
+    let catalogue = definition(FILES);
+    let grouped = |query: &str| {
+        let compiled = compiled(&catalogue, query);
+        let headings: Vec<String> = compiled.columns.iter().map(|heading| format!("{} {}", heading.name, heading.ty)).collect();
+        (headings, compiled.grouping.expect("it is grouped"), compiled.aggregates.len())
+    };
+    let (headings, grouping, aggregates) = grouped(
+        "file size>5 | sort percentile(file.size, 99.90)-, day | sum(size), percentile(size, 99.9) by file.site, month(created), day, file.site",
+    );
+    assert_eq!(headings, ["site text", "month(created) date", "day date", "sum(size) size", "percentile(size, 99.9) size"]);
+    assert_eq!((grouping.by.len(), aggregates), (3, 2), "a column that is named twice is one");
+    let sort: Vec<(usize, bool)> = grouping.sort.iter().map(|sort| (sort.position, sort.descending)).collect();
+    assert_eq!(sort, [(4, true), (2, false)]);
+    for query in [
+        "file | sum(size) by status | sort status",
+        "file | sort status | sum(size)by status",
+        "file|sum(size) by\nstatus|sort file.status",
+        "file | sum(size) | sort status | count(key) by status",
+    ] {
+        let (_, grouping, _) = grouped(&query.replace("\\n", "\n"));
+        assert_eq!((grouping.by.len(), grouping.sort.len()), (1, 1), "{query}");
+    }
+    // no word is reserved
+    let words = definition("catalogue: words\ncollections: { by: { key: by, fields: { by: text, day: date, percentile: integer, group: text } } }");
+    let columns = compiled(
+        &words,
+        "by by=x group=y | count(by), percentile(percentile, 5) by day, day(day), by, group | sort day(day)-, percentile(percentile, 5)",
+    )
+    .columns;
+    let names: Vec<&str> = columns.iter().map(|heading| heading.name.as_str()).collect();
+    assert_eq!(names, ["day", "day(day)", "key", "group", "count(key)", "percentile(percentile, 5)"]);
+}
+
+#[test]
+fn the_largest_groupings_are_answered() {
+    let catalogue = definition(FILES);
+    let mut record = Record::empty("a", &catalogue.collections[CollectionId::from(0)]);
+    record.golden[3] = Value::Int(1);
+    record.golden[5] = Value::List([1, 2, 2].map(Value::Int).to_vec());
+    let filled = filled(catalogue, &[(main_tenant(), &[record])]);
+    let functions = ["median", "sum", "avg", "max", "count"];
+    let aggregates: Vec<String> =
+        (0..MAX_PARTS).map(|number| format!("{}({})", functions[number % 5], ["size", "runs", "events", "energy"][number % 4])).collect();
+    let sort: Vec<&str> = aggregates.iter().map(String::as_str).collect();
+    let query = format!("file | {} by runs, site, month(created), week(day) | sort {}", aggregates.join(","), sort.join("-,"));
+    let compiled = compiled(&filled.catalogue, &query);
+    let groups = filled.store.group(&compiled.plan, &compiled.aggregates, compiled.grouping.as_ref().expect("it is grouped")).expect("groups");
+    assert_eq!((groups.total, groups.rows.len()), (2, 2));
+    assert_eq!(groups.rows[0][..4], [Value::Int(1), Value::Null, Value::Null, Value::Null]);
 }
 
 // --- what DAS's own tests say
@@ -1366,7 +1643,7 @@ error: `total` is not a stage
 1 | run | total(number)
   |       ^^^^^
   |
-  = help: stages are grep, sort, unique, each, sum, count, min, max, avg, median
+  = help: stages are grep, sort, unique, each, sum, count, min, max, avg, median, percentile
 
 error: `run` has no field `file.size`
  --> query:1:12
@@ -1551,8 +1828,11 @@ fn spans(query: &Query) -> Vec<(std::ops::Range<usize>, Option<String>)> {
                     }
                 }
             }
-            Stage::Sort(order) => spans.extend(order.iter().map(|(path, _)| (path.span.clone(), Some(path.text.clone())))),
-            Stage::Aggregates(aggregates) => spans.extend(aggregates.iter().map(|(_, path)| (path.span.clone(), Some(path.text.clone())))),
+            Stage::Sort(order) => spans.extend(order.iter().map(|item| (item.path.span.clone(), Some(item.path.text.clone())))),
+            Stage::Aggregates(aggregates, by) => {
+                let paths = aggregates.iter().map(|(_, path)| path).chain(by.iter().map(|group| &group.path));
+                spans.extend(paths.map(|path| (path.span.clone(), Some(path.text.clone()))));
+            }
             Stage::Each(path) => spans.push((path.span.clone(), Some(path.text.clone()))),
             Stage::Unique => {}
         }

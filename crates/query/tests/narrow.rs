@@ -117,6 +117,10 @@ fn texts_are_completed_with_existing_names_and_values() {
     assert_eq!(words("thing colour=\"two w"), ["colour=\"two words\""]);
     assert_eq!(words("thing b"), ["box=", "box.exists="]);
     assert_eq!((words("thing box.exists=").len(), words("thing box.exists=f")), (2, vec!["box.exists=false".to_owned()]));
+    assert_eq!(words("thing | count(key) "), ["by"]);
+    assert_eq!(words("thing | count(key), percentile(size, 95) b"), ["by"]);
+    assert_eq!(words("thing | count(key) by s"), ["size", "serial", "status"]);
+    assert_eq!(words("thing size=1 | count(key) by size, st"), ["status"]);
     assert_eq!(words("thing note=x"), Vec::<String>::new());
     assert_eq!(words("nothing here="), Vec::<String>::new());
     // each value once, in index order, however many records have it

@@ -46,11 +46,15 @@ fn fetch_from_services(
     arguments: &QueryArgs,
 ) -> Result<Vec<ServiceStatus>, CommandError> {
     let fetcher = Fetcher::new(catalogue);
-    if !fetcher.has_services_for(&query.plan, &query.aggregates) {
+    if !fetcher.has_services_for(&query.plan, &query.aggregated_columns()) {
         return Ok(Vec::new());
     }
-    let statuses =
-        fetcher.fetch(store, &query.plan, &query.aggregates, FetchOptions { when: arguments.ask, time: arguments.wait.map(Duration::from_secs) })?;
+    let statuses = fetcher.fetch(
+        store,
+        &query.plan,
+        &query.aggregated_columns(),
+        FetchOptions { when: arguments.ask, time: arguments.wait.map(Duration::from_secs) },
+    )?;
     fetcher.stop();
     for status in &statuses {
         if arguments.format == QueryFormat::Table {
@@ -103,7 +107,7 @@ pub fn query(location: &CatalogueLocation, arguments: &QueryArgs) -> CommandResu
 
 /// Prints on standard error which aggregates do not cover all rows, if services are involved.
 fn show_coverage(catalogue: &Arc<Catalogue>, store: &dyn Store, compiled: &CompiledQuery, format: QueryFormat) -> Result<(), CommandError> {
-    if !Fetcher::new(catalogue).has_services_for(&compiled.plan, &compiled.aggregates) {
+    if !Fetcher::new(catalogue).has_services_for(&compiled.plan, &compiled.aggregated_columns()) {
         return Ok(());
     }
     let found = over(catalogue, store, &compiled.plan, &compiled.aggregates)?;
@@ -142,12 +146,16 @@ fn show_all(store: &dyn Store, all: &AllCollectionsQuery, arguments: &QueryArgs)
 
 fn show_answer(catalogue: &Arc<Catalogue>, store: &dyn Store, mut compiled: CompiledQuery, arguments: &QueryArgs) -> CommandResult {
     let began = Instant::now();
+    if let Some(grouping) = compiled.grouping.as_ref().filter(|_| !arguments.by_source) {
+        let groups = store.group(&compiled.plan, &compiled.aggregates, grouping)?;
+        return show_rows(&compiled.columns, groups.rows, arguments.format, Some(groups.total), began);
+    }
     if !compiled.aggregates.is_empty() {
         show_coverage(catalogue, store, &compiled, arguments.format)?;
         let mut rows = vec![store.aggregate(&compiled.plan, &compiled.aggregates)?];
         if arguments.by_source {
             rows[0].insert(0, Value::text("merged"));
-            let found = by_source(catalogue, store, &compiled.plan, &compiled.aggregates)?;
+            let found = by_source(catalogue, store, &compiled.plan, &compiled.aggregates, compiled.grouping.as_ref())?;
             rows.extend(found.into_iter().map(|(source, row)| std::iter::once(Value::text(source)).chain(row).collect()));
             compiled.columns.insert(0, ResultColumn { name: "source".into(), ty: FieldType::Text });
         }

@@ -10,7 +10,7 @@ use stook_catalogue::ids::FieldId;
 use stook_catalogue::links::Derivation;
 use stook_catalogue::parts::{self, matches};
 use stook_catalogue::value::{FieldType, Value, from_text};
-use stook_store::plan::{Aggregate, Comparison, PlanColumn, QueryPlan};
+use stook_store::plan::{Comparison, PlanColumn, QueryPlan};
 
 /// Conditions that are passed to a call, each with the position of its argument.
 pub type BoundArguments = Vec<(usize, Comparison)>;
@@ -28,7 +28,7 @@ pub struct QueryConditions<'p> {
 
 impl<'p> QueryConditions<'p> {
     /// The conditions of a query that are on fields, including the key if it is text, and what else the query reads.
-    pub fn from_plan(collection: &Collection, binding: &ServiceBinding, plan: &'p QueryPlan, aggregates: &[Aggregate]) -> Self {
+    pub fn from_plan(collection: &Collection, binding: &ServiceBinding, plan: &'p QueryPlan, aggregated: &[PlanColumn]) -> Self {
         let key = key_field(collection);
         let (mut by_field, mut of_row) = (Vec::new(), Vec::new());
         for condition in &plan.conditions {
@@ -46,8 +46,8 @@ impl<'p> QueryConditions<'p> {
         }
         let in_part = binding.calls.iter().flat_map(|call| &call.args).filter_map(|arg| collection.member(arg.field)).map(|(list, _)| list);
         let is_read = |list: &FieldId| {
-            let rows = plan.columns.iter().filter(|_| aggregates.is_empty() || plan.distinct);
-            let mut read = rows.chain(plan.sort.iter().map(|sort| &sort.column)).chain(aggregates.iter().map(|aggregate| &aggregate.column));
+            let rows = plan.columns.iter().filter(|_| aggregated.is_empty() || plan.distinct);
+            let mut read = rows.chain(plan.sort.iter().map(|sort| &sort.column)).chain(aggregated);
             read.any(|column| matches!(column, PlanColumn::Field(field) if collection.member(*field).map_or(*field, |(list, _)| list) == *list))
         };
         let mut complete_lists: Vec<FieldId> = in_part.filter(is_read).collect();

@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Catalogue, Collection, Service, ServiceBinding, Source};
 use stook_catalogue::ids::{CollectionId, FieldId, SourceId};
-use stook_store::plan::{Aggregate, QueryPlan};
+use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::wanted;
 use stook_store::{Store, Tenant};
 
@@ -176,12 +176,12 @@ impl Fetcher {
     pub(super) fn step(
         self: &Arc<Self>,
         store: &Arc<dyn Store>,
-        (plan, aggregates): (&QueryPlan, &[Aggregate]),
+        (plan, aggregated): (&QueryPlan, &[PlanColumn]),
         options: FetchOptions,
         candidate: &CandidateSource<'_>,
     ) -> Result<FetchStep> {
         let (collection, service) = (candidate.collection, candidate.service);
-        let conditions = QueryConditions::from_plan(collection, candidate.binding, plan, aggregates);
+        let conditions = QueryConditions::from_plan(collection, candidate.binding, plan, aggregated);
         let status = candidate.unfetched();
         let key = (plan.tenant.clone(), candidate.index, format!("{:?}{}", plan.conditions, conditions.needs()));
         let (now, answers) = (store.clock(), candidate.answers(&**store, &plan.tenant));

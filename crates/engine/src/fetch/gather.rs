@@ -20,7 +20,7 @@ use stook_catalogue::ids::{CollectionId, FieldId, SourceId};
 use stook_catalogue::links::{LinkEnd, LinkedRead};
 use stook_catalogue::value::Value;
 use stook_store::Store;
-use stook_store::plan::{Aggregate, Comparison, Condition, PlanColumn, QueryPlan};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 
 /// The maximum number of calls that a query makes for records it reads through links.
 const MAX_LINKED_CALLS: usize = 100;
@@ -70,7 +70,7 @@ enum LinkedValues {
 }
 
 impl Fetcher {
-    /// Makes sure that the store has what services know about a plan's records and about what is read of them: rows, or aggregates. Returns one
+    /// Makes sure that the store has what services know about a plan's records and about what is read of them: rows, or the columns that are `aggregated`. Returns one
     /// status for each source of the collection, and one for each call for a collection that is read through a link.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Fetcher {
         self: &Arc<Self>,
         store: &Arc<dyn Store>,
         plan: &QueryPlan,
-        aggregates: &[Aggregate],
+        aggregated: &[PlanColumn],
         options: FetchOptions,
     ) -> Result<Vec<ServiceStatus>> {
         if options.when == FetchPolicy::Never {
@@ -87,27 +87,27 @@ impl Fetcher {
         }
         let (statuses, requested) = (Vec::new(), HashSet::new());
         let mut gathering = Gathering { fetcher: self, store, options, started: Instant::now(), statuses, calls_left: MAX_LINKED_CALLS, requested };
-        if gathering.fetch_collection(plan, aggregates)? == Progress::Answered && gathering.fetch_collection_by_linked(plan)? == Progress::Answered {
-            gathering.fetch_linked(plan, aggregates, 0)?;
+        if gathering.fetch_collection(plan, aggregated)? == Progress::Answered && gathering.fetch_collection_by_linked(plan)? == Progress::Answered {
+            gathering.fetch_linked(plan, aggregated, 0)?;
         }
         Ok(gathering.statuses)
     }
 
     /// Whether any service has documents for what a plan reads.
-    pub fn has_services_for(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> bool {
+    pub fn has_services_for(&self, plan: &QueryPlan, aggregated: &[PlanColumn]) -> bool {
         let catalogue = self.catalogue();
         let is_linked = |column: &PlanColumn| linked_reads_of(catalogue, plan.collection, column).iter().any(|read| catalogue.needs_fetch(read));
         catalogue.is_fetched(plan.collection)
             || creating(catalogue, plan.collection).iter().any(|read| catalogue.needs_fetch(read))
             || plan.conditions.iter().any(|condition| is_linked(&condition.column))
-            || shown(plan, aggregates).any(is_linked)
+            || shown(plan, aggregated).any(is_linked)
     }
 }
 
 /// The columns that a plan reads apart from its conditions.
-fn shown<'p>(plan: &'p QueryPlan, aggregates: &'p [Aggregate]) -> impl Iterator<Item = &'p PlanColumn> {
-    let rows = plan.columns.iter().filter(|_| aggregates.is_empty() || plan.distinct);
-    rows.chain(plan.sort.iter().map(|sort| &sort.column)).chain(aggregates.iter().map(|aggregate| &aggregate.column))
+fn shown<'p>(plan: &'p QueryPlan, aggregated: &'p [PlanColumn]) -> impl Iterator<Item = &'p PlanColumn> {
+    let rows = plan.columns.iter().filter(|_| aggregated.is_empty() || plan.distinct);
+    rows.chain(plan.sort.iter().map(|sort| &sort.column)).chain(aggregated)
 }
 
 /// What a column reads of linked records.
@@ -155,10 +155,10 @@ impl Gathering<'_> {
     }
 
     /// Fetches from the sources of a plan's own collection.
-    fn fetch_collection(&mut self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Progress> {
+    fn fetch_collection(&mut self, plan: &QueryPlan, aggregated: &[PlanColumn]) -> Result<Progress> {
         let mut steps = Vec::new();
         for candidate in self.fetcher.candidates(plan.collection) {
-            steps.push((candidate.index, self.fetcher.step(self.store, (plan, aggregates), self.options, &candidate)?));
+            steps.push((candidate.index, self.fetcher.step(self.store, (plan, aggregated), self.options, &candidate)?));
         }
         Ok(self.wait(steps, None))
     }
@@ -209,7 +209,7 @@ impl Gathering<'_> {
     }
 
     /// Fetches everything that a plan reads through links.
-    fn fetch_linked(&mut self, plan: &QueryPlan, aggregates: &[Aggregate], depth: usize) -> Result<Progress> {
+    fn fetch_linked(&mut self, plan: &QueryPlan, aggregated: &[PlanColumn], depth: usize) -> Result<Progress> {
         let catalogue = self.catalogue().clone();
         let reads = |column: &PlanColumn| {
             let mut reads = linked_reads_of(&catalogue, plan.collection, column);
@@ -237,10 +237,10 @@ impl Gathering<'_> {
                 }
             }
         }
-        let is_page = aggregates.is_empty() && !plan.distinct && plan.each.is_none() && plan.sort.iter().all(|sort| reads(&sort.column).is_empty());
+        let is_page = aggregated.is_empty() && !plan.distinct && plan.each.is_none() && plan.sort.iter().all(|sort| reads(&sort.column).is_empty());
         let page = if is_page { plan } else { &all };
         let mut seen: Vec<LinkedRead> = Vec::new();
-        for read in shown(plan, aggregates).flat_map(reads) {
+        for read in shown(plan, aggregated).flat_map(reads) {
             match seen.iter_mut().find(|known| known.link == read.link && known.end == read.end) {
                 Some(known) => known.fields.extend(read.fields),
                 None => seen.push(read),

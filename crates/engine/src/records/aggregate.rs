@@ -11,7 +11,9 @@ use stook_catalogue::ids::FieldId;
 use stook_catalogue::parts::joined;
 use stook_catalogue::record::ContributionContent;
 use stook_catalogue::value::{FieldType, Value};
-use stook_store::plan::{Aggregate, AggregateFunction, PlanColumn, QueryPlan, keys_of, mean_of, median_of_middle};
+use stook_store::plan::{
+    ALL_VALUES, Aggregate, AggregateFunction, Grouping, PlanColumn, QueryPlan, keys_of, mean_of, percentile_between, percentile_position,
+};
 use stook_store::{ReadDetail, Store, StoreError};
 
 /// An aggregate over fewer values than there are rows.
@@ -59,11 +61,20 @@ pub fn over(catalogue: &Catalogue, store: &dyn Store, plan: &QueryPlan, aggregat
 /// # Errors
 /// When the store fails, when rows are not records, or when sources do not contribute to a column: derived values, states, tags.
 ///
-/// Cost: reads each record with all its contributions, in pages; keys, and the values of medians, are held in memory.
-pub fn by_source(catalogue: &Catalogue, store: &dyn Store, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<BTreeMap<String, Vec<Value>>> {
+/// Cost: reads each record with all its contributions, in pages; keys, and the values of percentiles, are held in memory.
+pub fn by_source(
+    catalogue: &Catalogue,
+    store: &dyn Store,
+    plan: &QueryPlan,
+    aggregates: &[Aggregate],
+    grouping: Option<&Grouping>,
+) -> Result<BTreeMap<String, Vec<Value>>> {
     let collection = &catalogue.collections[plan.collection];
     if plan.distinct || plan.each.is_some() {
         return Err(wrong("aggregates by source do not work with `unique` or `each`"));
+    }
+    if grouping.is_some() {
+        return Err(wrong("aggregates by source are of all rows, not of groups: leave out `by`, or do not ask by source"));
     }
     let fields: Vec<Option<FieldId>> = aggregates.iter().map(|aggregate| field_of(collection, aggregate)).collect::<Result<_>>()?;
     let mut found: BTreeMap<String, Vec<Accumulator>> = BTreeMap::new();
@@ -121,7 +132,7 @@ struct Accumulator {
     count: i64,
     whole: i128,
     float: FloatSum,
-    /// The smallest or the largest value, or all values for a median.
+    /// The smallest or the largest value, or all values for a percentile.
     values: Vec<Value>,
 }
 
@@ -143,7 +154,7 @@ impl Accumulator {
         match self.function {
             AggregateFunction::Min if is_better(Ordering::Less) => self.values = vec![value.clone()],
             AggregateFunction::Max if is_better(Ordering::Greater) => self.values = vec![value.clone()],
-            AggregateFunction::Median => self.values.push(value.clone()),
+            AggregateFunction::Median | AggregateFunction::Percentile(_) => self.values.push(value.clone()),
             _ => {}
         }
     }
@@ -159,9 +170,13 @@ impl Accumulator {
             AggregateFunction::Avg if is_float => Value::float(float()? / self.count as f64),
             AggregateFunction::Sum => Value::Int(i64::try_from(self.whole).map_err(|_| wrong("the sum does not fit 64 bits"))?),
             AggregateFunction::Avg => mean_of(self.whole, i128::from(self.count), ty),
-            AggregateFunction::Median => {
+            AggregateFunction::Median | AggregateFunction::Percentile(_) => {
+                let percentile = if let AggregateFunction::Percentile(percentile) = self.function { percentile } else { ALL_VALUES / 2 };
                 self.values.sort_by(|a, b| order(a, b).unwrap_or(Ordering::Equal));
-                median_of_middle(&self.values[(self.values.len() - 1) / 2], &self.values[self.values.len() / 2], ty)
+                let count = self.values.len() as u64;
+                let (position, part) = percentile_position(percentile, count);
+                let (low, high) = (position as usize, position as usize + usize::from(part > 0));
+                percentile_between(&self.values[low], &self.values[high], percentile, count, ty)
             }
         })
     }

@@ -3,12 +3,12 @@
 use crate::language::as_value;
 use serde_json::{Value as Json, json};
 use std::collections::HashSet;
-use stook_catalogue::definition::Catalogue;
+use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::fold::fold;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::links::Link;
 use stook_catalogue::value::{FieldType, Value};
-use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan, SortKey};
+use stook_store::plan::{Comparison, Condition, FUNCTIONS, PERCENTILE, PERIODS, PlanColumn, QueryPlan, SortKey};
 use stook_store::{Result, Store, Tenant};
 
 /// The maximum number of completions.
@@ -30,7 +30,8 @@ impl Completion {
     }
 }
 
-/// Completions of the last word of a text: first collections and names of the definition, then fields, then values of an indexed field.
+/// Completions of the last word of a text: first collections and names of the definition, then fields, then values of an indexed field. After
+/// aggregates `by`, and then what rows can be grouped by.
 ///
 /// # Errors
 /// When the store fails.
@@ -42,7 +43,16 @@ pub fn complete(text: &str, catalogue: &Catalogue, store: &dyn Store, tenant: &T
     let first = before.split([' ', ',', '\t']).find(|part| !part.is_empty());
     let alias = |name: &str| catalogue.aliases.iter().find(|alias| alias.name == name);
     let index = first.and_then(|name| catalogue.collection(name).map(|(index, _)| index).or_else(|| alias(name)?.select));
+    let stage = before.rsplit_once('|').map_or("", |(_, stage)| stage.trim());
     let mut words: Vec<String> = match (index, last.split_once('=')) {
+        (Some(index), None) if begins_with_aggregate(stage) => {
+            let is_grouped = stage.split_whitespace().any(|word| word == "by");
+            match (is_grouped, stage.ends_with(')')) {
+                (true, _) => groups(&catalogue.collections[index]),
+                (false, true) => vec!["by".into()],
+                (false, false) => Vec::new(),
+            }
+        }
         (None, None) if first.is_none() => {
             let selecting = catalogue.aliases.iter().filter(|alias| alias.select.is_some()).map(|alias| alias.name.clone());
             catalogue.collections.iter().map(|collection| collection.name.clone()).chain(selecting).collect()
@@ -75,6 +85,27 @@ pub fn complete(text: &str, catalogue: &Catalogue, store: &dyn Store, tenant: &T
     words.retain(|word| seen.insert(word.clone()));
     words.truncate(MAX_COMPLETIONS);
     Ok(words.into_iter().map(|word| Completion { query: format!("{before}{word}"), word }).collect())
+}
+
+/// Whether a stage consists of aggregates.
+fn begins_with_aggregate(stage: &str) -> bool {
+    let name = stage.split_once('(').map_or("", |(name, _)| name.trim_end());
+    name == PERCENTILE || FUNCTIONS.iter().any(|(_, known)| *known == name)
+}
+
+/// What rows of a collection can be grouped by.
+fn groups(collection: &Collection) -> Vec<String> {
+    let fields = collection.shown_fields().map(|(_, field)| (field.name.as_str(), field.golden_type()));
+    let states = collection.states.iter().map(|state| (state.name.as_str(), &state.ty));
+    let mut words = Vec::new();
+    for (name, ty) in fields.chain(states).filter(|(_, ty)| ty.element().is_ordered()) {
+        words.push(name.to_owned());
+        if matches!(ty.element(), FieldType::Timestamp | FieldType::Date) {
+            words.extend(PERIODS.iter().map(|(_, period)| format!("{period}({name})")));
+        }
+    }
+    words.extend(collection.tags.as_ref().map(|_| "tag".to_owned()));
+    words
 }
 
 /// The start of the last word of a text; a quoted text is one word.

@@ -5,7 +5,7 @@
 //! suggestion compiles.
 
 use super::vocabulary::{WordIndex, WordIndexBuilder};
-use crate::language::parse;
+use crate::language::{MAX_GROUP_COLUMNS, parse};
 use crate::plan::compile;
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
@@ -42,9 +42,9 @@ const MIN_SHARED_STEM: usize = 4;
 const MIN_STEM: usize = 3;
 
 /// Words that are ignored.
-const STOP_WORDS: [&str; 26] = [
-    "a", "all", "an", "and", "any", "are", "at", "by", "find", "for", "from", "get", "give", "have", "in", "is", "list", "me", "of", "on", "show",
-    "that", "the", "what", "which", "with",
+const STOP_WORDS: [&str; 27] = [
+    "a", "all", "an", "and", "any", "are", "at", "by", "find", "for", "from", "get", "give", "have", "in", "is", "list", "me", "of", "on", "per",
+    "show", "that", "the", "what", "which", "with",
 ];
 
 /// The words and values of a tenant's records from which suggestions are made.
@@ -295,7 +295,10 @@ impl Suggester<'_> {
     fn suggestion(&self, tokens: &[String]) -> Result<Option<Suggestion>> {
         let (mut conditions, mut columns, mut reasons) = (Vec::<String>::new(), Vec::<String>::new(), Vec::new());
         let (mut is_collection_named, mut product, mut counted) = (false, 1.0_f64, 0);
-        for token in &self.attach_days(tokens) {
+        let mut groups = Vec::<String>::new();
+        let tokens = self.attach_days(tokens);
+        for (position, token) in tokens.iter().enumerate() {
+            let follows_by = position.checked_sub(1).is_some_and(|before| ["by", "per"].iter().any(|word| tokens[before].eq_ignore_ascii_case(word)));
             let guess = self.guesses(token, is_collection_named)?.into_iter().max_by(|a, b| a.score.total_cmp(&b.score));
             let Some(guess) = guess else {
                 product *= UNKNOWN_WORD_FACTOR;
@@ -307,6 +310,13 @@ impl Suggester<'_> {
                 Interpretation::Ignored => continue,
                 Interpretation::Selects => is_collection_named = true,
                 Interpretation::Condition(text) if !conditions.contains(&text) => conditions.push(text),
+                Interpretation::Column(column) if follows_by && self.groups(&column) => {
+                    product *= guess.score;
+                    counted += 1;
+                    reasons.push(format!("records are counted by {column}"));
+                    groups.push(column);
+                    continue;
+                }
                 Interpretation::Column(column) if !columns.contains(&column) => columns.push(column),
                 Interpretation::Condition(_) | Interpretation::Column(_) => {}
             }
@@ -318,12 +328,15 @@ impl Suggester<'_> {
         columns.retain(|column| {
             !conditions.iter().any(|condition| condition.strip_prefix(column.as_str()).is_some_and(|rest| rest.starts_with(['=', '<', '>'])))
         });
+        groups.truncate(MAX_GROUP_COLUMNS);
         if counted == 0 || (!is_collection_named && conditions.is_empty()) {
             return Ok(None);
         }
         let mut query = self.collection.name.clone();
         conditions.iter().for_each(|condition| query.push_str(&format!(" {condition}")));
-        if !columns.is_empty() {
+        if !groups.is_empty() {
+            query.push_str(&format!(" | count(key) by {}", groups.join(", ")));
+        } else if !columns.is_empty() {
             query.push_str(&format!(" | grep {}", columns.join(", ")));
         }
         let score = product.powf(1.0 / f64::from(counted)) * if is_collection_named { 1.0 } else { UNNAMED_COLLECTION_FACTOR };
@@ -374,6 +387,12 @@ impl Suggester<'_> {
         let tested = self.catalogue.aliases.iter().flat_map(|alias| &alias.tests).flat_map(|test| &test.fields);
         let tested = tested.filter(|(collection, _)| *collection == self.index).map(|(_, field)| field.as_str());
         tested.chain(self.collection.fields.iter().map(|field| field.name.as_str())).find(|field| self.is_time(field))
+    }
+
+    /// Whether rows can be grouped by a field.
+    fn groups(&self, name: &str) -> bool {
+        let field = || self.collection.field(name).map(|(_, field)| field.golden_type());
+        field().or_else(|| self.collection.state(name).map(|(_, state)| &state.ty)).is_some_and(|ty| ty.element().is_ordered())
     }
 
     fn is_time(&self, name: &str) -> bool {

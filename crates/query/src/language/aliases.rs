@@ -45,8 +45,11 @@ impl Query {
                         }
                     }
                 }
-                Stage::Sort(order) => order.iter_mut().try_for_each(|(path, _)| rows.replace_name(path, true))?,
-                Stage::Aggregates(wanted) => wanted.iter_mut().try_for_each(|(_, path)| rows.replace_name(path, true))?,
+                Stage::Sort(order) => order.iter_mut().try_for_each(|item| rows.replace_name(&mut item.path, true))?,
+                Stage::Aggregates(wanted, by) => {
+                    let mut paths = wanted.iter_mut().map(|(_, path)| path).chain(by.iter_mut().map(|group| &mut group.path));
+                    paths.try_for_each(|path| rows.replace_name(path, true))?;
+                }
                 Stage::Each(path) => rows.replace_name(path, true)?,
                 Stage::Unique => {}
             }

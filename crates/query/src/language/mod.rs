@@ -6,6 +6,8 @@ mod syntax;
 mod tokens;
 
 pub use aliases::{NamedColumn, named_columns};
-pub use parse::{MAX_CONDITIONS, MAX_PARTS, MAX_QUERY, MAX_STARS, parse};
-pub use syntax::{ComparisonOperator, FieldPath, GrepItem, Query, QueryCondition, Selection, Stage, ValueLiteral};
+pub use parse::{MAX_CONDITIONS, MAX_GROUP_COLUMNS, MAX_PARTS, MAX_QUERY, MAX_STARS, parse};
+pub use syntax::{
+    ComparisonOperator, FieldPath, GrepItem, GroupFunction, GroupItem, Query, QueryCondition, Selection, SortItem, Stage, ValueLiteral,
+};
 pub use tokens::as_value;

@@ -1,9 +1,11 @@
 //! Parses texts to [`Query`]. An error has its position in the text, and suggests what could be written there.
 
-use super::syntax::{ComparisonOperator, FieldPath, GrepItem, Query, QueryCondition, Selection, Stage, ValueLiteral};
+use super::syntax::{
+    ComparisonOperator, FieldPath, GrepItem, GroupFunction, GroupItem, Query, QueryCondition, Selection, SortItem, Stage, ValueLiteral,
+};
 use super::tokens::{ends_bare, leading_name};
 use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
-use stook_store::plan::FUNCTIONS;
+use stook_store::plan::{ALL_VALUES, AggregateFunction, FUNCTIONS, PERCENTILE, PERIODS, Period};
 
 /// The maximum length of a query, in bytes.
 pub const MAX_QUERY: usize = 64 << 10;
@@ -13,6 +15,9 @@ pub const MAX_CONDITIONS: usize = 200;
 
 /// The maximum number of fields that a query sorts by, and of aggregates.
 pub const MAX_PARTS: usize = 100;
+
+/// The maximum number of columns by which rows are grouped.
+pub const MAX_GROUP_COLUMNS: usize = 4;
 
 /// The maximum number of wildcards in a value.
 pub const MAX_STARS: usize = 100;
@@ -49,7 +54,10 @@ struct QueryParser<'t> {
     aggregates: usize,
 }
 
-const STAGE_NAMES: [&str; 10] = ["grep", "sort", "unique", "each", "sum", "count", "min", "max", "avg", "median"];
+const STAGE_NAMES: [&str; 11] = ["grep", "sort", "unique", "each", "sum", "count", "min", "max", "avg", "median", PERCENTILE];
+
+/// How rows are grouped.
+const BY_HELP: &str = "aggregates come first, then `by`: | count(key) by status";
 
 /// Comparisons that are words.
 const COMPARISON_WORDS: [(&str, ComparisonOperator); 5] = [
@@ -158,6 +166,9 @@ impl QueryParser<'_> {
         }
         if name.eq_ignore_ascii_case("or") {
             return Diagnostic::new(path.span.clone(), "there is no `or`").help("`in [a, b]` lists alternatives of one field");
+        }
+        if name.eq_ignore_ascii_case("by") || (name.eq_ignore_ascii_case("group") && leading_name(self.rest()).eq_ignore_ascii_case("by")) {
+            return Diagnostic::new(path.span.clone(), "rows are grouped in a stage").help(BY_HELP);
         }
         if STAGE_NAMES.contains(&name) {
             return Diagnostic::new(path.span.clone(), format!("`{name}` is a stage")).help(format!("stages begin with `|`: | {name}"));
@@ -379,7 +390,10 @@ impl QueryParser<'_> {
                 self.error("expected `,`, `|` or the end").help("fields are separated by `,`, and `-` after one sorts it in descending order")
             }
             Stage::Grep(_) => self.error("expected `,`, `|` or the end").help("fields and conditions are separated by `,`"),
-            Stage::Aggregates(_) => self.error("expected `,`, `|` or the end").help("aggregates are separated by `,`"),
+            Stage::Aggregates(_, by) if by.is_empty() => {
+                self.error("expected `,`, `by`, `|` or the end").help("aggregates are separated by `,`; `by` and fields after them group the rows")
+            }
+            Stage::Aggregates(..) => self.error("expected `,`, `|` or the end").help("the fields after `by` are separated by `,`"),
         })
     }
 
@@ -400,13 +414,17 @@ impl QueryParser<'_> {
     fn sort(&mut self) -> Result<Stage, Diagnostic> {
         let mut order = Vec::new();
         loop {
-            let path = self.path("a field", "write `-` after the field: sort size-")?;
+            let name = self.path("a field", "write `-` after the field: sort size-")?;
+            let (function, path) = match self.eat("(") {
+                true => self.group_function(&name).map(|(function, path)| (Some(function), path))?,
+                false => (None, name),
+            };
             let descending = self.eat("-");
             self.criteria += 1;
             if self.criteria > MAX_PARTS {
                 return Err(Diagnostic::new(path.span, format!("a query sorts by at most {MAX_PARTS} fields")).help("ties are broken by key"));
             }
-            order.push((path, descending));
+            order.push(SortItem { function, path, descending });
             if !self.eat(",") {
                 return Ok(Stage::Sort(order));
             }
@@ -417,32 +435,149 @@ impl QueryParser<'_> {
         let mut aggregates = Vec::new();
         let mut name = first;
         loop {
-            let function = FUNCTIONS.iter().find(|(_, known)| *known == name.text).map(|(function, _)| *function);
-            let Some(function) = function else { return Err(unknown_function(&name, aggregates.is_empty())) };
+            if !is_aggregate(&name.text) {
+                return Err(unknown_function(&name, aggregates.is_empty()));
+            }
             if !self.eat("(") {
-                return Err(self.error("expected `(`").help(format!("an aggregate names its field: {}(field)", name.text)));
+                let example = match name.text.as_str() {
+                    PERCENTILE => "percentile(field, 95)".to_owned(),
+                    name => format!("{name}(field)"),
+                };
+                return Err(self.error("expected `(`").help(format!("an aggregate names its field: {example}")));
             }
-            let path = self.path("a field", &format!("an aggregate names its field: {}(field)", name.text))?;
-            if !self.eat(")") {
-                return Err(self.error("expected `)`").help(format!("an aggregate is about one field: {}({})", name.text, path.text)));
-            }
-            aggregates.push((function, path));
+            aggregates.push(self.aggregate(&name)?);
             self.aggregates += 1;
             if self.aggregates > MAX_PARTS {
                 return Err(Diagnostic::new(name.span, format!("a query has at most {MAX_PARTS} aggregates")).help("ask for some of them at a time"));
             }
             if !self.eat(",") {
-                return Ok(Stage::Aggregates(aggregates));
+                let by = self.groups()?;
+                return Ok(Stage::Aggregates(aggregates, by));
             }
             name = self.path("an aggregate", "for example: sum(size), count(key)")?;
         }
     }
+
+    /// Parses what follows the parenthesis after the name of an aggregate.
+    fn aggregate(&mut self, name: &FieldPath) -> Result<(AggregateFunction, FieldPath), Diagnostic> {
+        let is_percentile = name.text == PERCENTILE;
+        let example = if is_percentile { "percentile(field, 95)".to_owned() } else { format!("{}(field)", name.text) };
+        let path = self.path("a field", &format!("an aggregate names its field: {example}"))?;
+        let function = if is_percentile {
+            if !self.eat(",") {
+                return Err(self.error("expected `,` and a percentile").help(format!("for example: percentile({}, 95)", path.text)));
+            }
+            let number = self.path("a percentile", &format!("for example: percentile({}, 95)", path.text))?;
+            AggregateFunction::Percentile(percentile(&number, &path)?)
+        } else {
+            let function = FUNCTIONS.iter().find(|(_, known)| *known == name.text).map(|(function, _)| *function);
+            function.ok_or_else(|| unknown_function(name, false))?
+        };
+        if !self.eat(")") {
+            let help = match is_percentile {
+                true => format!("a percentile is of one field: percentile({}, 95)", path.text),
+                false => format!("an aggregate is about one field: {}({})", name.text, path.text),
+            };
+            return Err(self.error("expected `)`").help(help));
+        }
+        Ok((function, path))
+    }
+
+    /// Parses what follows the parenthesis after the name of a function in `sort`.
+    fn group_function(&mut self, name: &FieldPath) -> Result<(GroupFunction, FieldPath), Diagnostic> {
+        if is_aggregate(&name.text) {
+            return self.aggregate(name).map(|(function, path)| (GroupFunction::Aggregate(function), path));
+        }
+        let known = FUNCTIONS.iter().map(|(_, name)| *name).chain([PERCENTILE]).chain(PERIODS.iter().map(|(_, name)| *name));
+        let period = period_of(name, known)?;
+        Ok((GroupFunction::Period(period), self.period(name)?))
+    }
+
+    /// Parses what follows the parenthesis after the name of a period.
+    fn period(&mut self, name: &FieldPath) -> Result<FieldPath, Diagnostic> {
+        let path = self.path("a field", &format!("a period is of one field: {}(field)", name.text))?;
+        if !self.eat(")") {
+            return Err(self.error("expected `)`").help(format!("a period is of one field: {}({})", name.text, path.text)));
+        }
+        Ok(path)
+    }
+
+    /// Parses `by` and the columns after it, if they follow.
+    fn groups(&mut self) -> Result<Vec<GroupItem>, Diagnostic> {
+        self.skip_blanks();
+        let word = leading_name(self.rest());
+        if word.eq_ignore_ascii_case("group") {
+            return Err(self.error("rows are grouped by `by` alone").help("leave out `group`: count(key) by status"));
+        }
+        if word != "by" {
+            let is_meant = word.eq_ignore_ascii_case("by");
+            return if is_meant {
+                Err(self.error(format!("`{word}` is written `by`")).help("words are written in small letters"))
+            } else {
+                Ok(Vec::new())
+            };
+        }
+        self.at += word.len();
+        let mut groups: Vec<GroupItem> = Vec::new();
+        loop {
+            let name = self.path("a field", "`by` takes fields, and periods of times: by status, month(changed)")?;
+            let span = name.span.clone();
+            let group = if self.eat("(") {
+                if is_aggregate(&name.text) {
+                    let problem = Diagnostic::new(name.span.clone(), format!("`{}` is an aggregate", name.text));
+                    return Err(problem.help(BY_HELP));
+                }
+                let period = period_of(&name, PERIODS.iter().map(|(_, name)| *name))?;
+                GroupItem { period: Some(period), path: self.period(&name)? }
+            } else {
+                GroupItem { period: None, path: name }
+            };
+            groups.push(group);
+            if groups.len() > MAX_GROUP_COLUMNS {
+                return Err(Diagnostic::new(span, format!("rows are grouped by at most {MAX_GROUP_COLUMNS} columns"))
+                    .help("ask twice, with some of them each time"));
+            }
+            if !self.eat(",") {
+                return Ok(groups);
+            }
+        }
+    }
+}
+
+fn is_aggregate(name: &str) -> bool {
+    name == PERCENTILE || FUNCTIONS.iter().any(|(_, known)| *known == name)
+}
+
+/// The period with this name; in the error, `known` are the names that were possible.
+fn period_of<'n>(name: &FieldPath, known: impl Iterator<Item = &'n str> + Clone) -> Result<Period, Diagnostic> {
+    let period = PERIODS.iter().find(|(_, known)| *known == name.text).map(|(period, _)| *period);
+    period.ok_or_else(|| {
+        let problem = Diagnostic::new(name.span.clone(), format!("there is no function `{}` here", name.text));
+        match did_you_mean(&name.text, known.clone()) {
+            Some(suggestion) => problem.help(format!("did you mean `{suggestion}`?")),
+            None => problem.help(format!("functions are {}", known.collect::<Vec<_>>().join(", "))),
+        }
+    })
+}
+
+/// A percentile as written, in hundredths of a percent.
+fn percentile(number: &FieldPath, path: &FieldPath) -> Result<u16, Diagnostic> {
+    let (whole, fraction) = number.text.split_once('.').unwrap_or((&number.text, "0"));
+    let is_number = [whole, fraction].iter().all(|digits| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit()));
+    let hundredths = (is_number && fraction.len() <= 2).then(|| format!("{whole}{fraction:0<2}").parse().ok()).flatten();
+    hundredths.filter(|hundredths| *hundredths <= ALL_VALUES).ok_or_else(|| {
+        let problem = Diagnostic::new(number.span.clone(), format!("`{}` is not a percentile", number.text));
+        problem.help(format!("a number from 0 to 100, with at most two decimals: percentile({}, 99.9)", path.text))
+    })
 }
 
 /// The error for a name that is no function, at the beginning of a stage or in a list of aggregates.
 fn unknown_function(name: &FieldPath, begins_stage: bool) -> Diagnostic {
     let problem = |expected: &str| Diagnostic::new(name.span.clone(), format!("`{}` is not {expected}", name.text));
     if begins_stage {
+        if ["by", "group"].iter().any(|word| name.text.eq_ignore_ascii_case(word)) {
+            return problem("a stage").help(BY_HELP);
+        }
         return match did_you_mean(&name.text, STAGE_NAMES) {
             Some(suggestion) => problem("a stage").help(format!("did you mean `{suggestion}`?")),
             None => problem("a stage").help(format!("stages are {}", STAGE_NAMES.join(", "))),
@@ -451,8 +586,8 @@ fn unknown_function(name: &FieldPath, begins_stage: bool) -> Diagnostic {
     if STAGE_NAMES.contains(&name.text.as_str()) {
         return problem("an aggregate").help(format!("stages begin with `|`: | {}", name.text));
     }
-    let functions = FUNCTIONS.map(|(_, function)| function);
-    match did_you_mean(&name.text, functions) {
+    let functions: Vec<&str> = FUNCTIONS.iter().map(|(_, function)| *function).chain([PERCENTILE]).collect();
+    match did_you_mean(&name.text, functions.iter().copied()) {
         Some(suggestion) => problem("an aggregate").help(format!("did you mean `{suggestion}`?")),
         None => problem("an aggregate").help(format!("aggregates are {}", functions.join(", "))),
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use stook_catalogue::diagnostic::Diagnostic;
-use stook_store::plan::AggregateFunction;
+use stook_store::plan::{AggregateFunction, Period};
 
 /// A parsed query.
 #[derive(Debug, Clone, PartialEq)]
@@ -110,14 +110,43 @@ impl ValueLiteral {
 pub enum Stage {
     /// Conditions and columns.
     Grep(Vec<GrepItem>),
-    /// Order: path and whether the largest comes first.
-    Sort(Vec<(FieldPath, bool)>),
+    /// Order.
+    Sort(Vec<SortItem>),
     /// One row for each struct of a list.
     Each(FieldPath),
     /// Each of several equal rows once.
     Unique,
-    /// Functions over all rows.
-    Aggregates(Vec<(AggregateFunction, FieldPath)>),
+    /// Functions over all rows, or over those of each group.
+    Aggregates(Vec<(AggregateFunction, FieldPath)>, Vec<GroupItem>),
+}
+
+/// An item of `sort`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SortItem {
+    /// The function of the field, if it is a column of groups.
+    pub function: Option<GroupFunction>,
+    /// The field.
+    pub path: FieldPath,
+    /// Whether the largest value comes first.
+    pub descending: bool,
+}
+
+/// What a column of groups makes of a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupFunction {
+    /// An aggregate.
+    Aggregate(AggregateFunction),
+    /// The period of a time.
+    Period(Period),
+}
+
+/// An item of `by`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupItem {
+    /// The period, if rows are grouped by periods of times.
+    pub period: Option<Period>,
+    /// The field.
+    pub path: FieldPath,
 }
 
 /// An item of `grep`.

@@ -1,22 +1,32 @@
 //! Compiles a parsed query to a plan of the store: its stages become columns, order and aggregates.
 
 use super::columns::{Resolver, ResultColumn};
-use crate::language::{FieldPath, GrepItem, Query, Stage};
+use crate::language::{FieldPath, GrepItem, GroupFunction, GroupItem, Query, SortItem, Stage};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
 use stook_catalogue::value::FieldType;
 use stook_store::Tenant;
-use stook_store::plan::{Aggregate, AggregateFunction, PlanColumn, QueryPlan, SortKey};
+use stook_store::plan::{ALL_VALUES, Aggregate, AggregateFunction, GroupColumn, GroupSort, Grouping, PlanColumn, QueryPlan, SortKey};
 
 /// A query that is ready to be executed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompiledQuery {
     /// The plan for the store.
     pub plan: QueryPlan,
-    /// The name and type of each column, or of each aggregate.
+    /// The name and type of each column; of aggregates, those of the grouping columns come first.
     pub columns: Vec<ResultColumn>,
     /// Aggregates, instead of rows, if there are any.
     pub aggregates: Vec<Aggregate>,
+    /// How the rows are grouped, if there is a row of aggregates for each group.
+    pub grouping: Option<Grouping>,
+}
+
+impl CompiledQuery {
+    /// The columns that are read for aggregates and groups; none if the result is rows.
+    pub fn aggregated_columns(&self) -> Vec<PlanColumn> {
+        let groups = self.grouping.iter().flat_map(|grouping| &grouping.by).map(|group| group.column);
+        groups.chain(self.aggregates.iter().map(|aggregate| aggregate.column)).collect()
+    }
 }
 
 /// Compiles a query. `now` is the time from which `last` counts back, in microseconds.
@@ -45,6 +55,8 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
     let mut columns = Vec::new();
     let mut results = Vec::new();
     let mut aggregates = Vec::new();
+    let mut groups = GroupColumns::default();
+    let is_grouped = query.stages.iter().any(|stage| matches!(stage, Stage::Aggregates(_, by) if !by.is_empty()));
     // columns that are needed among those of unique rows
     let mut needed: Vec<(&FieldPath, PlanColumn, &str)> = Vec::new();
     for condition in &query.lookup.conditions {
@@ -66,8 +78,17 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
                     }
                 }
             }
+            // groups are sorted by their own columns, which may follow
+            Stage::Sort(_) if is_grouped => {}
             Stage::Sort(order) => {
-                for (path, descending) in order {
+                for SortItem { function, path, descending } in order {
+                    if let Some(function) = function {
+                        let name = function_text(*function, &path.text);
+                        let problem = Diagnostic::new(path.span.clone(), format!("`{name}` is no column of the rows"));
+                        return Err(
+                            problem.help("`by` after aggregates groups the rows; then their columns can be sorted by: | count(key) by status")
+                        );
+                    }
                     let (column, ty) = resolver.resolve(path)?;
                     if !ty.is_ordered() {
                         let message = format!("`{}` is of type {ty}, which has no order", path.text);
@@ -85,7 +106,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
                 (plan.each, resolver.each) = (Some(list), Some(list));
             }
             Stage::Unique => plan.distinct = true,
-            Stage::Aggregates(wanted) => {
+            Stage::Aggregates(wanted, by) => {
                 for (function, path) in wanted {
                     let (column, ty) = resolver.resolve(path)?;
                     if let (PlanColumn::Field(field), Some(list)) = (column, plan.each)
@@ -96,10 +117,18 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
                         return Err(problem.help(format!("count(key) counts the rows, count({name}.MEMBER) those that have a value")));
                     }
                     aggregates.push(Aggregate { function: *function, column });
-                    let name = function.name();
                     let ty = aggregate_type(*function, path, ty)?;
-                    results.push(ResultColumn { name: format!("{name}({})", resolver.name_in_collection(path)), ty });
+                    results.push(ResultColumn { name: function_text(GroupFunction::Aggregate(*function), resolver.name_in_collection(path)), ty });
                     needed.push((path, column, "an aggregate of unique rows needs a column they have"));
+                }
+                if let Some(first) = by.first().filter(|_| !groups.by.is_empty()) {
+                    return Err(
+                        Diagnostic::new(first.path.span.clone(), "rows are grouped once").help("write all columns after one `by`, separated by `,`")
+                    );
+                }
+                for group in by {
+                    let column = groups.add(group, &resolver)?;
+                    needed.push((&group.path, column, "unique rows can only be grouped by a column they have"));
                 }
             }
         }
@@ -117,8 +146,94 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
         let problem = Diagnostic::new(path.span.clone(), *message);
         return Err(problem.help(format!("add it to the columns: grep {}", resolver.name_in_collection(path))));
     }
-    let headings = if aggregates.is_empty() { columns } else { results };
-    Ok(CompiledQuery { plan, columns: headings, aggregates })
+    if !is_grouped {
+        let headings = if aggregates.is_empty() { columns } else { results };
+        return Ok(CompiledQuery { plan, columns: headings, aggregates, grouping: None });
+    }
+    let order = query.stages.iter().flat_map(|stage| if let Stage::Sort(order) = stage { order.as_slice() } else { &[] });
+    let mut headings = groups.headings;
+    headings.extend(results);
+    let mut sort = Vec::new();
+    for item in order {
+        let position = position_of(item, &resolver, (&groups.by, &aggregates), &headings)?;
+        sort.push(GroupSort { position, descending: item.descending });
+    }
+    Ok(CompiledQuery { plan, columns: headings, aggregates, grouping: Some(Grouping { by: groups.by, sort }) })
+}
+
+/// The columns by which rows are grouped.
+#[derive(Default)]
+struct GroupColumns {
+    by: Vec<GroupColumn>,
+    headings: Vec<ResultColumn>,
+}
+
+impl GroupColumns {
+    /// Adds a column, unless it is one already, and returns which column of the rows it is made of.
+    fn add(&mut self, group: &GroupItem, resolver: &Resolver<'_>) -> Result<PlanColumn, Diagnostic> {
+        let GroupItem { period, path } = group;
+        let (column, ty) = resolver.resolve(path)?;
+        let element = ty.element().clone();
+        if let Some(period) = period
+            && !matches!(element, FieldType::Timestamp | FieldType::Date)
+        {
+            let problem = Diagnostic::new(path.span.clone(), format!("`{}` is of type {ty}, which has no {}", path.text, period.name()));
+            return Err(problem.help("day, week, month and year are of timestamps and dates"));
+        }
+        if !element.is_ordered() {
+            let problem = Diagnostic::new(path.span.clone(), format!("`{}` is of type {ty}, by which rows are not grouped", path.text));
+            return Err(match ty.members().first() {
+                Some(member) => problem.help(format!("group by one of its members: {}.{}", path.text, member.name)),
+                None => problem.help("group by fields whose values have an order, or lists of such values"),
+            });
+        }
+        let grouped = GroupColumn { column, period: *period };
+        if !self.by.contains(&grouped) {
+            self.by.push(grouped);
+            let name = resolver.name_in_collection(path);
+            self.headings.push(match period {
+                Some(period) => ResultColumn { name: function_text(GroupFunction::Period(*period), name), ty: FieldType::Date },
+                None => ResultColumn { name: name.to_owned(), ty: element },
+            });
+        }
+        Ok(column)
+    }
+}
+
+/// The position, among the columns of groups, of the one that an item of `sort` names.
+fn position_of(
+    item: &SortItem,
+    resolver: &Resolver<'_>,
+    (by, aggregates): (&[GroupColumn], &[Aggregate]),
+    headings: &[ResultColumn],
+) -> Result<usize, Diagnostic> {
+    let (column, _) = resolver.resolve(&item.path)?;
+    let position = match item.function {
+        Some(GroupFunction::Aggregate(function)) => {
+            let wanted = Aggregate { function, column };
+            aggregates.iter().position(|aggregate| *aggregate == wanted).map(|position| by.len() + position)
+        }
+        Some(GroupFunction::Period(period)) => by.iter().position(|group| *group == GroupColumn { column, period: Some(period) }),
+        None => by.iter().position(|group| *group == GroupColumn { column, period: None }),
+    };
+    position.ok_or_else(|| {
+        let problem = Diagnostic::new(item.path.span.clone(), "groups can only be sorted by a column they have");
+        let names: Vec<&str> = headings.iter().map(|heading| heading.name.as_str()).collect();
+        problem.help(format!("their columns are {}", names.join(", ")))
+    })
+}
+
+/// A function of a field as it is written, which is the name of its column.
+fn function_text(function: GroupFunction, field: &str) -> String {
+    match function {
+        GroupFunction::Aggregate(AggregateFunction::Percentile(percentile)) => {
+            let (whole, hundredths) = (percentile / (ALL_VALUES / 100), percentile % (ALL_VALUES / 100));
+            let number = if hundredths == 0 { whole.to_string() } else { format!("{whole}.{hundredths:02}").trim_end_matches('0').to_owned() };
+            format!("{}({field}, {number})", AggregateFunction::Percentile(percentile).name())
+        }
+        GroupFunction::Aggregate(function) => format!("{}({field})", function.name()),
+        GroupFunction::Period(period) => format!("{}({field})", period.name()),
+    }
 }
 
 /// The type of an aggregate.
@@ -135,9 +250,11 @@ fn aggregate_type(function: AggregateFunction, path: &FieldPath, ty: FieldType) 
         AggregateFunction::Min | AggregateFunction::Max if ranges => Ok(FieldType::Integer),
         AggregateFunction::Min | AggregateFunction::Max if ordered => Ok(element),
         AggregateFunction::Min | AggregateFunction::Max => wrong("which has no order"),
-        AggregateFunction::Sum | AggregateFunction::Avg | AggregateFunction::Median if !numeric => wrong("not a number"),
+        AggregateFunction::Sum | AggregateFunction::Avg | AggregateFunction::Median | AggregateFunction::Percentile(_) if !numeric => {
+            wrong("not a number")
+        }
         // a median is a value; the mean of two values may have a fraction whatever the type
-        AggregateFunction::Sum | AggregateFunction::Median => Ok(element),
+        AggregateFunction::Sum | AggregateFunction::Median | AggregateFunction::Percentile(_) => Ok(element),
         // a mean of integers may have a fraction
         AggregateFunction::Avg => Ok(if element == FieldType::Duration { element } else { FieldType::Float }),
     }

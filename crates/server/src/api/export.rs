@@ -2,6 +2,7 @@
 
 use super::queries::{compile_for_all_collections, compiled};
 use super::rows::{CSV, NDJSON, csv, csv_line, shown};
+use crate::App;
 use crate::app::pending::RowFormat;
 use crate::guard::admission::BlockingWork;
 use crate::guard::blocking::reading;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::export::{self, ExportFormat, ExportRemark, ExportReport, ExportRequest};
-use stook_query::AllCollectionsQuery;
+use stook_query::{AllCollectionsQuery, CompiledQuery};
 use stook_store::StoreError;
 
 /// All rows of a query as they are read, `?q=QUERY&format=ndjson|csv`. Services are not asked.
@@ -35,6 +36,14 @@ pub async fn rows(mut ctx: RequestContext) -> HandlerResult {
     let headings = single.as_ref().map_or_else(|| AllCollectionsQuery::headings().to_vec(), |compiled| compiled.columns.clone());
     ctx.reaches_store();
     let app = ctx.app.clone();
+    // computed before the answer begins, which could not be refused later
+    let (single, computed) = match single {
+        Some(compiled) if !compiled.aggregates.is_empty() => {
+            let app = ctx.app.clone();
+            (None, reading(move || computed_rows(&app, &compiled)).await?)
+        }
+        single => (single, Vec::new()),
+    };
     let write = move |out: &mut dyn Write| -> Result<(), EngineError> {
         if format == RowFormat::Csv {
             out.write_all(csv(&headings, &[]).as_bytes()).map_err(failed)?;
@@ -49,14 +58,21 @@ pub async fn rows(mut ctx: RequestContext) -> HandlerResult {
         if let Some(all_collections) = &all_collections {
             all_collections.visit(&*app.store, &mut line)?;
         }
-        match &single {
-            Some(compiled) if compiled.aggregates.is_empty() => app.store.visit(&compiled.plan, &mut line)?,
-            Some(compiled) => line(app.store.aggregate(&compiled.plan, &compiled.aggregates)?)?,
-            None => {}
+        computed.into_iter().try_for_each(&mut line)?;
+        if let Some(compiled) = &single {
+            app.store.visit(&compiled.plan, &mut line)?;
         }
         Ok(())
     };
     Ok(streamed(if format == RowFormat::Csv { CSV } else { NDJSON }, write))
+}
+
+/// The row of aggregates, or that of each group.
+fn computed_rows(app: &App, compiled: &CompiledQuery) -> Result<Vec<Vec<Value>>, EngineError> {
+    Ok(match &compiled.grouping {
+        Some(grouping) => app.store.group(&compiled.plan, &compiled.aggregates, grouping)?.rows,
+        None => vec![app.store.aggregate(&compiled.plan, &compiled.aggregates)?],
+    })
 }
 
 /// An answer that could not be sent on.

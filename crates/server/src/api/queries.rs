@@ -183,7 +183,7 @@ async fn run(ctx: RequestContext, request: QueryRequest) -> HandlerResult {
         after_key(&mut compiled, after, request.idx)?;
     }
     ctx.reaches_store();
-    let needs_services = !request.explain && ctx.app.fetcher.has_services_for(&compiled.plan, &compiled.aggregates);
+    let needs_services = !request.explain && ctx.app.fetcher.has_services_for(&compiled.plan, &compiled.aggregated_columns());
     if let Some(wait) = request.fetch_options.time.filter(|_| needs_services) {
         // a caller who chose to wait for services is not cut off by the request time limit
         ctx.extra_time.store(wait.as_millis() as u64, Ordering::Relaxed);
@@ -238,7 +238,10 @@ pub async fn events(mut ctx: RequestContext) -> HandlerResult {
         async move {
             let fetch_options = FetchOptions { when: FetchPolicy::Needed, time: Some(Duration::ZERO) };
             let statuses =
-                tokio::task::spawn_blocking(move || app.fetcher.fetch(&app.store, &query.plan, &query.aggregates, fetch_options)).await.ok()?.ok()?;
+                tokio::task::spawn_blocking(move || app.fetcher.fetch(&app.store, &query.plan, &query.aggregated_columns(), fetch_options))
+                    .await
+                    .ok()?
+                    .ok()?;
             // the reason of a running fetch changes with the time, which is no news
             let shown =
                 |status: &ServiceStatus| if is_running(status) { ServiceStatus { reason: None, ..status.clone() } } else { status.clone() }.to_json();
@@ -305,10 +308,30 @@ fn answer(app: &App, compiled: &CompiledQuery, request: &QueryRequest, statuses:
     }
     let names: Vec<&str> = compiled.columns.iter().map(|heading| heading.name.as_str()).collect();
     let shown = |row: &[Value]| shown(&compiled.columns, row);
+    let lines = |rows: &[Vec<Value>]| -> Option<Response> {
+        let mut response = (code, as_csv_or_ndjson(request.format, &compiled.columns, rows)?).into_response();
+        let states: Vec<String> = statuses.unwrap_or_default().iter().map(|status| format!("{}={}", status.source, status.state())).collect();
+        if let (false, Ok(states)) = (states.is_empty(), HeaderValue::from_str(&states.join(", "))) {
+            response.headers_mut().insert("stook-services", states);
+        }
+        Some(response)
+    };
+    if let Some(grouping) = compiled.grouping.as_ref().filter(|_| !request.by_source) {
+        let found = store.group(&compiled.plan, &compiled.aggregates, grouping)?;
+        if let Some(response) = lines(&found.rows) {
+            return Ok(response);
+        }
+        // how many groups there are is known anyway
+        let rows: Vec<_> = found.rows.iter().map(|row| shown(row)).collect();
+        return Ok(with_services(json!({ "columns": names, "grouped": &names[..grouping.by.len()], "rows": rows, "total": found.total })));
+    }
     if !compiled.aggregates.is_empty() {
         let row = store.aggregate(&compiled.plan, &compiled.aggregates)?;
+        if let Some(response) = lines(std::slice::from_ref(&row)).filter(|_| !request.by_source) {
+            return Ok(response);
+        }
         let mut body = json!({ "columns": names, "rows": [shown(&row)] });
-        if app.fetcher.has_services_for(&compiled.plan, &compiled.aggregates) {
+        if app.fetcher.has_services_for(&compiled.plan, &compiled.aggregated_columns()) {
             let found = over(&app.catalogue, store, &compiled.plan, &compiled.aggregates)?;
             let named =
                 found.iter().map(|coverage| (names[coverage.aggregate].to_owned(), json!({ "values": coverage.values, "rows": coverage.rows })));
@@ -317,7 +340,7 @@ fn answer(app: &App, compiled: &CompiledQuery, request: &QueryRequest, statuses:
             }
         }
         if request.by_source {
-            let found = by_source(&app.catalogue, store, &compiled.plan, &compiled.aggregates)?;
+            let found = by_source(&app.catalogue, store, &compiled.plan, &compiled.aggregates, compiled.grouping.as_ref())?;
             let labelled = |(source, row): (String, Vec<Value>)| json!({ "source": source, "row": shown(&row) });
             body["by_source"] = found.into_iter().map(labelled).collect();
         }
@@ -328,12 +351,7 @@ fn answer(app: &App, compiled: &CompiledQuery, request: &QueryRequest, statuses:
         true => store.find_and_count(&compiled.plan).map(|(found, total)| (found.rows, Some(total)))?,
         false => (store.find(&compiled.plan)?.rows, None),
     };
-    if let Some(lines) = as_csv_or_ndjson(request.format, &compiled.columns, &rows) {
-        let mut response = (code, lines).into_response();
-        let states: Vec<String> = statuses.unwrap_or_default().iter().map(|status| format!("{}={}", status.source, status.state())).collect();
-        if let (false, Ok(states)) = (states.is_empty(), HeaderValue::from_str(&states.join(", "))) {
-            response.headers_mut().insert("stook-services", states);
-        }
+    if let Some(response) = lines(&rows) {
         return Ok(response);
     }
     let mut body = json!({ "columns": names, "rows": rows.iter().map(|row| shown(row)).collect::<Vec<_>>() });

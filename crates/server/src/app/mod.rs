@@ -155,7 +155,7 @@ impl App {
     pub(crate) fn fetch(&self, query: &CompiledQuery, options: FetchOptions) -> stook_engine::Result<Vec<ServiceStatus>> {
         let permit = self.waiting_queries.try_acquire().ok();
         let time = if permit.is_some() { options.time } else { Some(Duration::ZERO) };
-        self.fetcher.fetch(&self.store, &query.plan, &query.aggregates, FetchOptions { time, ..options })
+        self.fetcher.fetch(&self.store, &query.plan, &query.aggregated_columns(), FetchOptions { time, ..options })
     }
 
     pub(crate) fn evaluator(&self) -> Evaluator {

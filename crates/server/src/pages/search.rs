@@ -146,7 +146,7 @@ fn found(results: &ResultsPage<'_>, overview: &Json, answer: &Json) -> Markup {
                 }
                 " · " a href=(ctx.to("download", &[("q", query), ("format", "csv")])) { "CSV" }
                 " · " a href=(ctx.to("download", &[("q", query), ("format", "ndjson")])) { "NDJSON" }
-                @if !all_columns && view.is_none() { " · " a href=(results.with(idx, None, true)) { "all columns" } }
+                @if !all_columns && view.is_none() && !answer["grouped"].is_array() { " · " a href=(results.with(idx, None, true)) { "all columns" } }
             }
         }
         (services(ctx, query, &answer["services"], &page(idx)))
@@ -235,11 +235,13 @@ fn maps(ctx: &PageContext, overview: &Json, answer: &Json, rows: &[Json]) -> Mar
 fn table(ctx: &PageContext, overview: &Json, answer: &Json, rows: &[Json], all: bool) -> Markup {
     let names: Vec<&str> = items(&answer["columns"]).iter().filter_map(Json::as_str).collect();
     let collection = answer["collection"].as_str();
+    // groups are not records: all their columns matter, and none is a key
+    let is_grouped = answer["grouped"].is_array();
     let has_values = |name: &&str| rows.iter().any(|row| !row[*name].is_null());
     // a field that is the key repeats it
     let repeats = |name: &&str| *name != "key" && rows.iter().all(|row| row[*name] == row["key"]);
     let informative: Vec<&str> = names.iter().copied().filter(|name| has_values(name) && !repeats(name)).collect();
-    let shown = if all { names.clone() } else { choose_columns(overview, answer, rows, &informative) };
+    let shown = if all || is_grouped { names.clone() } else { choose_columns(overview, answer, rows, &informative) };
     let is_number = |name: &str| rows.iter().any(|row| row[name].is_number());
     let is_long = |value: &Json| value.as_str().is_some_and(|text| text.len() > 12 && text.contains(' '));
     let is_prose = |name: &str| rows.iter().any(|row| is_long(&row[name]) || items(&row[name]).iter().any(is_long));
@@ -257,7 +259,7 @@ fn table(ctx: &PageContext, overview: &Json, answer: &Json, rows: &[Json], all: 
                             @for (name, kind) in shown.iter().zip(&kinds) {
                                 td class=[kind] {
                                     @match (*name, collection) {
-                                        ("key", None) if row["collection"].is_string() => a href=(ctx.record(named(row, "collection"), &plain(&row["key"]))) { (value(&row["key"])) },
+                                        ("key", None) if !is_grouped && row["collection"].is_string() => a href=(ctx.record(named(row, "collection"), &plain(&row["key"]))) { (value(&row["key"])) },
                                         ("key", Some(collection)) => a href=(ctx.record(collection, &plain(&row["key"]))) { (value(&row["key"])) },
                                         _ => @match links[*name].as_str() {
                                             Some(target) => (linked(ctx, target, &row[*name], &[])),

@@ -158,16 +158,28 @@ fn queries(name: &str, collection: &Json, records: &Json) -> Vec<String> {
                 queries.push(format!("{name} {field}='{value}'"));
                 queries.push(format!("{name} {field}!='{value}' | grep {field} | sort {field}-"));
                 queries.push(format!("{name} {field}=*a* | unique | grep {field}"));
+                queries.push(format!("{name} | count(key), max({field}) by {field} | sort count(key)-"));
             }
             Some("integer" | "size" | "float") => {
                 queries.push(format!("{name} {field}>=1 | sort {field}"));
                 queries.push(format!("{name} | sum({field}), max({field}), median({field})"));
+                queries.push(format!("{name} | count(key), percentile({field}, 90) by {field}"));
             }
-            Some("timestamp") => queries.push(format!("{name} {field}=2024-01-02 | sort {field}-")),
+            Some("timestamp") => {
+                queries.push(format!("{name} {field}=2024-01-02 | sort {field}-"));
+                queries.push(format!("{name} | count(key), min({field}) by month({field}), week({field}) | sort week({field})-"));
+            }
             Some("boolean") => queries.push(format!("{name} {field}=true")),
             Some("ranges") => queries.push(format!("{name} {field}=3 | count({field})")),
-            None if ty[0] == "text" => queries.push(format!("{name} {field}=a | grep {field} | unique")),
-            None if ty[0].is_object() => queries.push(format!("{name} | each {field} | grep {field}.a, {field}.b")),
+            None if ty[0] == "text" => {
+                queries.push(format!("{name} {field}=a | grep {field} | unique"));
+                queries.push(format!("{name} | count(key), count({field}) by {field} | sort count({field})"));
+            }
+            None if ty[0].is_object() => {
+                queries.push(format!("{name} | each {field} | grep {field}.a, {field}.b"));
+                queries.push(format!("{name} | each {field} | count(key) by {field}.a"));
+                queries.push(format!("{name} | count(key), count({field}.b) by {field}.a"));
+            }
             _ => {}
         }
         if keywords["compare"] == true {

@@ -189,9 +189,14 @@ pub enum AggregateFunction {
     Avg,
     /// The middle value, or the mean of the two middle ones.
     Median,
+    /// The value below which this part of the values lies, in hundredths of a percent, between the two values next to it: 5 000 is the median.
+    Percentile(u16),
 }
 
-/// All functions with their names.
+/// All of the values, in hundredths of a percent.
+pub const ALL_VALUES: u16 = 10_000;
+
+/// All functions of a column alone, with their names.
 pub const FUNCTIONS: [(AggregateFunction, &str); 6] = [
     (AggregateFunction::Sum, "sum"),
     (AggregateFunction::Count, "count"),
@@ -204,9 +209,78 @@ pub const FUNCTIONS: [(AggregateFunction, &str); 6] = [
 impl AggregateFunction {
     /// The function's name in queries.
     pub fn name(self) -> &'static str {
+        if let AggregateFunction::Percentile(_) = self {
+            return PERCENTILE;
+        }
         FUNCTIONS.iter().find(|(function, _)| *function == self).map_or("?", |(_, name)| name)
     }
 }
+
+/// The name of [`AggregateFunction::Percentile`] in queries.
+pub const PERCENTILE: &str = "percentile";
+
+/// How the rows of a plan are grouped. There is a row for each combination of values of the columns, with these values and the aggregates of its rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grouping {
+    /// The columns; absent values are equal to each other.
+    pub by: Vec<GroupColumn>,
+    /// Order of the groups. Those that it leaves equal are ordered by the columns.
+    pub sort: Vec<GroupSort>,
+}
+
+/// A column by which rows are grouped. A row with a list is in the group of each of its different elements, once; one with an empty list, or with
+/// none, is in the group without a value. Texts are taken as they are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupColumn {
+    /// The column, of timestamps or dates if there is a period.
+    pub column: PlanColumn,
+    /// The period of its times; the value of the group is the date on which it begins.
+    pub period: Option<Period>,
+}
+
+/// A period of the calendar, in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Period {
+    /// A day.
+    Day,
+    /// A week, from Monday.
+    Week,
+    /// A month.
+    Month,
+    /// A year.
+    Year,
+}
+
+/// All periods with their names in queries.
+pub const PERIODS: [(Period, &str); 4] = [(Period::Day, "day"), (Period::Week, "week"), (Period::Month, "month"), (Period::Year, "year")];
+
+impl Period {
+    /// The period's name in queries.
+    pub fn name(self) -> &'static str {
+        PERIODS.iter().find(|(period, _)| *period == self).map_or("?", |(_, name)| name)
+    }
+}
+
+/// A column of groups to sort by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupSort {
+    /// Its position among the columns of [`Grouping::by`], followed by the aggregates.
+    pub position: usize,
+    /// Whether the largest value comes first.
+    pub descending: bool,
+}
+
+/// Groups of rows.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Groups {
+    /// The page of groups: the values of [`Grouping::by`], followed by the aggregates.
+    pub rows: Vec<Vec<Value>>,
+    /// Number of all groups, ignoring the page.
+    pub total: u64,
+}
+
+/// Maximum number of groups that are returned if the plan has no limit.
+pub const MAX_GROUPS: u64 = 10_000;
 
 /// Returns the keys that a plan finds, all in memory. The key must be its first column.
 ///
@@ -230,6 +304,35 @@ pub fn median_of_middle(low: &Value, high: &Value, ty: &FieldType) -> Value {
         (Value::Float(low), Value::Float(high)) => Value::Float(if low == high { *low } else { low / 2.0 + high / 2.0 }),
         _ => Value::Null,
     }
+}
+
+/// The percentile, in hundredths of a percent, of `count` values of type `ty` of which the two next to it are these.
+pub fn percentile_between(low: &Value, high: &Value, percentile: u16, count: u64, ty: &FieldType) -> Value {
+    let (part, all) = (percentile_position(percentile, count).1, u64::from(ALL_VALUES));
+    if part * 2 == all {
+        return median_of_middle(low, high, ty);
+    }
+    let (from_low, from_high) = (i128::from(all - part), i128::from(part));
+    match (low, high) {
+        (Value::Int(low), Value::Int(high)) => {
+            let weighted = i128::from(*low) * from_low + i128::from(*high) * from_high;
+            let exact = (weighted % i128::from(all) == 0).then(|| i64::try_from(weighted / i128::from(all)).ok()).flatten();
+            exact.map_or_else(|| mean_of(weighted, i128::from(all), ty), Value::Int)
+        }
+        (Value::Float(low), Value::Float(high)) => {
+            let from_high = part as f64 / all as f64;
+            // of halves, because the difference of two large floats may overflow
+            Value::Float(if low == high { *low } else { (low / 2.0 + (high / 2.0 - low / 2.0) * from_high) * 2.0 })
+        }
+        _ => Value::Null,
+    }
+}
+
+/// The position, from 0, of the last of `count` sorted values that is not above a percentile, and how far the percentile is from there to the next
+/// value, in parts of [`ALL_VALUES`].
+pub fn percentile_position(percentile: u16, count: u64) -> (u64, u64) {
+    let (steps, all) = (u128::from(count.saturating_sub(1)) * u128::from(percentile), u128::from(ALL_VALUES));
+    ((steps / all) as u64, (steps % all) as u64)
 }
 
 /// The mean of `count` whole numbers with this sum, rounded for types without fractions.
@@ -279,6 +382,12 @@ pub trait Queries {
     /// # Errors
     /// As [`Queries::find`].
     fn aggregate(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Vec<Value>>;
+
+    /// Returns the groups of all rows of a plan, with one value per aggregate. The page of the plan is one of groups; its order is not used.
+    ///
+    /// # Errors
+    /// As [`Queries::find`], and when there are more than [`MAX_GROUPS`] but the plan has no limit.
+    fn group(&self, plan: &QueryPlan, aggregates: &[Aggregate], grouping: &Grouping) -> Result<Groups>;
 
     /// Describes how the database executes a plan.
     ///

@@ -10,7 +10,7 @@ use super::{edges, marks, pass, query, records, tables, tags};
 use super::{jobs, journal};
 use crate::access::{NewToken, Token, TokenRow, Tokens};
 use crate::journal::JournalEntry;
-use crate::plan::{Aggregate, Queries, QueryPlan, ResultRows};
+use crate::plan::{Aggregate, Grouping, Groups, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
 use crate::sql::geometry_filter;
 use crate::sql::listing::{FailedLease, JournalRange, WantedLeases};
@@ -153,6 +153,13 @@ impl Queries for PostgresStore {
         self.with_snapshot(|session| {
             let (tenant, plan) = self.resolve_geometry(session, plan)?.unwrap_or((NO_TENANT, Cow::Borrowed(plan)));
             aggregates.iter().map(|aggregate| query::aggregate(session, &self.catalogue, tenant, &plan, *aggregate)).collect()
+        })
+    }
+
+    fn group(&self, plan: &QueryPlan, aggregates: &[Aggregate], grouping: &Grouping) -> Result<Groups> {
+        self.with_snapshot(|session| match self.resolve_geometry(session, plan)? {
+            Some((tenant, plan)) => query::group(session, &self.catalogue, tenant, &plan, (aggregates, grouping)),
+            None => Ok(Groups::default()),
         })
     }
 

@@ -10,7 +10,7 @@ use super::writer::{self, SqliteWriter, WriterCommand};
 use super::{edges, jobs, journal, marks, pass, query, queue, records, tables, tags};
 use crate::access::{NewToken, Token, TokenRow, Tokens};
 use crate::journal::JournalEntry;
-use crate::plan::{Aggregate, Queries, QueryPlan, ResultRows};
+use crate::plan::{Aggregate, Grouping, Groups, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
 use crate::sql::geometry_filter;
 use crate::sql::listing::{FailedLease, JournalRange, WantedLeases};
@@ -186,6 +186,13 @@ impl Queries for SqliteStore {
         self.with_snapshot(|connection| {
             let (tenant, plan) = self.resolve_geometry(connection, plan)?.unwrap_or((NO_TENANT, Cow::Borrowed(plan)));
             aggregates.iter().map(|aggregate| query::aggregate(connection, &self.catalogue, tenant, &plan, *aggregate)).collect()
+        })
+    }
+
+    fn group(&self, plan: &QueryPlan, aggregates: &[Aggregate], grouping: &Grouping) -> Result<Groups> {
+        self.with_snapshot(|connection| match self.resolve_geometry(connection, plan)? {
+            Some((tenant, plan)) => query::group(connection, &self.catalogue, tenant, &plan, (aggregates, grouping)),
+            None => Ok(Groups::default()),
         })
     }
 

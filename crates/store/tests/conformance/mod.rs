@@ -102,6 +102,13 @@ macro_rules! conformance {
             query: [
                 every_condition_on_every_column_finds_what_a_naive_reader_finds,
                 random_plans_give_what_a_naive_reader_gives,
+                random_groups_are_those_of_a_naive_reader,
+                groups_of_members_of_structs_are_those_of_a_naive_reader,
+                periods_begin_on_days_of_the_calendar_in_every_year,
+                more_groups_than_may_be_returned_are_refused_unless_a_page_is_asked_for,
+                unique_rows_are_grouped_by_columns_they_have,
+                sums_of_groups_are_exact_and_refused_where_they_do_not_fit,
+                percentiles_lie_between_values_in_proportion,
                 members_of_structs_and_rows_of_them_are_those_of_a_naive_reader,
                 text_is_ordered_by_its_bytes,
                 folded_fields_are_compared_and_sorted_folded_and_shown_as_they_are,

@@ -9,7 +9,7 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::fold::fold;
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::survivorship::members_of;
-use stook_catalogue::value::{FieldType, StructMember, Value, ranges, ranges_of, struct_of};
+use stook_catalogue::value::{FieldType, StructMember, Value, from_text, ranges, ranges_of, struct_of};
 use stook_store::plan::*;
 use stook_store::*;
 
@@ -201,7 +201,50 @@ impl Naive {
     }
 
     fn aggregate(&self, plan: &QueryPlan, aggregate: &Aggregate) -> Value {
-        let found = self.satisfying(&plan.conditions);
+        self.aggregate_of(&self.satisfying(&plan.conditions), aggregate)
+    }
+
+    /// The values of a record in a grouping column.
+    fn group_values(&self, record: &(String, RecordContent), group: &GroupColumn) -> Vec<Value> {
+        let ty = &self.naive_column(group.column).ty;
+        let value = Self::value(record, group.column);
+        let mut values: Vec<Value> = Vec::new();
+        for element in value.elements() {
+            let value = group.period.map_or(element.clone(), |period| start_of(period, ty.element(), element));
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        if values.is_empty() { vec![Value::Null] } else { values }
+    }
+
+    /// The groups, in the order in which they are found.
+    fn groups(&self, plan: &QueryPlan, aggregates: &[Aggregate], grouping: &Grouping) -> Vec<Vec<Value>> {
+        let mut groups: Vec<(Vec<Value>, Vec<&(String, RecordContent)>)> = Vec::new();
+        for record in self.satisfying(&plan.conditions) {
+            let mut combinations: Vec<Vec<Value>> = vec![Vec::new()];
+            for group in &grouping.by {
+                let values = self.group_values(record, group);
+                let extended = |combination: &Vec<Value>| -> Vec<Vec<Value>> {
+                    values.iter().map(|value| combination.iter().cloned().chain([value.clone()]).collect()).collect()
+                };
+                combinations = combinations.iter().flat_map(extended).collect();
+            }
+            for combination in combinations {
+                match groups.iter_mut().find(|(values, _)| *values == combination) {
+                    Some((_, records)) => records.push(record),
+                    None => groups.push((combination, vec![record])),
+                }
+            }
+        }
+        let row = |(values, records): (Vec<Value>, Vec<&(String, RecordContent)>)| {
+            let aggregated = aggregates.iter().map(|aggregate| self.aggregate_of(&records, aggregate));
+            values.into_iter().chain(aggregated).collect()
+        };
+        groups.into_iter().map(row).collect()
+    }
+
+    fn aggregate_of(&self, found: &[&(String, RecordContent)], aggregate: &Aggregate) -> Value {
         let ty = &self.naive_column(aggregate.column).ty;
         let mut values: Vec<Value> = found.iter().flat_map(|record| parts(&Self::value(record, aggregate.column), ty)).collect();
         values.sort_by(Value::compare);
@@ -215,14 +258,33 @@ impl Naive {
             AggregateFunction::Sum if whole => Value::Int(values.iter().filter_map(Value::as_int).sum()),
             AggregateFunction::Sum => Value::Float(numbers().sum()),
             AggregateFunction::Avg => Value::Float(numbers().sum::<f64>() / values.len() as f64),
-            AggregateFunction::Median => {
-                let (low, high) = (&values[(values.len() - 1) / 2], &values[values.len() / 2]);
+            AggregateFunction::Median | AggregateFunction::Percentile(_) => {
+                let percentile = if let AggregateFunction::Percentile(percentile) = aggregate.function { usize::from(percentile) } else { 5_000 };
+                let steps = (values.len() - 1) * percentile;
+                let (position, part) = (steps / 10_000, (steps % 10_000) as i64);
+                let (low, high) = (&values[position], &values[position + usize::from(part > 0)]);
                 match (low, high) {
-                    (Value::Int(low), Value::Int(high)) if (low + high) % 2 == 0 => Value::Int((low + high) / 2),
-                    _ => Value::Float((as_number(low) + as_number(high)) / 2.0),
+                    (Value::Int(low), Value::Int(high)) if (low * (10_000 - part) + high * part) % 10_000 == 0 => {
+                        Value::Int((low * (10_000 - part) + high * part) / 10_000)
+                    }
+                    _ => Value::Float((as_number(low) * (10_000 - part) as f64 + as_number(high) * part as f64) / 10_000.0),
                 }
             }
         }
+    }
+}
+
+/// The day on which a period begins, from the text of the day.
+fn start_of(period: Period, ty: &FieldType, value: &Value) -> Value {
+    let number = value.as_int().expect("a time");
+    let day = if ty == &FieldType::Timestamp { number.div_euclid(86_400_000_000) } else { number };
+    let shown = Value::Int(day).show(&FieldType::Date);
+    let day_of = |text: String| from_text(&text, &FieldType::Date, None).expect("a date");
+    match period {
+        Period::Day => Value::Int(day),
+        Period::Week => (0..7).map(|back| day - back).find(|day| (day + 3).rem_euclid(7) == 0).map(Value::Int).expect("a Monday"),
+        Period::Month => day_of(format!("{}01", &shown[..shown.len() - 2])),
+        Period::Year => day_of(format!("{}01-01", &shown[..shown.len() - 5])),
     }
 }
 
@@ -575,6 +637,196 @@ fn compare_random_plans(fixture: &Fixture, naive: &Naive, base: QueryPlan, cases
         Ok(())
     });
     checked.unwrap_or_else(|error| panic!("{error}"));
+}
+
+fn chosen_grouping(choices: &Choices, naive: &Naive, aggregates: usize) -> Grouping {
+    let groups = |naive_column: &&NaiveColumn| naive_column.ty.element().is_ordered();
+    let candidates: Vec<&NaiveColumn> = naive.columns.iter().filter(groups).collect();
+    let by: Vec<GroupColumn> = choices
+        .columns
+        .iter()
+        .take(3)
+        .map(|choice| {
+            let naive_column = candidates[choice % candidates.len()];
+            let is_time = matches!(naive_column.ty.element(), FieldType::Timestamp | FieldType::Date);
+            let period = is_time.then(|| PERIODS.get((choice / candidates.len()) % 5).map(|(period, _)| *period)).flatten();
+            GroupColumn { column: naive_column.column, period }
+        })
+        .collect();
+    let columns = by.len() + aggregates;
+    let sort = choices.sort.iter().map(|(choice, descending)| GroupSort { position: choice % columns, descending: *descending }).collect();
+    Grouping { by, sort }
+}
+
+/// The order of two groups.
+fn order_of_groups(a: &[Value], b: &[Value], grouping: &Grouping) -> Ordering {
+    let compare = |a: &Value, b: &Value| match (a, b) {
+        (Value::Int(_) | Value::Float(_), Value::Int(_) | Value::Float(_)) => as_number(a).total_cmp(&as_number(b)),
+        _ => a.compare(b),
+    };
+    let sorted = grouping.sort.iter().map(|sort| {
+        let order = compare(&a[sort.position], &b[sort.position]);
+        if sort.descending { order.reverse() } else { order }
+    });
+    let by = (0..grouping.by.len()).map(|position| a[position].compare(&b[position]));
+    sorted.chain(by).fold(Ordering::Equal, Ordering::then)
+}
+
+fn compare_random_groups(fixture: &Fixture, naive: &Naive, base: QueryPlan, cases: u32) {
+    let mut runner = TestRunner::new(Config { failure_persistence: None, cases, ..Config::default() });
+    let checked = runner.run(&choices(), |choices| {
+        let (plan, mut aggregates) = chosen_plan(&choices, naive, base.clone());
+        for (aggregate, (choice, _)) in aggregates.iter_mut().zip(&choices.aggregates) {
+            // geometries have no order, so no query asks for the least
+            if naive.naive_column(aggregate.column).ty.element() == &FieldType::Geometry {
+                aggregate.function = AggregateFunction::Count;
+            }
+            if aggregate.function == AggregateFunction::Median && choice % 3 > 0 {
+                aggregate.function = AggregateFunction::Percentile([0, 2_500, 9_500, 9_990, 10_000][choice % 5]);
+            }
+        }
+        let plan = QueryPlan { distinct: false, sort: Vec::new(), ..plan };
+        let grouping = chosen_grouping(&choices, naive, aggregates.len());
+        let group = |plan: &QueryPlan| {
+            fixture.store.group(plan, &aggregates, &grouping).unwrap_or_else(|error| panic!("{error}: {plan:?} {aggregates:?} {grouping:?}"))
+        };
+        let whole = group(&QueryPlan { offset: 0, limit: None, ..plan.clone() });
+        let expected = naive.groups(&plan, &aggregates, &grouping);
+        prop_assert_eq!(whole.total, expected.len() as u64, "{:?} {:?}", plan, grouping);
+        prop_assert_eq!(whole.rows.len(), expected.len(), "{:?} {:?}", plan, grouping);
+        for row in &whole.rows {
+            let own = expected.iter().find(|own| own[..grouping.by.len()] == row[..grouping.by.len()]);
+            let is_equal = own.is_some_and(|own| own.iter().zip(row).all(|(own, found)| about_equal(found, own)));
+            prop_assert!(is_equal, "{:?} instead of {:?} of {:?} {:?} {:?}", row, own, plan, aggregates, grouping);
+        }
+        for pair in whole.rows.windows(2) {
+            prop_assert!(order_of_groups(&pair[0], &pair[1], &grouping).is_lt(), "{:?} of {:?} {:?} {:?}", pair, plan, aggregates, grouping);
+        }
+        let page = group(&plan);
+        prop_assert_eq!(page.total, whole.total);
+        let rows = whole.rows.into_iter().skip(plan.offset as usize).take(plan.limit.map_or(usize::MAX, |limit| limit as usize));
+        prop_assert_eq!(page.rows, rows.collect::<Vec<_>>(), "{:?} {:?} {:?}", plan, aggregates, grouping);
+        Ok(())
+    });
+    checked.unwrap_or_else(|error| panic!("{error}"));
+}
+
+pub fn random_groups_are_those_of_a_naive_reader(location: &StoreLocation) {
+    let (fixture, naive) = library(location);
+    compare_random_groups(&fixture, &naive, fixture.plan(vec![]), 600);
+}
+
+pub fn groups_of_members_of_structs_are_those_of_a_naive_reader(location: &StoreLocation) {
+    let (fixture, naive, rows) = replicas(location);
+    compare_random_groups(&fixture, &naive, fixture.plan(vec![]), 300);
+    compare_random_groups(&fixture, &rows, QueryPlan { each: Some(FieldId::from(3)), ..fixture.plan(vec![]) }, 300);
+}
+
+fn count_by(fixture: &Fixture, plan: &QueryPlan, by: &[(&str, Option<Period>)]) -> Result<Groups> {
+    let by = by.iter().map(|(name, period)| GroupColumn { column: fixture.column(name), period: *period }).collect();
+    let count = Aggregate { function: AggregateFunction::Count, column: PlanColumn::Key };
+    fixture.store.group(plan, &[count], &Grouping { by, sort: Vec::new() })
+}
+
+pub fn periods_begin_on_days_of_the_calendar_in_every_year(location: &StoreLocation) {
+    let early = ["-009999-01-01", "-009998-12-31", "-004713-11-23", "-000001-03-01", "0000-02-29", "0001-01-01", "1582-10-15", "1899-12-31"];
+    let late = ["1900-02-28", "1900-03-01", "1969-12-28", "1969-12-29", "1970-01-01", "2000-02-29", "2000-12-31", "2024-12-30", "9999-12-30"];
+    let day = |text: &&str| from_text(text, &FieldType::Date, None).unwrap_or_else(|problem| panic!("{text}: {problem:?}"));
+    let days: Vec<Value> = early.iter().chain(&late).map(day).collect();
+    let fixture = with_values(location, "day", &days);
+    for (number, day) in days.iter().enumerate() {
+        let micros = day.as_int().expect("a day") * 86_400_000_000;
+        for (part, moment) in [0, 1, 43_200_000_000, 86_399_999_999].into_iter().enumerate() {
+            fixture.put(&format!("{number}.{part}"), &[("moment_i", Value::Int(micros + moment))]);
+        }
+    }
+    for (period, _) in PERIODS {
+        for (name, times, ty) in [("day", 1, FieldType::Date), ("moment_i", 4, FieldType::Timestamp)] {
+            let mut expected: Vec<(Value, i64)> = Vec::new();
+            for day in &days {
+                let start = start_of(period, &FieldType::Date, day);
+                match expected.iter_mut().find(|(known, _)| *known == start) {
+                    Some((_, count)) => *count += times,
+                    None => expected.push((start, times)),
+                }
+            }
+            expected.sort_by(|a, b| a.0.compare(&b.0));
+            let with_value = fixture.plan(vec![(name, Comparison::Exists(true))]);
+            let found = count_by(&fixture, &with_value, &[(name, Some(period))]).expect("groups");
+            let rows: Vec<Vec<Value>> = expected.into_iter().map(|(start, count)| vec![start, Value::Int(count)]).collect();
+            assert_eq!(found.rows, rows, "{period:?} of {ty}");
+        }
+    }
+}
+
+pub fn more_groups_than_may_be_returned_are_refused_unless_a_page_is_asked_for(location: &StoreLocation) {
+    let fixture = Fixture::open(location, LIBRARY);
+    let put_all = |numbers: std::ops::Range<i64>| {
+        let writes = numbers.map(|number| put(CollectionId::from(0), &number.to_string(), None, fixture.content(&[("number", Value::Int(number))])));
+        fixture.unit().writes(writes).commit_ok(&*fixture.store);
+    };
+    put_all(0..MAX_GROUPS as i64);
+    let all = fixture.plan(vec![]);
+    assert_eq!(count_by(&fixture, &all, &[("number", None)]).expect("just as many").rows.len() as u64, MAX_GROUPS);
+    put_all(MAX_GROUPS as i64..MAX_GROUPS as i64 + 5);
+    let Err(StoreError::Wrong(reason)) = count_by(&fixture, &all, &[("number", None)]) else { panic!("there are too many") };
+    assert!(reason.starts_with("there are 10005 groups, and at most 10000 are returned without a limit;"), "{reason}");
+    let page =
+        |offset: u64, limit: u64| count_by(&fixture, &QueryPlan { offset, limit: Some(limit), ..all.clone() }, &[("number", None)]).expect("a page");
+    let last = page(MAX_GROUPS + 3, 5);
+    assert_eq!((last.rows, last.total), ((10_003..10_005).map(|number| vec![Value::Int(number), Value::Int(1)]).collect(), 10_005));
+    for (offset, limit) in [(10_005, 5), (0, 0)] {
+        assert_eq!(page(offset, limit), Groups { rows: Vec::new(), total: 10_005 });
+    }
+    let nothing = fixture.plan(vec![("number", Comparison::Equal(Value::Int(-1)))]);
+    assert_eq!(count_by(&fixture, &nothing, &[("number", None)]).expect("none"), Groups::default());
+    let other = QueryPlan::all(tenant("nobody"), CollectionId::from(0));
+    assert_eq!(count_by(&fixture, &other, &[("number", None)]).expect("none"), Groups::default());
+}
+
+pub fn unique_rows_are_grouped_by_columns_they_have(location: &StoreLocation) {
+    let fixture = Fixture::open(location, LIBRARY);
+    for (name, plain, number) in [("a", Some("x"), 1), ("b", Some("x"), 1), ("c", Some("x"), 2), ("d", None, 1), ("e", None, 1)] {
+        fixture.put(name, &[("plain", plain.map_or(Value::Null, text)), ("number", Value::Int(number))]);
+    }
+    let plan = QueryPlan { distinct: true, ..fixture.columns(fixture.plan(vec![]), &["plain", "number"]) };
+    let aggregates = [AggregateFunction::Count, AggregateFunction::Sum].map(|function| Aggregate { function, column: fixture.column("number") });
+    let by = |name: &str| Grouping { by: vec![GroupColumn { column: fixture.column(name), period: None }], sort: Vec::new() };
+    let rows = vec![vec![Value::Null, Value::Int(1), Value::Int(1)], vec![text("x"), Value::Int(2), Value::Int(3)]];
+    assert_eq!(fixture.store.group(&plan, &aggregates, &by("plain")).expect("groups").rows, rows);
+    assert!(matches!(fixture.store.group(&plan, &aggregates, &by("ordered")), Err(StoreError::Wrong(_))));
+}
+
+pub fn sums_of_groups_are_exact_and_refused_where_they_do_not_fit(location: &StoreLocation) {
+    let fixture = Fixture::open(location, LIBRARY);
+    for (name, plain, number) in
+        [("1", "a", i64::MAX), ("2", "a", i64::MAX), ("3", "a", -i64::MAX), ("4", "b", i64::MIN), ("5", "b", 1), ("6", "c", 2)]
+    {
+        fixture.put(name, &[("plain", text(plain)), ("number", Value::Int(number))]);
+    }
+    let aggregates = [AggregateFunction::Sum, AggregateFunction::Avg].map(|function| Aggregate { function, column: fixture.column("number") });
+    let grouping =
+        Grouping { by: vec![GroupColumn { column: fixture.column("plain"), period: None }], sort: vec![GroupSort { position: 1, descending: true }] };
+    let sum = |name: &str, sum: i64, average: f64| vec![text(name), Value::Int(sum), Value::Float(average)];
+    let rows = vec![sum("a", i64::MAX, i64::MAX as f64 / 3.0), sum("c", 2, 2.0), sum("b", i64::MIN + 1, (i64::MIN + 1) as f64 / 2.0)];
+    assert_eq!(fixture.store.group(&fixture.plan(vec![]), &aggregates, &grouping).expect("groups").rows, rows);
+    fixture.put("7", &[("plain", text("a")), ("number", Value::Int(1))]);
+    let Err(StoreError::Wrong(reason)) = fixture.store.group(&fixture.plan(vec![]), &aggregates, &grouping) else { panic!("it does not fit") };
+    assert!(reason.contains("does not fit 64 bits"), "{reason}");
+}
+
+pub fn percentiles_lie_between_values_in_proportion(location: &StoreLocation) {
+    let fixture = with_values(location, "number", &[10, 20, 30, 40, 50].map(Value::Int));
+    let all = fixture.plan(vec![]);
+    let percentile = |percentile: u16, name: &str| aggregate(&fixture, &all, AggregateFunction::Percentile(percentile), name);
+    for (hundredths, value) in [(0, 10.0), (5_000, 30.0), (2_500, 20.0), (9_500, 48.0), (9_990, 49.96), (10_000, 50.0), (1, 10.004)] {
+        assert!(about_equal(&Value::Float(as_number(&percentile(hundredths, "number"))), &Value::Float(value)), "{hundredths}");
+    }
+    assert_eq!(percentile(9_500, "number"), Value::Int(48), "a value without a fraction is an integer");
+    assert_eq!(percentile(9_500, "ratio"), Value::Null);
+    fixture.put("9", &[("ratio", Value::Float(2.5)), ("number", Value::Int(60))]);
+    assert_eq!(percentile(9_500, "ratio"), Value::Float(2.5));
+    assert_eq!(percentile(5_000, "number"), aggregate(&fixture, &all, AggregateFunction::Median, "number"));
 }
 
 /// Records called 0, 1, 2 ... with one value each.
@@ -1380,11 +1632,13 @@ pub fn a_cancelled_query_is_given_up_and_others_are_answered(location: &StoreLoc
     let slow = fixture.plan((0..180).map(|number| ("words", Comparison::NotEqual(text(&format!("x{number}"))))).collect());
     let sorted = fixture.sorted(slow.clone(), &[("plain", true)]);
     let median = Aggregate { function: AggregateFunction::Median, column: fixture.column("number") };
-    let queries: [&(dyn Fn() -> Result<()> + Sync); 4] = [
+    let grouping = Grouping { by: vec![GroupColumn { column: fixture.column("words"), period: None }], sort: Vec::new() };
+    let queries: [&(dyn Fn() -> Result<()> + Sync); 5] = [
         &|| fixture.store.count(&slow).map(drop),
         &|| fixture.store.find(&sorted).map(drop),
         &|| fixture.store.find_and_count(&sorted).map(drop),
         &|| fixture.store.aggregate(&slow, &[median]).map(drop),
+        &|| fixture.store.group(&slow, &[median], &grouping).map(drop),
     ];
     let run_and_cancel = |query: &(dyn Fn() -> Result<()> + Sync)| {
         let token = wanted::CancelToken::default();

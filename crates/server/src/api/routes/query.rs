@@ -1,7 +1,7 @@
 //! Declared routes that run a query: they return the result or, while services are running, a ticket to ask for it again.
 
 use super::parameters::RouteParams;
-use super::query_rows::{RowMaker, aggregated};
+use super::query_rows::{RowMaker, aggregated, grouped};
 use crate::App;
 use crate::api::export::{failed, streamed};
 use crate::api::queries::{DEFAULT_ROWS, MAX_ROWS, compiled};
@@ -102,7 +102,10 @@ impl QueryAnswer {
 
     /// Returns the response with the rows of one page.
     fn page(&self) -> Result<Json, EngineError> {
-        let (rows, total) = if self.compiled.aggregates.is_empty() {
+        let (rows, total) = if let Some(grouping) = &self.compiled.grouping {
+            let groups = self.app.store.group(&self.compiled.plan, &self.compiled.aggregates, grouping)?;
+            (grouped(&self.compiled, &groups.rows), groups.total)
+        } else if self.compiled.aggregates.is_empty() {
             let maker = self.row_maker();
             let (found, total) = self.app.store.find_and_count(&maker.plan())?;
             (maker.rows(found.rows)?, total)
@@ -313,7 +316,7 @@ fn parsed(text: &str, collection: &str) -> Json {
                 }
             })),
             Stage::Sort(order) => {
-                let shown = order.iter().map(|(path, descending)| format!("{}{}", full_path(&path.text), if *descending { "-" } else { "" }));
+                let shown = order.iter().map(|item| format!("{}{}", full_path(&item.path.text), if item.descending { "-" } else { "" }));
                 filters.insert("sort".into(), shown.collect());
             }
             Stage::Each(path) => {
@@ -322,7 +325,12 @@ fn parsed(text: &str, collection: &str) -> Json {
             Stage::Unique => {
                 filters.insert("unique".into(), json!(1));
             }
-            Stage::Aggregates(wanted) => aggregators.extend(wanted.iter().map(|(function, path)| json!([function.name(), full_path(&path.text)]))),
+            Stage::Aggregates(wanted, by) => {
+                aggregators.extend(wanted.iter().map(|(function, path)| json!([function.name(), full_path(&path.text)])));
+                if !by.is_empty() {
+                    filters.insert("by".into(), by.iter().map(|group| full_path(&group.path.text)).collect());
+                }
+            }
         }
     }
     if !grep.is_empty() {

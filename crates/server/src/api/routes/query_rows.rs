@@ -24,7 +24,7 @@ pub fn aggregated(app: &App, compiled: &CompiledQuery) -> Result<Vec<Json>, Engi
     let collection = &app.catalogue.collections[compiled.plan.collection];
     let values = app.store.aggregate(&compiled.plan, &compiled.aggregates)?;
     let row = |((value, heading), aggregate): ((&Value, &ResultColumn), &Aggregate)| {
-        let key = heading.name.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')'));
+        let key = heading.name.split_once('(').map_or("", |(_, rest)| rest.split([',', ')']).next().unwrap_or(rest));
         json!({ "function": aggregate.function.name(), "key": format!("{}.{key}", collection.name), "result": { "value": value.to_json(&heading.ty) } })
     };
     let mut rows: Vec<Json> = values.iter().zip(&compiled.columns).zip(&compiled.aggregates).map(row).collect();
@@ -32,6 +32,15 @@ pub fn aggregated(app: &App, compiled: &CompiledQuery) -> Result<Vec<Json>, Engi
         rows[coverage.aggregate]["result"]["over"] = json!({ "values": coverage.values, "rows": coverage.rows });
     }
     Ok(rows)
+}
+
+/// Returns groups as objects by the names of their columns, without absent values.
+pub fn grouped(compiled: &CompiledQuery, groups: &[Vec<Value>]) -> Vec<Json> {
+    let row = |group: &Vec<Value>| -> Json {
+        let cells = compiled.columns.iter().zip(group).map(|(heading, value)| (heading.name.clone(), value.to_json(&heading.ty)));
+        cells.filter(|(_, value)| !value.is_null()).collect::<Map<_, _>>().into()
+    };
+    groups.iter().map(row).collect()
 }
 
 /// Makes rows of a response from rows of the store.

@@ -5,7 +5,8 @@ use super::super::values::{RowExt, decode_column};
 use super::columns::column_info;
 use super::select::{SqlBuilder, rows_statement};
 use crate::StoreError;
-use crate::plan::{Aggregate, AggregateFunction, PlanColumn, QueryPlan, median_of_middle};
+use crate::plan::{ALL_VALUES, Aggregate, AggregateFunction, PlanColumn, QueryPlan, percentile_between};
+use crate::sql::grouping::percentile_of;
 use crate::sql::plan_parts::{aggregated_values_sql, all_rows, float_aggregate, integer_aggregate, unreadable};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::{FieldType, Value};
@@ -55,10 +56,13 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
         // as text: a sum of 64-bit numbers may need more than 64 bits
         AggregateFunction::Sum | AggregateFunction::Avg if is_integer => format!("SELECT count(*), sum(v)::text FROM ({values}) AS present"),
         AggregateFunction::Sum | AggregateFunction::Avg => format!("SELECT count(*), sum(v) FROM ({values}) AS present"),
-        AggregateFunction::Median => format!(
-            "WITH present AS MATERIALIZED ({values}), size AS (SELECT count(*) AS n FROM present) \
-             SELECT v FROM present ORDER BY v LIMIT 2 - (SELECT n % 2 FROM size) OFFSET greatest((SELECT (n - 1) / 2 FROM size), 0)"
-        ),
+        AggregateFunction::Median | AggregateFunction::Percentile(_) => {
+            let (steps, all) = (format!("(n - 1) * {}", percentile_of(aggregate.function).unwrap_or_default()), ALL_VALUES);
+            format!(
+                "WITH present AS MATERIALIZED ({values}), size AS (SELECT count(*) AS n FROM present) SELECT v, (SELECT n FROM size) FROM present \
+                 ORDER BY v LIMIT 1 + (SELECT ({steps} % {all} > 0)::integer FROM size) OFFSET greatest((SELECT {steps} / {all} FROM size), 0)"
+            )
+        }
     };
     let overflow = |error| match error {
         DatabaseError::Store(StoreError::Other(reason)) if !is_integer && reason.contains("out of range") => {
@@ -87,11 +91,12 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
             };
             Ok(integer_aggregate(aggregate.function, count, sum, &column.ty)?)
         }
-        AggregateFunction::Median => {
+        AggregateFunction::Median | AggregateFunction::Percentile(_) => {
+            let (percentile, count) = (percentile_of(aggregate.function).unwrap_or_default(), row.at::<i64>(1)?.max(0) as u64);
             let low = decode_column(row, 0, &element).map_err(|unfit| unreadable(builder.collection, &column.name, &unfit))?;
             let high = found.last().map_or(Ok(Value::Null), |row| decode_column(row, 0, &element));
             let high = high.map_err(|unfit| unreadable(builder.collection, &column.name, &unfit))?;
-            Ok(median_of_middle(&low, &high, &column.ty))
+            Ok(percentile_between(&low, &high, percentile, count, &column.ty))
         }
     }
 }

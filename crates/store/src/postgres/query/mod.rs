@@ -4,10 +4,12 @@ mod aggregate;
 mod columns;
 mod comparison;
 mod explain;
+mod group;
 mod parameters;
 mod rows;
 mod select;
 
 pub use aggregate::{aggregate, count};
 pub use explain::explain;
+pub use group::group;
 pub use rows::visit;

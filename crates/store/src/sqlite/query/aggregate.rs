@@ -5,7 +5,8 @@ use super::super::values::unbind;
 use super::access::SqlStatement;
 use super::columns::column_info;
 use super::select::{SqlBuilder, rows_statement};
-use crate::plan::{Aggregate, AggregateFunction, PlanColumn, QueryPlan, median_of_middle};
+use crate::plan::{ALL_VALUES, Aggregate, AggregateFunction, PlanColumn, QueryPlan, percentile_between};
+use crate::sql::grouping::percentile_of;
 use crate::sql::plan_parts::{aggregated_values_sql, all_rows, float_aggregate, integer_aggregate, unreadable};
 use crate::{Result, StoreError};
 use rusqlite::types::ValueRef;
@@ -63,10 +64,13 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
             format!("SELECT count(*), sum(v >> 32), sum(v & 4294967295) FROM ({values})")
         }
         AggregateFunction::Sum | AggregateFunction::Avg => format!("SELECT count(*), sum(v) FROM ({values})"),
-        AggregateFunction::Median => format!(
-            "WITH present AS MATERIALIZED ({values}), size AS (SELECT count(*) AS n FROM present) \
-             SELECT min(v), max(v) FROM (SELECT v FROM present ORDER BY v LIMIT 2 - (SELECT n % 2 FROM size) OFFSET (SELECT (n - 1) / 2 FROM size))"
-        ),
+        AggregateFunction::Median | AggregateFunction::Percentile(_) => {
+            let (steps, all) = (format!("(n - 1) * {}", percentile_of(aggregate.function).unwrap_or_default()), ALL_VALUES);
+            format!(
+                "WITH present AS MATERIALIZED ({values}), size AS (SELECT count(*) AS n FROM present) SELECT min(v), max(v), (SELECT n FROM size) \
+                 FROM (SELECT v FROM present ORDER BY v LIMIT 1 + (SELECT {steps} % {all} > 0 FROM size) OFFSET (SELECT {steps} / {all} FROM size))"
+            )
+        }
     };
     let mut prepared = connection.prepare_cached(&sql).map_err(store_error)?;
     let parameters: Vec<&dyn ToSql> = builder.parameters.iter().map(|value| value as &dyn ToSql).collect();
@@ -90,17 +94,18 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
             let sum = (i128::from(integer(1)?.unwrap_or(0)) << 32) + i128::from(integer(2)?.unwrap_or(0));
             integer_aggregate(aggregate.function, count, sum, &column.ty)
         }
-        AggregateFunction::Median => {
+        AggregateFunction::Median | AggregateFunction::Percentile(_) => {
+            let (percentile, count) = (percentile_of(aggregate.function).unwrap_or_default(), integer(2)?.unwrap_or(0).max(0) as u64);
             let read_middle_value = |index: usize| -> Result<Value> {
                 Ok(if is_integer { integer(index)?.map_or(Value::Null, Value::Int) } else { number(index)?.map_or(Value::Null, Value::Float) })
             };
-            Ok(median_of_middle(&read_middle_value(0)?, &read_middle_value(1)?, &column.ty))
+            Ok(percentile_between(&read_middle_value(0)?, &read_middle_value(1)?, percentile, count, &column.ty))
         }
     }
 }
 
 /// Reads a value, or an element of a list as it is in JSON.
-fn read_element(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result<Value, &'static str> {
+pub fn read_element(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result<Value, &'static str> {
     match (value, ty) {
         (ValueRef::Text(digits), FieldType::List(element)) if **element == FieldType::Uuid => {
             let id = std::str::from_utf8(digits).ok().and_then(|digits| u128::from_str_radix(digits, 16).ok());

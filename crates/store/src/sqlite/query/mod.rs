@@ -9,11 +9,13 @@ mod aggregate;
 mod columns;
 mod comparison;
 mod explain;
+mod group;
 mod pager;
 mod rows;
 mod select;
 
 pub use aggregate::{aggregate, count};
 pub use explain::explain;
+pub use group::group;
 pub use pager::KeyPager;
 pub use rows::visit;
