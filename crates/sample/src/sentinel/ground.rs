@@ -32,12 +32,12 @@ enum SessionFate {
 }
 
 /// A session in which data of a satellite are received.
-struct Session {
-    satellite: &'static str,
-    orbit: i64,
+pub(super) struct Session {
+    pub(super) satellite: &'static str,
+    pub(super) orbit: i64,
     /// The planned start.
-    start: i64,
-    transfer: i64,
+    pub(super) start: i64,
+    pub(super) transfer: i64,
     /// The ground station; `None` if the relay satellite receives the data.
     station: Option<(&'static str, &'static str)>,
     fate: SessionFate,
@@ -68,6 +68,11 @@ impl Session {
             (Some(_), _) => self.transfer + 2 * MINUTE,
         };
         Some(self.start + known)
+    }
+
+    /// Returns the ground station in the form of plans, and whether it received the pass as planned; `None` if nothing was reported.
+    pub(super) fn reported_by(&self) -> Option<(&'static str, bool)> {
+        self.station.filter(|_| self.fate != SessionFate::Unreported).map(|(_, code)| (code, self.fate != SessionFate::Failed))
     }
 
     fn is_good(&self) -> bool {
@@ -101,6 +106,7 @@ impl SentinelGenerator {
             self.received(session);
         }
         self.reports(&sessions);
+        self.station_reports(&sessions);
         self.relayed(&sessions);
         for day in (0..days).map(|number| first + number * DAY) {
             let of_day: Vec<&Session> = sessions.iter().filter(|session| (day..day + DAY).contains(&session.start)).collect();

@@ -1,10 +1,11 @@
 //! Satellites as seen by a ground segment: mission plans, deliveries of production, archives and distribution, sessions of ground stations and relay
-//! satellites, tickets, probes of interfaces, each in the form of the real files. Deliveries arrive out of order, twice, late or not at all. The
+//! satellites, tickets, deletions, probes of interfaces, each in the form of the real files. Deliveries arrive out of order, twice, late or not at all. The
 //! truth file has the final completeness of everything, which is counted while the sample is generated.
 
 pub mod areas;
 mod ground;
 mod missions;
+mod reports;
 
 use crate::random::Random;
 use areas::Footprint;
@@ -343,6 +344,7 @@ pub fn write(sentinel: &Sentinel, folder: &Path) -> io::Result<u64> {
         maker.air(day);
     }
     maker.ground(first, sentinel.days as i64);
+    maker.later(first, sentinel.days as i64);
     maker.plan_again();
     for plan in &maker.plans {
         let (source, what, header) = plan.form();
