@@ -5,7 +5,7 @@
 
 use rust_xlsxwriter::Workbook;
 use serde_json::{Value as Json, json};
-use stook_tests::Place;
+use stook_tests::Sandbox;
 
 const SATELLITES: &str = include_str!("../../examples/sentinel/catalogue.yaml");
 
@@ -14,15 +14,15 @@ const DATASTRIP: &str = "S2B_OPER_MSI_L0__DS_2BPS_20220830T122617_S20220830T0031
 const CONTAINER: &str = "S2A_MSIL1C_20211206T182741_N0301_R127_T11SQS_20211206T201831";
 
 /// Rows of a question, in the order of keys.
-fn found(place: &Place, question: &str) -> Vec<Json> {
-    let mut rows = place.run(&["query", question, "--format", "ndjson", "--limit", "100000"]).exits(0).lines();
+fn found(sandbox: &Sandbox, question: &str) -> Vec<Json> {
+    let mut rows = sandbox.run(&["query", question, "--format", "ndjson", "--limit", "100000"]).exits(0).lines();
     rows.sort_by_key(|row| row["key"].as_str().map(str::to_owned));
     rows
 }
 
 /// The only row of a question.
-fn one(place: &Place, question: &str) -> Json {
-    let mut rows = found(place, question);
+fn one(sandbox: &Sandbox, question: &str) -> Json {
+    let mut rows = found(sandbox, question);
     assert_eq!(rows.len(), 1, "{question}: {rows:?}");
     rows.swap_remove(0)
 }
@@ -38,10 +38,10 @@ fn has(row: &Json, wanted: &Json) {
 /// Names of files with what is in them.
 type Files = Vec<(&'static str, Vec<u8>)>;
 
-fn import(place: &Place, files: &[(&str, Vec<u8>)]) {
+fn import(sandbox: &Sandbox, files: &[(&str, Vec<u8>)]) {
     for (name, bytes) in files {
-        let path = place.file(name, bytes);
-        assert_eq!(place.import(&[&path])["counts"]["failed"], 0, "{name}");
+        let path = sandbox.write_file(name, bytes);
+        assert_eq!(sandbox.import(&[&path])["counts"]["failed"], 0, "{name}");
     }
 }
 
@@ -95,9 +95,9 @@ fn deletions_reach_products_and_publications_in_any_order() {
         ("LTA_Acri_20220101T000000_1.json", page("LTA_Acri", &both)),
     ];
     for order in [[&lists, &issues, &delivered], [&delivered, &issues, &lists], [&issues, &delivered, &lists], [&lists, &delivered, &issues]] {
-        for place in Place::both(SATELLITES) {
-            order.iter().for_each(|files| import(&place, files));
-            let of = |name: &str| one(&place, &format!("product name={name}"));
+        for sandbox in Sandbox::on_each_store(SATELLITES) {
+            order.iter().for_each(|files| import(&sandbox, files));
+            let of = |name: &str| one(&sandbox, &format!("product name={name}"));
             let wanted = json!({ "product_type": "MSI_L0__DS", "deletion_tickets": ["DEMO-1"], "deleted_from": ["LTA_Exprivia"], "lta_deleted": 1, "lta_served": 2,
                                  "deletion_date": "2022-01-12T07:12:53.994Z", "deletion_causes": ["The dog ate the products"] });
             has(&of(DATASTRIP), &wanted);
@@ -105,7 +105,7 @@ fn deletions_reach_products_and_publications_in_any_order() {
                                  "deletion_date": "2023-01-12T00:00:00Z", "dd_deleted": 0 });
             has(&of(GRANULE), &wanted);
             // only at the interfaces that the ticket names; of several tickets the last one
-            let at = |service: &str, name: &str| one(&place, &format!("publication service={service} name={name}"));
+            let at = |service: &str, name: &str| one(&sandbox, &format!("publication service={service} name={name}"));
             let wanted = json!({ "deleted_by": "DEMO-1", "deletion_date": "2022-01-12T07:12:53.994Z", "deletion_cause": "The dog ate the products" });
             has(&at("LTA_Exprivia_S2", DATASTRIP), &wanted);
             has(
@@ -116,10 +116,10 @@ fn deletions_reach_products_and_publications_in_any_order() {
             has(&at("LTA_Acri", DATASTRIP), &none);
             has(&at("LTA_Acri", GRANULE), &none);
             // of causes and of interfaces
-            let counted = |question: &str| one(&place, &format!("{question} | sum(products), sum(publications)"));
+            let counted = |question: &str| one(&sandbox, &format!("{question} | sum(products), sum(publications)"));
             has(&counted("deletion_ticket cause='The dog ate the products'"), &json!({ "sum(products)": 2, "sum(publications)": 2 }));
             has(&counted("deletion_ticket services=LTA_Exprivia"), &json!({ "sum(products)": 3, "sum(publications)": 4 }));
-            place.ok(&["check", "--deep"]);
+            sandbox.ok(&["check", "--deep"]);
         }
     }
 }
@@ -127,13 +127,13 @@ fn deletions_reach_products_and_publications_in_any_order() {
 /// Lists of distributors name containers, too; a list may be a spreadsheet, have a header after all, and come without its ticket.
 #[test]
 fn lists_of_distributors_and_spreadsheets_are_read() {
-    let place = Place::new(SATELLITES);
+    let sandbox = Sandbox::new(SATELLITES);
     let container = format!("{CONTAINER}.SAFE");
     let alone = "S1A_IW_OCN__2SDH_20220207T093448_20220207T093513_041805_04F9D1_820F";
     let hubs =
         json!({ "customfield_10114": "2022-03-01T01:00:00.000+0100", "customfield_10118": { "value": "Wrong format" }, "customfield_10116": null });
     import(
-        &place,
+        &sandbox,
         &[
             ("DD_DHUS_20220101T000000_1.json", page("DD_DHUS", &[container.as_str(), GRANULE])),
             ("DEMO-2_DHUS_S2A_DelList_20220830.xlsx", sheet(&[vec!["product_name"], vec![container.as_str()], vec![GRANULE]])),
@@ -143,20 +143,20 @@ fn lists_of_distributors_and_spreadsheets_are_read() {
     );
     let wanted = json!({ "deleted_by": "DEMO-2", "deletion_date": "2022-03-01T00:00:00Z", "deletion_cause": "Wrong format" });
     for name in [CONTAINER, GRANULE] {
-        has(&one(&place, &format!("publication service=DD_DHUS name={name}")), &wanted);
+        has(&one(&sandbox, &format!("publication service=DD_DHUS name={name}")), &wanted);
     }
-    has(&one(&place, "container"), &json!({ "key": CONTAINER, "level": "L1C", "deletion_tickets": ["DEMO-2"], "deleted_from": ["DD_DHUS"] }));
-    has(&one(&place, &format!("product name={GRANULE}")), &json!({ "lta_deleted": 0, "dd_deleted": 1 }));
+    has(&one(&sandbox, "container"), &json!({ "key": CONTAINER, "level": "L1C", "deletion_tickets": ["DEMO-2"], "deleted_from": ["DD_DHUS"] }));
+    has(&one(&sandbox, &format!("product name={GRANULE}")), &json!({ "lta_deleted": 0, "dd_deleted": 1 }));
     let ticket =
         json!({ "interfaces": ["DHUS"], "service_type": "DD", "products": 2, "satellites": 2, "publications": 2, "date": "2022-03-01T00:00:00Z" });
-    has(&one(&place, "deletion_ticket"), &ticket);
+    has(&one(&sandbox, "deletion_ticket"), &ticket);
     // nobody has delivered it: it has no type, and is part of nothing
     has(
-        &one(&place, &format!("product name={alone}")),
+        &one(&sandbox, &format!("product name={alone}")),
         &json!({ "deletion_tickets": ["DEMO-4"], "deleted_from": null, "product_type": null, "planned": null }),
     );
-    has(&one(&place, &format!("deletion name={alone}")), &json!({ "ticket": "DEMO-4", "service_type": "LTA", "satellite": "S1A", "date": null }));
-    assert_eq!(found(&place, "deletion").len(), 3, "a header is no product");
+    has(&one(&sandbox, &format!("deletion name={alone}")), &json!({ "ticket": "DEMO-4", "service_type": "LTA", "satellite": "S1A", "date": null }));
+    assert_eq!(found(&sandbox, "deletion").len(), 3, "a header is no product");
 }
 
 const BUDGET: &str = "TYPE;#Num/day;Level;Timeliness;P;A;D;Volume per day [GB];Mission;Version";
@@ -164,7 +164,7 @@ const BUDGET: &str = "TYPE;#Num/day;Level;Timeliness;P;A;D;Volume per day [GB];M
 /// Values are cleaned, and types that stand for several are resolved.
 #[test]
 fn a_data_budget_is_cleaned_as_by_the_original() {
-    for place in Place::both(SATELLITES) {
+    for sandbox in Sandbox::on_each_store(SATELLITES) {
         let rows = "IW_GRDH_1S (SH/SV/DH/DV);8,9;0;NTC;P;A; ;1215,3;S1;1.4\n\
                     S(1.2.3.4.5.6.7.8)_GRDH_1S;6666.6;1;_;P;;D;9999.9;S1;1.4\n\
                     S[1..6]_ETA__AX;2;2;TOTO;P;A;D;10;S1;1.4\n\
@@ -176,11 +176,11 @@ fn a_data_budget_is_cleaned_as_by_the_original() {
                     AUX_NONE;2;_;NTC;P;A;D;10;S5;1.4\n";
         let aux = "AUX_WND;8,9;;;P;A; ;0,3;S1;1.4\n";
         import(
-            &place,
+            &sandbox,
             &[("Databudget_v1.4.csv", format!("{BUDGET}\n{rows}").into_bytes()), ("DatabudgetAUX_v1.4.csv", format!("{BUDGET}\n{aux}").into_bytes())],
         );
-        assert_eq!(found(&place, "databudget version=1.4").len(), 9, "what has the level _ is left out");
-        let of = |kind: &str| one(&place, &format!("databudget product_types={kind}"));
+        assert_eq!(found(&sandbox, "databudget version=1.4").len(), 9, "what has the level _ is left out");
+        let of = |kind: &str| one(&sandbox, &format!("databudget product_types={kind}"));
         let wanted = json!({ "type": "IW_GRDH_1S", "number": 8.9, "volume": 1215.3, "level": "L0", "timeliness": "NTC", "is_produced": true, "is_archived": true,
                              "is_disseminated": false, "product_timeliness": ["NT", "NTC", "OPER", "OFFL", "NOMINAL"] });
         has(&of("IW_GRDH_1S"), &wanted);
@@ -188,7 +188,7 @@ fn a_data_budget_is_cleaned_as_by_the_original() {
         has(&of("S8_GRDH_1S"), &json!({ "product_types": eight, "level": "L1", "timeliness": "UNDERSCORE", "number": 6666.6, "volume": 9999.9 }));
         let nine: Vec<String> = (1..=9).map(|number| format!("S{number}_ETA__AX")).collect();
         has(&of("S9_ETA__AX"), &json!({ "product_types": nine, "level": "L1", "timeliness": "TOTO", "product_timeliness": [] }));
-        has(&one(&place, "databudget type='S[1..6]_ETA__AX'"), &json!({ "level": "L2", "timeliness": "A" }));
+        has(&one(&sandbox, "databudget type='S[1..6]_ETA__AX'"), &json!({ "level": "L2", "timeliness": "A" }));
         has(&of("MSI_L1C_TL"), &json!({ "level": "L1", "product_timeliness": ["NOMINAL", "NOT_RECORDING"] }));
         let wanted =
             json!({ "product_types": ["SR_2_SICNAX", "SR_2_SICSAX", "SR_2_SICTAX"], "volume": null, "is_produced": false, "is_disseminated": false });
@@ -198,17 +198,17 @@ fn a_data_budget_is_cleaned_as_by_the_original() {
         has(&of("AUX_WND"), &json!({ "level": "AUX", "timeliness": "AUX", "product_timeliness": ["_"], "volume": 0.3 }));
         // a file that is delivered again counts instead of the older one
         let later = rows.replace("S[1..6]_ETA__AX;2;", "S[1..6]_ETA__AX;3;").replace("OFFL_L1B_IR_UVN;2;L1B;OFFL;P;A;D;10;S5;1.4\n", "");
-        let path = place.file("Databudget_v1.4.csv", format!("{BUDGET}\n{later}"));
-        place.import(&[&path]);
-        assert_eq!(one(&place, "databudget type='S[1..6]_ETA__AX'")["number"], 3.0);
-        assert_eq!(found(&place, "databudget").len(), 8);
+        let path = sandbox.write_file("Databudget_v1.4.csv", format!("{BUDGET}\n{later}"));
+        sandbox.import(&[&path]);
+        assert_eq!(one(&sandbox, "databudget type='S[1..6]_ETA__AX'")["number"], 3.0);
+        assert_eq!(found(&sandbox, "databudget").len(), 8);
     }
 }
 
 /// What is expected of a mission, and of a level and timeliness of it: sums of rows.
 #[test]
 fn totals_of_a_data_budget_are_those_of_the_original() {
-    let place = Place::new(SATELLITES);
+    let sandbox = Sandbox::new(SATELLITES);
     let marks = [("P;;", 1.0), ("P;A;", 2.0), ("P;A;D", 3.0), (";A;D", 4.0), (";;D", 5.0), ("P;;D", 6.0)];
     let levels = [("L1", 11.0), ("L2", 22.0), ("L3", 33.0)];
     let timelinesses = [("NTC", 333.0), ("NRT", 666.0), ("STC", 999.0)];
@@ -230,9 +230,9 @@ fn totals_of_a_data_budget_are_those_of_the_original() {
             }
         }
     }
-    import(&place, &[("Databudget_vG.csv", global.into_bytes()), ("Databudget_vS.csv", specific.into_bytes())]);
+    import(&sandbox, &[("Databudget_vG.csv", global.into_bytes()), ("Databudget_vS.csv", specific.into_bytes())]);
     let is = |question: &str, factor: f64| {
-        let sums = one(&place, &format!("{question} | sum(number), sum(volume)"));
+        let sums = one(&sandbox, &format!("{question} | sum(number), sum(volume)"));
         for (column, each) in [("sum(number)", 1.2), ("sum(volume)", 10.4)] {
             let sum = sums[column].as_f64().expect("a sum");
             assert!((sum / (each * factor) - 1.0).abs() < 1e-9, "{question}: {sums}");
@@ -253,13 +253,13 @@ fn totals_of_a_data_budget_are_those_of_the_original() {
 
 #[test]
 fn names_of_counters_say_what_they_count() {
-    for place in Place::both(SATELLITES) {
+    for sandbox in Sandbox::on_each_store(SATELLITES) {
         let values = |names: &[&str], time: &str, counter: u64| {
             let value = |name: &&str| json!({ "Name": name, "Timestamp": time, "MetricType": "Counter", "Counter": counter });
             json!({ "value": names.iter().map(value).collect::<Vec<_>>() }).to_string().into_bytes()
         };
         import(
-            &place,
+            &sandbox,
             &[
                 (
                     "metrics_LTA_Exprivia_S1_20230406T000000_20230407T000000_1000_P000000.json",
@@ -281,16 +281,16 @@ fn names_of_counters_say_what_they_count() {
         );
         let wanted = json!({ "time": "2023-04-06T08:30:00.56Z", "counter": 6_446_299_846_u64, "metric": "archived", "kind": "Counter", "measure": "size",
                              "product_type": "WV_RAW__0N", "mission": "S1", "satellite": "S1A", "service_id": "Exprivia", "user": null });
-        has(&one(&place, "metric name=Archived.WV_RAW__0N.SENTINEL-1.A.size"), &wanted);
+        has(&one(&sandbox, "metric name=Archived.WV_RAW__0N.SENTINEL-1.A.size"), &wanted);
         let wanted = json!({ "counter": 36_208_640, "interface": "metrics_LTA_Exprivia_S2", "service_id": "Exprivia", "service_type": "LTA", "metric": "download",
                              "measure": "size", "product_type": "MSI_L0__DS", "satellite": "S2A", "user": "s2b_ps_cap", "mission": "S2" });
-        has(&one(&place, "metric product_type=MSI_L0__DS satellite=S2A"), &wanted);
+        has(&one(&sandbox, "metric product_type=MSI_L0__DS satellite=S2A"), &wanted);
         has(
-            &one(&place, "metric product_type=_AUX_CTM_CO"),
+            &one(&sandbox, "metric product_type=_AUX_CTM_CO"),
             &json!({ "measure": "count", "mission": "S5", "satellite": "S5P", "service_id": "Exprivia" }),
         );
-        assert_eq!(found(&place, "metric").len(), 3);
-        let journal: Vec<Json> = place.journal(3);
+        assert_eq!(found(&sandbox, "metric").len(), 3);
+        let journal: Vec<Json> = sandbox.journal(3);
         assert_eq!(journal.len(), 3);
         for line in journal {
             assert_eq!((&line["outcome"], &line["reasons"]), (&json!("skipped"), &json!(["not the name of a counter of a type"])), "{line}");
@@ -355,28 +355,28 @@ fn tables_of_stations_become_passes() {
         "updated": "2021-06-08T00:00:00.000+0000", "created": "2024-08-01T00:00:00.000+0000", "customfield_10238": "S5P-32001",
         "customfield_10225": { "value": "X-Band", "child": { "value": "INU" } }, "issuelinks": [{ "outwardIssue": { "key": "DEMO-9" } }],
     } }] });
-    for place in Place::both(SATELLITES) {
-        import(&place, &daily);
+    for sandbox in Sandbox::on_each_store(SATELLITES) {
+        import(&sandbox, &daily);
         let key = "S5P/32001/ABCD/2001-02-02T10:42:42.1Z";
         let wanted = json!({ "key": key, "mission": "S5", "station": "INU", "status": "OK", "notes": "of the day", "chunks": 9876, "volume": 456_456,
                              "fer_downlink": 1234.5, "fer_data": 5678.9, "stop": null, "delivery": "PT1H2M30S", "bytes_per_second": 456_456.0 / 3_750.0,
                              "planned_stop": "2011-11-09T05:10:10.11Z", "frames": 45_454_545, "bad_data_frames": 123_123, "front_end": "QRST",
                              "on": "S5P_X-Band_32001_INU", "report": { "station_day": daily[0].0 } });
-        has(&one(&place, "station_pass satellite=S5P"), &wanted);
-        has(&place.get("pass", "S5P_X-Band_32001_INU"), &json!({ "reports": 1, "reports_ok": 1 }));
-        import(&place, &[("Jira_CAMS_Cloud_Anomaly_Correlation_1.json", ticket.to_string().into_bytes())]);
-        assert_eq!(one(&place, "station_pass")["cams_tickets"], json!(["DEMO-9"]));
+        has(&one(&sandbox, "station_pass satellite=S5P"), &wanted);
+        has(&sandbox.get("pass", "S5P_X-Band_32001_INU"), &json!({ "reports": 1, "reports_ok": 1 }));
+        import(&sandbox, &[("Jira_CAMS_Cloud_Anomaly_Correlation_1.json", ticket.to_string().into_bytes())]);
+        assert_eq!(one(&sandbox, "station_pass")["cams_tickets"], json!(["DEMO-9"]));
     }
     for order in [[&daily, &monthly], [&monthly, &daily]] {
-        for place in Place::both(SATELLITES) {
-            order.iter().for_each(|files| import(&place, files));
+        for sandbox in Sandbox::on_each_store(SATELLITES) {
+            order.iter().for_each(|files| import(&sandbox, files));
             let reports = json!({ "station_day": daily[0].0, "station_month": monthly[0].0 });
-            has(&one(&place, "station_pass"), &json!({ "status": "NOK", "notes": "of the month", "volume": 912_912, "report": reports }));
-            has(&place.get("pass", "S5P_X-Band_32001_INU"), &json!({ "reports": 1, "reports_ok": 0 }));
+            has(&one(&sandbox, "station_pass"), &json!({ "status": "NOK", "notes": "of the month", "volume": 912_912, "report": reports }));
+            has(&sandbox.get("pass", "S5P_X-Band_32001_INU"), &json!({ "reports": 1, "reports_ok": 0 }));
         }
     }
     // another station calls its columns otherwise, and writes satellites in full
-    let place = Place::new(SATELLITES);
+    let sandbox = Sandbox::new(SATELLITES);
     let renamed = |name: &'static str| match name {
         "Antenna status" => "Antenna status (OK/NOK)",
         "Front End status" => "Front End Status",
@@ -392,15 +392,15 @@ fn tables_of_stations_become_passes() {
     let mut row = pass("OK", "456456", "");
     (row[1], row[2]) = ("SENTINEL-2A", "36102");
     let table = sheet(&[TABLE.map(renamed).to_vec(), row, vec!["", "", "remarks"]]);
-    import(&place, &[("S2_COP_REP_PERF_CGS-INS__20220522T122038_V20220521T120000_20220522T115959.xlsx", table)]);
+    import(&sandbox, &[("S2_COP_REP_PERF_CGS-INS__20220522T122038_V20220521T120000_20220522T115959.xlsx", table)]);
     let wanted = json!({ "key": "S2A/36102/ABCD/2001-02-02T10:42:42.1Z", "mission": "S2", "station": "INS", "status": "OK", "delivery": "PT1H2M30S", "chunks": 9876 });
-    has(&one(&place, "station_pass station=INS"), &wanted);
+    has(&one(&sandbox, "station_pass station=INS"), &wanted);
 }
 
 /// A report of one pass, as stations write it for each.
 #[test]
 fn reports_of_stations_become_passes() {
-    for place in Place::both(SATELLITES) {
+    for sandbox in Sandbox::on_each_store(SATELLITES) {
         let report = |orbit: &str, errors: &str, status: &str| {
             format!(
                 "<?xml version=\"1.0\"?>\n<Earth_Explorer_File><Earth_Explorer_Header><Fixed_Header><Mission>Sentinel-2A</Mission></Fixed_Header>\
@@ -412,15 +412,15 @@ fn reports_of_stations_become_passes() {
             )
         };
         let (good, bad) = ("S2A_OPER_REP_STNACQ_SGS_20240101T010000_V20240101T000000_20240101T001000.EOF", "S2A_OPER_REP_STNACQ_SGS_2.EOF");
-        import(&place, &[(good, report("040123", "1,5E-6", "OK").into_bytes()), (bad, report("40124", "", "NOK").into_bytes())]);
+        import(&sandbox, &[(good, report("040123", "1,5E-6", "OK").into_bytes()), (bad, report("40124", "", "NOK").into_bytes())]);
         let wanted = json!({ "key": "S2A/40123/ANT1/2024-01-01T00:00:00.5Z", "mission": "S2", "station": "SGS", "status": "OK", "acquisition": "40123_01",
                              "start": "2024-01-01T00:00:00.5Z", "stop": "2024-01-01T00:10:00Z", "fer_downlink": 1.5e-6, "fer_data": null, "notes": "none",
                              "on": "S2A_X-Band_40123_SGS", "report": { "station_report": good } });
-        has(&one(&place, "station_pass orbit=40123"), &wanted);
-        has(&one(&place, "station_pass status=NOK"), &json!({ "orbit": "40124", "fer_downlink": null }));
+        has(&one(&sandbox, "station_pass orbit=40123"), &wanted);
+        has(&one(&sandbox, "station_pass status=NOK"), &json!({ "orbit": "40124", "fer_downlink": null }));
         // the pass is the one that sessions and tickets name
         let session = json!({ "value": [{ "SessionId": "S2A_20240101000000040123", "Satellite": "S2A", "DownlinkOrbit": 40123, "PublicationDate": "2024-01-01T02:00:00Z" }] });
-        import(&place, &[("CADIP_Svalbard_Sessions_20240101T000000_1.json", session.to_string().into_bytes())]);
-        has(&place.get("pass", "S2A_X-Band_40123_SGS"), &json!({ "reports": 1, "reports_ok": 1, "sessions": 1 }));
+        import(&sandbox, &[("CADIP_Svalbard_Sessions_20240101T000000_1.json", session.to_string().into_bytes())]);
+        has(&sandbox.get("pass", "S2A_X-Band_40123_SGS"), &json!({ "reports": 1, "reports_ok": 1, "sessions": 1 }));
     }
 }
