@@ -2,6 +2,7 @@
 //! machine.
 
 pub mod authorities;
+pub mod bibliographic;
 pub mod businesses;
 pub mod datasets;
 pub mod machines;

@@ -223,7 +223,7 @@ pub enum Command {
     /// Generate sample data.
     #[cfg(feature = "lab")]
     #[command(
-        after_help = "Examples:\n  stook sample authorities --records 50000 --seed 1 -o names.mrc\n  stook sample businesses --records 10000 -o register\n  stook sample sentinel --days 2 -o data\n  stook sample datasets --records 1000 -o services"
+        after_help = "Examples:\n  stook sample authorities --records 50000 --seed 1 -o names.mrc\n  stook sample bibliographic --records 1000 -o library\n  stook sample businesses --records 10000 -o register\n  stook sample sentinel --days 2 -o data\n  stook sample datasets --records 1000 -o services"
     )]
     Sample(SampleArgs),
     /// Print a script that completes the commands and options of `stook` in a shell.

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SampleName {
     Authorities,
+    Bibliographic,
     Businesses,
     Datasets,
     Machines,

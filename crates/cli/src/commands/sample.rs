@@ -5,6 +5,7 @@ use crate::output::count;
 use crate::output_file::Output;
 use crate::{CommandError, CommandResult};
 use stook_sample::authorities::{self, Authorities};
+use stook_sample::bibliographic::{self, Bibliographic};
 use stook_sample::businesses::{self, Businesses};
 use stook_sample::datasets::{self, Datasets};
 use stook_sample::machines::{self, Machines};
@@ -24,6 +25,10 @@ pub fn sample(arguments: &SampleArgs) -> CommandResult {
         SampleName::Sentinel => {
             let folder = output.ok_or_else(|| CommandError::usage("this sample consists of several files: give a folder with -o"))?;
             records = sentinel::write(&Sentinel { days, seed, first: first - 1 }, folder)?;
+        }
+        SampleName::Bibliographic => {
+            let folder = output.ok_or_else(|| CommandError::usage("bibliographic records are several files: name a folder with -o"))?;
+            bibliographic::write(&Bibliographic { records, seed, first }, folder)?;
         }
         SampleName::Businesses => {
             let folder = output.ok_or_else(|| CommandError::usage("businesses are several files: name a folder with -o"))?;
