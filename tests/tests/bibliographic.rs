@@ -62,8 +62,11 @@ fn both_deliveries_give_what_is_right_in_either_order() {
     }
 }
 
+/// A data field: tag, indicators, and subfields with their codes.
+type DataField<'f> = (&'f str, &'f str, &'f [(&'f str, &'f str)]);
+
 /// A record in MARCXML.
-fn marcxml(leader: &str, controls: &[(&str, &str)], fields: &[(&str, &str, &[(&str, &str)])]) -> String {
+fn marcxml(leader: &str, controls: &[(&str, &str)], fields: &[DataField<'_>]) -> String {
     let controls: String = controls.iter().map(|(tag, text)| format!("<controlfield tag=\"{tag}\">{text}</controlfield>")).collect();
     let fields: String = fields
         .iter()
@@ -78,12 +81,12 @@ fn marcxml(leader: &str, controls: &[(&str, &str)], fields: &[(&str, &str, &[(&s
 const BIB: &str = "00000cam a2200000 i 4500";
 const AUTHORITY: &str = "00000nz  a2200000n  4500";
 
-fn bib(sandbox: &Sandbox, name: &str, id: &str, time: &str, fields: &[(&str, &str, &[(&str, &str)])]) {
+fn bib(sandbox: &Sandbox, name: &str, id: &str, time: &str, fields: &[DataField<'_>]) {
     let file = sandbox.write_file(name, marcxml(BIB, &[("001", id), ("005", time)], fields));
     sandbox.import(&[&file]);
 }
 
-fn authority(sandbox: &Sandbox, name: &str, id: &str, time: &str, fields: &[(&str, &str, &[(&str, &str)])]) {
+fn authority(sandbox: &Sandbox, name: &str, id: &str, time: &str, fields: &[DataField<'_>]) {
     let file = sandbox.write_file(name, marcxml(AUTHORITY, &[("001", id), ("005", time)], fields));
     sandbox.import(&[&file]);
 }
@@ -107,7 +110,7 @@ fn a_changed_heading_finds_the_records_that_carry_it() {
     let record = sandbox.get("authority", "n50000001");
     assert_eq!((&record["as_name"], &record["as_subject"]), (&json!(2), &json!(1)));
 
-    let changed: &[(&str, &str, &[(&str, &str)])] =
+    let changed: &[DataField<'_>] =
         &[("100", "1 ", &[("a", "Kovač, Ana,"), ("d", "1930-2021")]), ("400", "1 ", &[("w", "nne"), ("a", "Kovac, Ana,"), ("d", "1930-")])];
     authority(&sandbox, "5.xml", "n50000001", "20240601000000.0", changed);
     assert_eq!(
@@ -131,7 +134,7 @@ fn a_changed_heading_finds_the_records_that_carry_it() {
 #[test]
 fn holdings_items_and_scripts_are_taken_from_their_fields() {
     let sandbox = Sandbox::new(CATALOGUE);
-    let fields: &[(&str, &str, &[(&str, &str)])] = &[
+    let fields: &[DataField<'_>] = &[
         ("020", "  ", &[("a", "0-306-40615-2 (pbk.)"), ("z", "123")]),
         ("245", "10", &[("6", "880-02"), ("a", "Istoriia goroda :"), ("b", "ocherk /"), ("c", "A. Petrov.")]),
         ("852", "0 ", &[("b", "STACKS"), ("h", "QA1"), ("i", ".P4"), ("8", "1")]),

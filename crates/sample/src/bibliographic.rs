@@ -85,7 +85,7 @@ impl Bibliographic {
 
     /// Whether an authority is of a name; the others are of topics.
     fn is_name(authority: u64) -> bool {
-        authority % 3 != 0
+        !authority.is_multiple_of(3)
     }
 
     /// Whether the second delivery changes the heading of an authority.

@@ -385,7 +385,7 @@ pub const FEED: &[Keyword] = &[
     ),
     word(
         "each",
-        r##"{"oneOf":[{"type":["string","integer"]},{"$ref":"#/$defs/each"}]}"##,
+        r##"{"oneOf":[{"type":["string","number"]},{"$ref":"#/$defs/each"}]}"##,
         "A path to fields (marc), values (json) or elements (xml) of a document, each of which contributes; paths in `map` start from it (marc: `$a`). A newer document takes back what it no longer contains.",
     ),
     word(
@@ -397,7 +397,7 @@ pub const FEED: &[Keyword] = &[
 
 /// The things in a document that contribute one by one.
 pub const EACH: &[Keyword] = &[
-    word("path", TEXT, "Where they are."),
+    word("path", r#"{"type":["string","number"]}"#, "Where they are."),
     word("of", r##"{"$ref":"#/$defs/name"}"##, "The `let` value that identifies the document; without it, the key of the first feed without `each`."),
 ];
 

@@ -220,7 +220,8 @@ impl Naive {
 
     /// The groups, in the order in which they are found.
     fn groups(&self, plan: &QueryPlan, aggregates: &[Aggregate], grouping: &Grouping) -> Vec<Vec<Value>> {
-        let mut groups: Vec<(Vec<Value>, Vec<&(String, RecordContent)>)> = Vec::new();
+        type Group<'r> = (Vec<Value>, Vec<&'r (String, RecordContent)>);
+        let mut groups: Vec<Group<'_>> = Vec::new();
         for record in self.satisfying(&plan.conditions) {
             let mut combinations: Vec<Vec<Value>> = vec![Vec::new()];
             for group in &grouping.by {
@@ -237,7 +238,7 @@ impl Naive {
                 }
             }
         }
-        let row = |(values, records): (Vec<Value>, Vec<&(String, RecordContent)>)| {
+        let row = |(values, records): Group<'_>| {
             let aggregated = aggregates.iter().map(|aggregate| self.aggregate_of(&records, aggregate));
             values.into_iter().chain(aggregated).collect()
         };

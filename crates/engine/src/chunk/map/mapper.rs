@@ -243,7 +243,7 @@ impl<'c> DocumentMapper<'c> {
             Some(gone) => self.evaluator.holds(gone, scope).map_err(|error| format!("`gone`: {error}"))?,
             None => false,
         };
-        let mut has_unread_elements = false;
+        let (mut has_unread_elements, mut keys) = (false, HashSet::new());
         for (index, feed) in self.source.feeds.iter().enumerate() {
             let Some(each) = &feed.each else { continue };
             let identity = self.identity(each, scope, mapped)?;
@@ -266,7 +266,7 @@ impl<'c> DocumentMapper<'c> {
                     self.catalogue.collections[feed.collection].name
                 ));
             }
-            let (mut keys, mut found) = (HashSet::new(), Vec::new());
+            let mut found = Vec::new();
             for (number, node) in nodes.into_iter().enumerate() {
                 let mut element = MappedDocument::default();
                 let input = DocumentInput { element: Some(Element { node, identity: &identity }), ..input };
@@ -276,7 +276,7 @@ impl<'c> DocumentMapper<'c> {
                 let has_unreadable_value = !element.warnings.is_empty();
                 mapped.warnings.extend(element.warnings.into_iter().map(|warning| format!("{name}: {warning}")));
                 match contribution {
-                    Some(own) if !keys.insert(own.key.clone()) => {
+                    Some(own) if !keys.insert((feed.collection, own.key.clone())) => {
                         mapped.warnings.push(format!("{name}: an element before it has the key `{}`, too; it is left out", own.key));
                     }
                     Some(own) => mapped.contributions.push(own),
