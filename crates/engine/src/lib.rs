@@ -1,7 +1,7 @@
 //! From files, services and requests to committed records: creates jobs and splits them into chunks, and merges, settles and writes what follows
 //! from chunks, edits and withdrawals.
 //!
-//! The modules, each of which uses only modules below it:
+//! The modules. Each uses mainly modules below it; `chunk` and `merge` also use `tags`, to evaluate tags in the transaction that writes a document:
 //!
 //! - [`fetch`] fetches from services what a query needs; [`service`] sends the requests, and collects what is new page by page.
 //! - [`import`] creates jobs for files and uploads and runs them, does dry runs, and delivers a few documents at once.

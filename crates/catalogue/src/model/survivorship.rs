@@ -1,7 +1,8 @@
 //! Golden values: a pure function of the set of contributions.
 //!
 //! Contributions are compared by `(as_of, received, hash, contributor)`, which is a total order, so nothing here depends on the order
-//! they arrived in. [`Consolidator::golden_record`] is the only place where golden values are made.
+//! they arrived in. [`Consolidator::golden_record`] is the only place where
+//! golden values are chosen; settled values, which are stored with them, are computed by the engine's `settle`.
 
 use crate::eval::{Evaluator, Expression};
 use crate::model::definition::{API_NAME, Catalogue, Collection, ExistenceRule, Field, SourceRef, Survivorship};
@@ -272,7 +273,7 @@ impl<'c> Consolidator<'c> {
     }
 }
 
-/// A contribution that counts.
+/// A contribution that counts and is not a deletion.
 struct LiveContribution<'a> {
     contribution: &'a Contribution,
     source: Option<SourceRef>,

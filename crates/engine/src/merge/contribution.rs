@@ -13,11 +13,11 @@ use stook_store::queue::JobId;
 /// What a document contributes to one record.
 #[derive(Debug, Clone)]
 pub struct NewContribution {
-    /// The collection's index.
+    /// The collection.
     pub collection: CollectionId,
-    /// The index of the source whose document it is.
+    /// The source whose document it is.
     pub source: SourceId,
-    /// The feed's index in that source.
+    /// The feed's position in that source.
     pub feed: usize,
     /// Whether the document is embedded in another one.
     pub embedded: bool,
@@ -31,7 +31,7 @@ pub struct NewContribution {
     pub hash: Hash,
     /// The values, or a deletion.
     pub content: ContributionContent,
-    /// Fields, by index and in their order, whose values could not be read.
+    /// Fields, in their order, whose values could not be read.
     pub unreadable: Vec<FieldId>,
     /// The document, if the collection keeps it.
     pub raw: Option<KeptDocument>,

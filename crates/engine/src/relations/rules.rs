@@ -31,7 +31,7 @@ pub(crate) struct CollectionRelations {
     pub waiting: u32,
     /// Fields from which a child's settled values are computed, and these values themselves: if none of them changes, the child stays settled.
     pub settling: Vec<FieldId>,
-    /// How many collections must be settled before it, because its records read their settled values.
+    /// How many steps of settling come before it: one more than the most of any collection whose settled values its records read.
     pub order: u32,
 }
 
@@ -136,7 +136,7 @@ impl SettleRules {
         self.relations.iter().any(CollectionRelations::has_consequences) || self.catalogue.sources.iter().any(|source| source.replaces.is_some())
     }
 
-    /// How many collections must be settled before this one.
+    /// How many steps of settling come before a collection.
     pub fn depth(&self, collection: CollectionId) -> u32 {
         self.relations[collection].order
     }

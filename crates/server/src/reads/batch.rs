@@ -26,7 +26,7 @@ impl<T> BatchQueue<T> {
         }
     }
 
-    /// Waits for requests and takes the first `most(waiting)` of them, but at least one. `None` once the queue is closed and empty.
+    /// Waits for requests and takes the first `batch_size(waiting)` of them, but at least one. `None` once the queue is closed and empty.
     pub fn take(&self, batch_size: impl Fn(&[T]) -> usize) -> Option<Vec<T>> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         while waiting.is_empty() {
@@ -49,7 +49,7 @@ impl<T> BatchQueue<T> {
     }
 }
 
-/// Returns how many of the waiting requests fit into one batch of `most` elements, where a request has `size` elements.
+/// Returns how many of the waiting requests fit into one batch of at most `max` elements, where a request has `size` elements.
 pub fn count_that_fit<T>(waiting: &[T], max: usize, size: impl Fn(&T) -> usize) -> usize {
     let mut total = 0;
     let fits = |request: &&T| {

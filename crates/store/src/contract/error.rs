@@ -14,8 +14,8 @@ pub enum StoreError {
     /// Another process changed the definition while this one ran.
     #[error("the store now holds another definition (another process prepared it); restart with the current catalogue.yaml")]
     DefinitionChanged,
-    /// The worker no longer holds the lease; nothing was written.
-    #[error("chunk {0} was taken over by another worker; nothing was written twice")]
+    /// The worker no longer holds the lease: another one has it, or the job was cancelled. Nothing was written.
+    #[error("the lease of chunk {0} has ended: another worker has it, or the job was cancelled; nothing was written")]
     Fenced(ChunkId),
     /// Another process holds the store's write lock.
     #[error("the store has been locked by another process for {0} s; try again later")]

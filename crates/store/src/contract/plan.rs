@@ -59,15 +59,15 @@ pub enum PlanColumn {
     Revision,
     /// A golden field.
     Field(FieldId),
-    /// A member, by index, of the struct that the row is for: [`QueryPlan::each`].
+    /// A member, by position, of the struct that the row is for: [`QueryPlan::each`].
     Element(usize),
-    /// A state field, by index.
+    /// A state field, by position.
     State(usize),
     /// The names of fields with a conflict.
     Conflict,
     /// The names of its tags, without those that stand for queries.
     Tag,
-    /// Whether all targets of a link exist, by the link's index in the definition; no value if the link is empty.
+    /// Whether all targets of a link exist, by the link's id; no value if the link is empty.
     TargetsExist(LinkId),
 }
 

@@ -55,7 +55,7 @@ pub struct StoredRecord {
     pub exists: bool,
     /// Packed contributions, see [`stook_catalogue::record`]; empty if only values were read.
     pub contributions: Vec<u8>,
-    /// State fields that transitions have set, by index.
+    /// State fields that transitions have set, by position.
     pub state_set: Vec<(usize, Value)>,
     /// Golden values; empty if only the head was read.
     pub golden: Vec<Value>,
@@ -136,7 +136,7 @@ pub enum RecordChange {
     State {
         /// A value per state field.
         state: Vec<Value>,
-        /// State fields that transitions have set, by index.
+        /// State fields that transitions have set, by position.
         state_set: Vec<(usize, Value)>,
     },
     /// New settled values, with everything else as it is: the revision stays.
@@ -156,7 +156,7 @@ pub struct RecordContent {
     pub golden: Arc<[Value]>,
     /// A value per state field.
     pub state: Vec<Value>,
-    /// State fields that transitions have set, by index.
+    /// State fields that transitions have set, by position.
     pub state_set: Vec<(usize, Value)>,
     /// Fields with a conflict.
     pub conflicts: Vec<FieldId>,

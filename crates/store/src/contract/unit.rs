@@ -58,7 +58,8 @@ pub struct ReadSet {
 /// 7. [`log`](Unit::log), [`response_to_keep`](Unit::response_to_keep), [`journal`](Unit::journal).
 ///
 /// If the transaction has to be restarted (another unit in it failed), all methods are called again, from the first on. Methods that only return
-/// something (tenant, lease token, call, `waits_for_locks`, writes, read set) may also be called before and between these.
+/// something (tenant, lease token, call, `waits_for_locks`, read set) may also be called before and between these. `writes` may also be called before
+/// them, but not after the writes have been refused or resolved: units take a call of it as the start of an attempt, and discard their results.
 pub trait Unit: Send {
     /// The tenant whose records these are.
     fn tenant(&self) -> &Tenant;
@@ -76,7 +77,8 @@ pub trait Unit: Send {
     fn waits_for_locks(&self) -> bool {
         true
     }
-    /// Changes computed from what was read, ordered by collection and key, one per record.
+    /// Changes computed from what was read, ordered by collection and key, one per record. A call starts an attempt: what the unit has kept of an
+    /// earlier one is discarded.
     fn writes(&self) -> &[RecordWrite] {
         &[]
     }

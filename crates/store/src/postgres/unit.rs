@@ -2,7 +2,8 @@
 //!
 //! A unit locks its rows in the order of their keys, compares versions, merges what has changed, and writes with one statement per kind of change;
 //! the statements are waited for together. More than a few new rows are copied. All transactions lock in the same order: existing rows, reservations
-//! of unique values, new rows. So they may wait for each other, but cannot deadlock.
+//! of unique values, new rows. So they may wait for each other, but do not deadlock by these. Records of the read set are locked last: a deadlock
+//! through them is possible, and the unit is then repeated (decision 007).
 
 use super::edges::{self, NEW_RECORDS_LOCK};
 use super::records::{self, by_key_locked_sql};

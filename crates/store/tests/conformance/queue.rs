@@ -216,7 +216,7 @@ pub fn a_fenced_unit_writes_nothing(location: &StoreLocation) {
     let edge = Edge { link: 1, target: "t".into(), group: "".into(), start: 0, child: "c".into(), payload: vec![] };
     let (result, _) = chunk_unit(&fixture, &expired, Outcome::Created).edge(EdgeChange::Put(edge)).mark(1, "t").commit(&*fixture.store);
     let error = result.expect_err("the lease is lost").to_string();
-    assert_eq!(error, format!("chunk {id}.1 was taken over by another worker; nothing was written twice"));
+    assert_eq!(error, format!("the lease of chunk {id}.1 has ended: another worker has it, or the job was cancelled; nothing was written"));
     assert_eq!(fixture.keys(fixture.plan(vec![])), Vec::<String>::new());
     assert_eq!(fixture.store.edges(&fixture.tenant, 1, "t").expect("reading works"), []);
     assert_eq!(fixture.store.marks(&fixture.tenant, 10).expect("reading works"), []);

@@ -292,27 +292,27 @@ impl CompleteDelivery {
         self.files.as_ref().map_or(MAX_MISSING_PERCENT, |files| files.max_missing)
     }
 
-    /// Returns the number of the ledger's edges: scope, start, and age of the delivery.
+    /// The link number of the ledger's edges, which contain scope, start, and age of the delivery.
     pub fn ledger(&self) -> u32 {
         self.id
     }
 
-    /// Returns the number of edges from a file to its chunks that are done.
+    /// The link number of edges from a file to its chunks that are done.
     pub fn parts(&self) -> u32 {
         self.id | 1
     }
 
-    /// Returns the number of edges from a scope to the contributions in it.
+    /// The link number of edges from a scope to the contributions in it.
     pub fn contributions(&self) -> u32 {
         self.id | 2
     }
 
-    /// Returns the number of edges that record what became of files, and what was retired.
+    /// The link number of edges that record what became of files, and what was retired.
     pub fn history(&self) -> u32 {
         self.id | 3
     }
 
-    /// Returns the numbers of all its edges.
+    /// All its link numbers.
     pub fn links(&self) -> [u32; 4] {
         [self.ledger(), self.parts(), self.contributions(), self.history()]
     }

@@ -197,9 +197,9 @@ pub enum Retirement {
     /// It counts.
     #[default]
     Live,
-    /// Retired by a later delivery.
+    /// Retired by a newer delivery that arrived after it.
     ByLaterDelivery,
-    /// Retired on arrival, by an earlier delivery.
+    /// Retired on arrival, by a newer delivery that had arrived before it.
     OnArrival,
 }
 

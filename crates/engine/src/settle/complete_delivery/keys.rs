@@ -1,7 +1,7 @@
 //! The keys that a file has in a scope, to find how many keys of another file it lacks.
 //!
-//! Up to [`MAX_KEYS`] keys are stored as hashes, and the comparison is exact. If there are more, those with the smallest hashes are stored: a sample
-//! that depends neither on the order of documents nor on how a file was split, and gives the share of missing keys with an error of about 1 in 60.
+//! Keys are stored as hashes. Of fewer than [`MAX_KEYS`] keys all are stored, and the comparison is exact. Otherwise those with the smallest hashes
+//! are stored: a sample that depends neither on the order of documents nor on how a file was split, and gives the share of missing keys with an error of about 1 in 60.
 
 use std::collections::BTreeMap;
 use stook_catalogue::record::{DecodeError, Decoder};
