@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_below_its_bar_is_short_however_noisy_it_is() {
+    fn a_figure_that_misses_its_bar_is_short_whatever_its_spread() {
         for uncertainty in [None, Some(0.0), Some(0.01), Some(5.0)] {
             assert_eq!(Verdict::on(0.99, uncertainty, Bar::AtLeast(1.0)), Verdict::Short, "{uncertainty:?}");
             assert_eq!(Verdict::on(1.01, uncertainty, Bar::AtMost(1.0)), Verdict::Short, "{uncertainty:?}");

@@ -62,7 +62,7 @@ prop_compose! {
         list in proptest::collection::vec("[pqr]".prop_map(Value::text), 0..3),
         spots in proptest::collection::vec((proptest::option::of("[st]"), proptest::option::of(0i64..3), 0i64..4), 0..3),
         number in proptest::option::of(0i64..3),
-        retired in proptest::sample::select(vec![Retirement::Live, Retirement::Live, Retirement::Live, Retirement::ByLaterDelivery, Retirement::OnArrival]),
+        retired in proptest::sample::select(vec![Retirement::None, Retirement::None, Retirement::None, Retirement::ByLaterDelivery, Retirement::OnArrival]),
         before in proptest::option::of((any::<bool>(), proptest::option::of((0u64..3, 1u64..3)), proptest::option::of(0i64..5))),
         received in proptest::option::of(0i64..3),
         (job, document) in (0u64..3, 1u64..3),
@@ -164,7 +164,7 @@ proptest! {
             all.push(Contribution {
                 contributor: if pattern.is_empty() { "s".into() } else { format!("s:spots.at={pattern}").into() },
                 as_of: time as i64, received: None, hash: [time as u8; 16], generation: 1, origin: ContributionOrigin { job: time as u64, document: 1 },
-                before: None, retired: Retirement::Live, content: if is_tombstone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) }, raw: None, unreadable: Vec::new(),
+                before: None, retired: Retirement::None, content: if is_tombstone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) }, raw: None, unreadable: Vec::new(),
             });
         }
         let mut contributions = newest_per_contributor(&all);
@@ -316,7 +316,7 @@ fn contributions_of_earlier_versions_are_read_and_compare_as_before() {
         generation: 1,
         origin: ContributionOrigin { job, document: 2 },
         before: Some(PreviousContribution { as_of: 4, received: None, hash: [1; 16], generation: 1, retired: false, origin: None }),
-        retired: Retirement::Live,
+        retired: Retirement::None,
         content: ContributionContent::Tombstone,
         raw: None,
         unreadable: vec![UnreadableField { as_of: 3, hash: [2; 16], ..UnreadableField::new(FieldId::from(1)) }],
@@ -355,7 +355,7 @@ fn a_newer_time_counts_even_when_the_content_is_equal() {
             generation: 1,
             origin: ContributionOrigin::default(),
             before: None,
-            retired: Retirement::Live,
+            retired: Retirement::None,
             content: ContributionContent::Values(values.into()),
             raw: None,
             unreadable: Vec::new(),

@@ -111,7 +111,7 @@ fn deliveries() -> impl Strategy<Value = Vec<Delivery>> {
 }
 
 /// The largest share of keys that a file may lack of the one before it, in percent.
-fn most(source: &str) -> usize {
+fn max_missing_percent(source: &str) -> usize {
     if source == "table" { 20 } else { 50 }
 }
 
@@ -131,7 +131,7 @@ fn counting<'d>(all: &'d [Delivery], source: &str, side: &str) -> Vec<(&'d Deliv
         let former: Vec<&str> =
             counting.last().iter().flat_map(|(former, _)| in_scope(former, side)).filter(|(_, at)| *at >= first).map(|(id, _)| id).collect();
         let missing = former.iter().filter(|id| !in_scope(own, side).any(|(own, _)| own == **id)).count();
-        if own.allowed || missing * 100 <= former.len() * most(source) {
+        if own.allowed || missing * 100 <= former.len() * max_missing_percent(source) {
             counting.push((own, first));
         }
     }

@@ -528,7 +528,7 @@ fn contributions(by_contributor: &Voices) -> Vec<Contribution> {
             generation: 1,
             origin: reception(newest).map_or_else(ContributionOrigin::default, |received| received.origin),
             before: None,
-            retired: Retirement::Live,
+            retired: Retirement::None,
             content: newest.content.clone(),
             raw: None,
             unreadable: newest.unreadable.iter().map(|field| last_read(*field, newest, older)).collect(),

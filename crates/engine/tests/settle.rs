@@ -705,7 +705,7 @@ fn a_value_computed_from_an_undecided_one_is_not_reported_as_wrong() {
                 desk.apply(2, &tenant, &steps[2]);
                 hold(&before);
                 wait("the parent is not settled", || desk.stores[2].settle(&tenant, &desk.rules).expect("it settles").marks_cleared == 0 && !has(3));
-                let mark = StaleMark { order: 3, rule: behind.rule, target: parent.as_str().into(), ..StaleMark::default() };
+                let mark = StaleMark { pass_order: 3, rule: behind.rule, target: parent.as_str().into(), ..StaleMark::default() };
                 let settling = SettlingChanges { marks: vec![mark], ..SettlingChanges::default() };
                 desk.stores[2].commit(Box::new(SettlingUnit { tenant: tenant.clone(), settling })).expect("it is written");
                 hold(&behind);
@@ -804,7 +804,7 @@ fn a_large_tenant_and_a_small_one_are_settled_in_turn() {
         let rules = SettleRules::new(&desk.catalogue);
         let (item, _) = desk.catalogue.collection("item").expect("a collection");
         let mark = |number: usize| StaleMark {
-            order: rules.depth(item) << 2 | 2,
+            pass_order: rules.depth(item) << 2 | 2,
             rule: stook_catalogue::links::id_of("item"),
             target: format!("i{number}").into(),
             ..StaleMark::default()

@@ -68,7 +68,7 @@ fn documents_of_a_chunk_parse_as_those_of_the_whole_file() {
 }
 
 #[test]
-fn an_empty_file_holds_nothing() {
+fn an_empty_file_has_no_documents_and_no_syntax() {
     for syntax in every_syntax() {
         for file in [&b""[..], BOM] {
             assert_eq!(detect(file), None);

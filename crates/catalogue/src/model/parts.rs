@@ -91,9 +91,9 @@ type CountedContribution<'a> = (&'a Contribution, Option<PartialList<'a>>);
 
 /// Combines the contributions of one source.
 fn join(collection: &Collection, source: &str, contributions: &[Contribution]) -> Option<Contribution> {
-    let live = contributions.iter().filter(|contribution| contribution.source() == source && contribution.counts());
+    let counted = contributions.iter().filter(|contribution| contribution.source() == source && contribution.counts());
     let mut counted: Vec<CountedContribution<'_>> =
-        live.map(|contribution| (contribution, PartialList::from_contributor(collection, &contribution.contributor))).collect();
+        counted.map(|contribution| (contribution, PartialList::from_contributor(collection, &contribution.contributor))).collect();
     // a part of a list that the definition no longer has is ignored
     counted.retain(|(contribution, part)| part.is_some() || *contribution.contributor == *source);
     counted.sort_by_key(|(contribution, _)| contribution.order());

@@ -94,27 +94,27 @@ impl<'c> Consolidator<'c> {
     pub fn golden_record(&self, contributions: &[Contribution]) -> GoldenRecord {
         let contributions = &*parts::joined(self.catalogue, self.collection, contributions);
         let alive = self.alive(contributions);
-        if let [Contribution { content: ContributionContent::Values(values), retired: Retirement::Live, unreadable: unread, .. }] = contributions
+        if let [Contribution { content: ContributionContent::Values(values), retired: Retirement::None, unreadable: unread, .. }] = contributions
             && unread.is_empty()
         {
             let values = self.golden_of_single(&contributions[0], values);
             return GoldenRecord { values, alive, conflicts: Vec::new() };
         }
-        let live = self.live(contributions);
+        let counted = self.counted(contributions);
         let fields = || self.collection.fields.enumerate();
         // contributions with an unreadable value of a field are ordered by the age of the value that counts instead, which is rare
         let is_unread = |field: FieldId| contributions.iter().any(|contribution| contribution.unreadable.iter().any(|unread| unread.field == field));
-        let orders: Vec<Vec<&LiveContribution<'_>>> = self.rules.iter().map(|(from, rule)| self.ordered_by_rule(*from, rule, &live, None)).collect();
+        let orders: Vec<Vec<&CountedValues<'_>>> = self.rules.iter().map(|(from, rule)| self.ordered_by_rule(*from, rule, &counted, None)).collect();
         let choose = |(index, field): (FieldId, &Field)| {
             let rule = self.rule_of[index];
             if is_unread(index) {
                 let (from, rule) = self.rules[rule];
-                return choose_value(index, field, &self.ordered_by_rule(from, rule, &live, Some(index)));
+                return choose_value(index, field, &self.ordered_by_rule(from, rule, &counted, Some(index)));
             }
             choose_value(index, field, &orders[rule])
         };
         let mut values: Arc<[Value]> = fields().map(choose).collect();
-        let conflicts = fields().filter(|(index, field)| field.compare && self.disagree(*index, field, &live)).map(|(index, _)| index).collect();
+        let conflicts = fields().filter(|(index, field)| field.compare && self.disagree(*index, field, &counted)).map(|(index, _)| index).collect();
         self.derive_all(Arc::make_mut(&mut values), contributions);
         GoldenRecord { values, alive, conflicts }
     }
@@ -182,13 +182,13 @@ impl<'c> Consolidator<'c> {
     }
 
     /// Returns the contributions that count and are not deletions.
-    fn live<'a>(&self, contributions: &'a [Contribution]) -> Vec<LiveContribution<'a>> {
+    fn counted<'a>(&self, contributions: &'a [Contribution]) -> Vec<CountedValues<'a>> {
         let counted = contributions.iter().filter(|contribution| contribution.counts());
-        let as_live = |contribution: &'a Contribution| match &contribution.content {
-            ContributionContent::Values(_) => Some(LiveContribution { contribution, source: self.source_of(contribution) }),
+        let with_values = |contribution: &'a Contribution| match &contribution.content {
+            ContributionContent::Values(_) => Some(CountedValues { contribution, source: self.source_of(contribution) }),
             ContributionContent::Tombstone => None,
         };
-        counted.filter_map(as_live).collect()
+        counted.filter_map(with_values).collect()
     }
 
     /// Returns the contributions that have a value for a field and count for it, with their values.
@@ -196,9 +196,9 @@ impl<'c> Consolidator<'c> {
         &self,
         index: FieldId,
         field: &Field,
-        live: &[LiveContribution<'a>],
+        candidates: &[CountedValues<'a>],
     ) -> impl Iterator<Item = (&'a Contribution, &'a Value)> {
-        live.iter().filter_map(move |candidate| {
+        candidates.iter().filter_map(move |candidate| {
             let (value, _) = candidate.contribution.value(index)?;
             let counted = field.from.as_ref().is_none_or(|allowed| is_among(candidate.source, allowed));
             counted.then_some((candidate.contribution, value))
@@ -210,11 +210,11 @@ impl<'c> Consolidator<'c> {
         &self,
         from: Option<&[SourceRef]>,
         rule: &Survivorship,
-        live: &'v [LiveContribution<'a>],
+        candidates: &'v [CountedValues<'a>],
         field: Option<FieldId>,
-    ) -> Vec<&'v LiveContribution<'a>> {
-        let mut counted: Vec<&LiveContribution<'_>> =
-            live.iter().filter(|candidate| from.is_none_or(|allowed| is_among(candidate.source, allowed))).collect();
+    ) -> Vec<&'v CountedValues<'a>> {
+        let mut counted: Vec<&CountedValues<'_>> =
+            candidates.iter().filter(|candidate| from.is_none_or(|allowed| is_among(candidate.source, allowed))).collect();
         match field {
             None => counted.sort_by_key(|candidate| candidate.contribution.order()),
             Some(field) => counted.sort_by_key(|candidate| order_of(candidate.contribution, field)),
@@ -234,8 +234,8 @@ impl<'c> Consolidator<'c> {
         counted
     }
 
-    fn disagree(&self, index: FieldId, field: &Field, live: &[LiveContribution<'_>]) -> bool {
-        let mut contributed = self.contributed_values(index, field, live).map(|(_, value)| value).filter(|value| !matches!(value, Value::Cleared));
+    fn disagree(&self, index: FieldId, field: &Field, counted: &[CountedValues<'_>]) -> bool {
+        let mut contributed = self.contributed_values(index, field, counted).map(|(_, value)| value).filter(|value| !matches!(value, Value::Cleared));
         let first = contributed.next();
         contributed.any(|value| Some(value) != first)
     }
@@ -260,9 +260,9 @@ impl<'c> Consolidator<'c> {
 
     /// Explains each field: which contributions gave its golden value, and which were overruled. Both are empty for derived fields.
     pub fn explain<'a>(&'a self, contributions: &'a [Contribution], golden: &GoldenRecord) -> Vec<Explanation<'a>> {
-        let live = self.live(contributions);
+        let counted = self.counted(contributions);
         let explain_field = |(index, field): (FieldId, &'a Field)| {
-            let contributed: Vec<(&Contribution, &Value)> = self.contributed_values(index, field, &live).collect();
+            let contributed: Vec<(&Contribution, &Value)> = self.contributed_values(index, field, &counted).collect();
             let value = &golden.values[index];
             let combines = field.survivorship.combines();
             let is_value = |contributed: &Value| contributed == value || value.is_null() && *contributed == Value::Cleared;
@@ -274,7 +274,7 @@ impl<'c> Consolidator<'c> {
 }
 
 /// A contribution that counts and is not a deletion.
-struct LiveContribution<'a> {
+struct CountedValues<'a> {
     contribution: &'a Contribution,
     source: Option<SourceRef>,
 }
@@ -295,7 +295,7 @@ pub struct Explanation<'a> {
 }
 
 /// Chooses the golden value of a field from contributions in the order of its rule.
-fn choose_value(index: FieldId, field: &Field, counted: &[&LiveContribution<'_>]) -> Value {
+fn choose_value(index: FieldId, field: &Field, counted: &[&CountedValues<'_>]) -> Value {
     let mut contributed = counted.iter().filter_map(|candidate| Some((candidate.contribution, candidate.contribution.value(index)?.0)));
     match field.survivorship {
         Survivorship::Union => union(contributed.map(|(_, value)| value)),

@@ -298,7 +298,7 @@ impl EditContext {
             generation: 0,
             origin,
             before: None,
-            retired: Retirement::Live,
+            retired: Retirement::None,
             content: new_content,
             raw: None,
             unreadable: Vec::new(),

@@ -32,8 +32,8 @@ impl ChunkUnit {
                     continue;
                 }
                 let (before, after) = (decision.before.as_deref(), decision.after.as_deref());
-                let by = if decision.settled { ChangeCause::InlineSettled } else { ChangeCause::External };
-                let changed = ValueChange { collection, key: &record_id.1, before, after, job: self.context.policy.job, by };
+                let cause = if decision.settled { ChangeCause::InlineSettled } else { ChangeCause::External };
+                let changed = ValueChange { collection, key: &record_id.1, before, after, job: self.context.policy.job, cause };
                 decision.propagation = Propagation::default();
                 decision.propagation.follow(&rules, &self.evaluator, &changed);
                 decision.take_failures(&self.evaluator);
@@ -65,8 +65,10 @@ impl ChunkUnit {
                 (decision.after, content.golden) = (None, Arc::default());
             }
         }
-        let written_values =
-            self.decisions.iter().filter(|((unsettled, _), decision)| decision.write.is_some() && rules.reads_records_of(collection, *unsettled));
+        let written_values = self
+            .decisions
+            .iter()
+            .filter(|((read_collection, _), decision)| decision.write.is_some() && rules.reads_records_of(collection, *read_collection));
         let written_values: HashMap<(CollectionId, &Key), Option<&[Value]>> =
             written_values.map(|((collection, key), decision)| ((*collection, key), decision.after.as_deref())).collect();
         let written = |collection: CollectionId, key: &Key| written_values.get(&(collection, key)).copied();
@@ -90,7 +92,8 @@ impl ChunkUnit {
         Ok(())
     }
 
-    /// Adds the edges of contributions in scopes, the marks of these scopes, and how much of its file the chunk is.
+    /// Adds the edges of contributions in scopes, the marks of these scopes, and the chunk's share of its file (numbers of documents and failures,
+    /// keys), by which a pass notices that the file is complete.
     pub(super) fn follow_scopes(&mut self, propagation: &mut Propagation) {
         let rules = self.context.rules.clone();
         let policy = self.context.policy;
@@ -125,10 +128,10 @@ impl ChunkUnit {
             complete_delivery::mark_all(propagation, replaces, scope, policy.job);
         }
         let failed = self.current_journal().map_or(0, |journal| journal.counts.of(Outcome::Failed).max(0) as u64);
-        if let Some(part) = &mut self.mapped.part {
-            part.failed = failed;
+        if let Some(share) = &mut self.mapped.share {
+            share.failed = failed;
             let first = self.mapped.entries.first().map_or(0, |entry| entry.document);
-            part.add_to_propagation(replaces, (policy.job, self.file), first, propagation);
+            share.add_to_propagation(replaces, (policy.job, self.file), first, propagation);
         }
     }
 
@@ -148,7 +151,7 @@ impl ChunkUnit {
         for (record_id, expected_values) in remerged {
             let Some(decision) = self.decisions.get_mut(record_id) else { continue };
             let (before, after) = (decision.before.as_deref(), decision.after.as_deref());
-            let changed = ValueChange { collection: record_id.0, key: &record_id.1, before, after, job, by: ChangeCause::External };
+            let changed = ValueChange { collection: record_id.0, key: &record_id.1, before, after, job, cause: ChangeCause::External };
             decision.propagation = Propagation::default();
             decision.propagation.follow(&rules, &self.evaluator, &changed);
             // the new values are unknown if the record stays as another transaction has written it

@@ -6,7 +6,7 @@ use super::read;
 use crate::job::JobContext;
 use crate::job::file::{UPLOADED, syntax};
 use crate::merge::NumberedContribution;
-use crate::settle::complete_delivery::{self, DeliveryAge, DeliveryLedger, FilePart};
+use crate::settle::complete_delivery::{self, DeliveryAge, DeliveryLedger, FileShare};
 use crate::{EngineError, Result};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,7 +61,7 @@ pub(super) struct MappedDocuments {
     pub(super) failed_documents: Vec<(u64, Vec<u8>)>,
     kept_bytes: usize,
     /// How much of its file the chunk is, if the source says `replaces:`.
-    pub(super) part: Option<FilePart>,
+    pub(super) share: Option<FileShare>,
     /// The documents that are complete for what their elements contribute: what identifies each, and its age.
     pub(super) complete_documents: Vec<(String, DeliveryAge)>,
     /// The stored edges of the ledger to older documents of the same identities.
@@ -188,8 +188,8 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
     match &source.replaces {
         Some(replaces) if replaces.files.is_some() => {
             let retires_all = input.file.retires_all;
-            let part = part_of((&context.rules.catalogue, replaces), &mut chunk.records, &skipped, (slice, retires_all), (store, &context.tenant))?;
-            chunk.part = Some(part);
+            let share = share_of((&context.rules.catalogue, replaces), &mut chunk.records, &skipped, (slice, retires_all), (store, &context.tenant))?;
+            chunk.share = Some(share);
         }
         Some(replaces) => chunk.replace_in_documents(replaces, store, &context.tenant)?,
         None => {}
@@ -203,24 +203,24 @@ fn more(repairs: &Repairs) -> Option<String> {
 }
 
 /// How much of its file a chunk is. Also notes which contributions newer complete deliveries retire on arrival.
-fn part_of(
+fn share_of(
     (catalogue, replaces): (&Catalogue, &CompleteDelivery),
     records: &mut BTreeMap<(CollectionId, Key), Vec<NumberedContribution>>,
     skipped: &[SkippedContribution],
     (slice, retires_all): (&ChunkSlice, bool),
     (store, tenant): (&dyn Store, &Tenant),
-) -> Result<FilePart> {
+) -> Result<FileShare> {
     let documents = u64::from(slice.documents);
-    let mut part =
-        FilePart { documents, file_documents: slice.is_last.then_some(slice.file_documents + documents), retires_all, ..FilePart::default() };
+    let mut share =
+        FileShare { documents, file_documents: slice.is_last.then_some(slice.file_documents + documents), retires_all, ..FileShare::default() };
     let scopes = records.values().flatten().filter_map(|own| own.contribution.scope.as_deref());
     let ledger = DeliveryLedger::read(store, tenant, replaces, scopes.map(|scoped| scoped.scope.as_str()))?;
     for ((collection, key), own) in records.iter_mut().flat_map(|(record_id, all)| all.iter_mut().map(move |own| (record_id, &mut own.contribution)))
     {
         let Some(scoped) = &own.scope else { continue };
-        part.add(scoped, &[complete_delivery::contribution_name(&catalogue.collections[*collection].name, &own.contributor, key)], own.as_of);
+        share.add(scoped, &[complete_delivery::contribution_name(&catalogue.collections[*collection].name, &own.contributor, key)], own.as_of);
         own.replaced_by = ledger.replacement(&scoped.scope, scoped.at, DeliveryAge { as_of: own.as_of, received: None });
     }
-    skipped.iter().for_each(|own| part.add(&own.position, &own.names, own.as_of));
-    Ok(part)
+    skipped.iter().for_each(|own| share.add(&own.position, &own.names, own.as_of));
+    Ok(share)
 }

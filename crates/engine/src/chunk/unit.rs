@@ -4,7 +4,7 @@ use super::mapped::{ChunkInput, MappedDocuments, map_documents};
 use crate::Result;
 use crate::job::JobContext;
 use crate::merge::{MergeResult, RecordMerger};
-use crate::settle::complete_delivery::{self, FilePart};
+use crate::settle::complete_delivery::{self, FileShare};
 use crate::tags::TagEvaluator;
 use std::collections::{BTreeMap, HashMap};
 use stook_catalogue::eval::Evaluator;
@@ -87,14 +87,14 @@ impl ChunkUnit {
 
     /// How much of its file the chunk is, without the number of failures, and the names of its contributions, if the source says `replaces:`; for a
     /// dry run.
-    pub fn part(&self) -> Option<(&FilePart, impl Iterator<Item = String>)> {
+    pub fn share(&self) -> Option<(&FileShare, impl Iterator<Item = String>)> {
         let catalogue = &self.context.rules.catalogue;
         let contributions =
             self.mapped.records.iter().flat_map(|((collection, key), all)| all.iter().map(move |own| (*collection, key, &own.contribution)));
         let named = contributions
             .filter(|(_, _, own)| own.scope.is_some())
             .map(|(collection, key, own)| complete_delivery::contribution_name(&catalogue.collections[collection].name, &own.contributor, key));
-        Some((self.mapped.part.as_ref()?, named))
+        Some((self.mapped.share.as_ref()?, named))
     }
 
     /// The merged records; for a dry run.

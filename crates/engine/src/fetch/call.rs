@@ -86,7 +86,8 @@ pub fn fetch(
         Ok(()) if answer.failed > 0 => {
             answer.state = if answer.documents > answer.failed { AnswerState::Partial } else { AnswerState::Failed };
             let jobs: Vec<String> = answer.jobs.iter().map(ToString::to_string).collect();
-            let first = run.first_of(&answer.jobs, |outcome| outcome == Outcome::Failed)?.map(|reason| format!(" ({reason})")).unwrap_or_default();
+            let first =
+                run.first_issue_of(&answer.jobs, |outcome| outcome == Outcome::Failed)?.map(|reason| format!(" ({reason})")).unwrap_or_default();
             let (failed, all) = (answer.failed, answer.documents);
             // an error message may be a document of the same format
             let first = if answer.state == AnswerState::Failed { format!("{first}, which begins with: {}", run.beginning) } else { first };
@@ -95,7 +96,7 @@ pub fn fetch(
         Ok(()) => answer.state = AnswerState::Complete,
     }
     if answer.state == AnswerState::Complete && (was_requested_before || answers.has_other_requests(request.request)?) {
-        answer.retired += run.retire(&answers, (call, &request.arguments), started)?;
+        answer.retired += run.withdraw_unrepeated(&answers, (call, &request.arguments), started)?;
     }
     let ttl = match answer.state {
         AnswerState::Complete => run.ttl.unwrap_or(if answer.documents == 0 { service.ttl_empty } else { service.ttl }),
@@ -114,7 +115,7 @@ pub fn fetch(
     // documents that were imported here may be older than a newer answer that does not contain them
     for newer in answers.newer(started)? {
         if let Some((call, bound_arguments)) = answers.bound_arguments(&newer) {
-            run.retire(&answers, (&binding.calls[call], &bound_arguments), newer.started)?;
+            run.withdraw_unrepeated(&answers, (&binding.calls[call], &bound_arguments), newer.started)?;
         }
     }
     Ok(answer)

@@ -15,8 +15,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Catalogue, Collection, Service, ServiceBinding, Source};
 use stook_catalogue::ids::{CollectionId, FieldId, SourceId};
+use stook_store::cancel;
 use stook_store::plan::{PlanColumn, QueryPlan};
-use stook_store::wanted;
 use stook_store::{Store, Tenant};
 
 /// Fetches from services for one process; a call that several queries need at once is made once.
@@ -59,9 +59,9 @@ impl InFlightFetch {
         let mut ended = lock(&self.ended);
         while ended.is_none() {
             let mut remaining = until.checked_duration_since(Instant::now()).filter(|remaining| !remaining.is_zero())?;
-            if let Some(wanted) = wanted::CancelToken::current() {
+            if let Some(cancel_token) = cancel::CancelToken::current() {
                 // the call continues after this: other queries may wait for it, and its answer is stored
-                remaining = Some(remaining.min(CANCEL_CHECK_INTERVAL)).filter(|_| !wanted.is_cancelled())?;
+                remaining = Some(remaining.min(CANCEL_CHECK_INTERVAL)).filter(|_| !cancel_token.is_cancelled())?;
             }
             ended = self.changed.wait_timeout(ended, remaining).unwrap_or_else(PoisonError::into_inner).0;
         }

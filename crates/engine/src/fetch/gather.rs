@@ -7,7 +7,7 @@
 
 use super::bind::QueryConditions;
 use super::fetcher::{CandidateSource, FetchStep, Fetcher, choose};
-use super::implied::{EqualFields, closed, converted, equal_fields, linked_conditions, passed_on};
+use super::implied::{EqualFields, converted, equal_fields, linked_conditions, passed_on, with_implied};
 use super::options::{FetchOptions, FetchPolicy};
 use super::status::ServiceStatus;
 use super::url::path;
@@ -64,7 +64,7 @@ struct LinkedPlan {
 
 #[derive(Clone)]
 enum LinkedValues {
-    Some(Vec<Value>),
+    Known(Vec<Value>),
     /// More values than a query may make calls for; the first of them.
     TooMany(Value),
 }
@@ -191,7 +191,7 @@ impl Gathering<'_> {
             let reversed = EqualFields { own: pair.other, other: pair.own };
             let values = self.values(&found, &reversed, (&catalogue.collections[target_collection], &catalogue.collections[plan.collection]))?;
             let mut unfetched = Vec::new();
-            if !matches!(&values, LinkedValues::Some(values) if values.is_empty()) {
+            if !matches!(&values, LinkedValues::Known(values) if values.is_empty()) {
                 let through = name_of(&catalogue, &linked_condition.read);
                 let values = Some((pair.own, values));
                 let linked_plan = LinkedPlan { plan: before.clone(), through, values, read: Vec::new(), sources: Some(sources.clone()) };
@@ -294,8 +294,8 @@ impl Gathering<'_> {
         let of_link: Vec<FieldId> = pairs.iter().filter_map(|pair| pair.other.field()).collect();
         let read_fields = self.needed_of(target_collection, &wanted, &of_link);
         let values = match values {
-            Some((_, LinkedValues::Some(values))) if values.is_empty() => return Ok(Progress::Answered),
-            Some((column, LinkedValues::Some(values))) if values.len() == 1 => {
+            Some((_, LinkedValues::Known(values))) if values.is_empty() => return Ok(Progress::Answered),
+            Some((column, LinkedValues::Known(values))) if values.len() == 1 => {
                 conditions.extend(values.into_iter().map(|value| Condition { column, test: Comparison::Equal(value) }));
                 None
             }
@@ -305,7 +305,7 @@ impl Gathering<'_> {
             let plan = QueryPlan { conditions, columns: columns.clone(), ..QueryPlan::all(plan.tenant.clone(), target_collection) };
             LinkedPlan { plan, through: through.clone(), values: values.clone(), read: read_fields.clone(), sources: None }
         };
-        self.fetch_alternatives(closed(other, &conditions).into_iter().map(linked_plan).collect(), depth)
+        self.fetch_alternatives(with_implied(other, &conditions).into_iter().map(linked_plan).collect(), depth)
     }
 
     /// The values that a link's field has in the records that `readers` finds.
@@ -327,7 +327,7 @@ impl Gathering<'_> {
         }
         Ok(match values.first() {
             Some(first) if values.len() > MAX_LINKED_CALLS => LinkedValues::TooMany(first.clone()),
-            _ => LinkedValues::Some(values),
+            _ => LinkedValues::Known(values),
         })
     }
 
@@ -372,7 +372,7 @@ impl Gathering<'_> {
             }
             is_fetched |= is_complete;
             let mut plan = linked_plan.plan;
-            if let Some((column, LinkedValues::Some(values))) = linked_plan.values {
+            if let Some((column, LinkedValues::Known(values))) = linked_plan.values {
                 plan.conditions.push(Condition { column, test: Comparison::In(values) });
             }
             if self.fetch_linked(&plan, &[], depth + 1)? == Progress::Running {
@@ -440,22 +440,22 @@ impl Gathering<'_> {
                 argument_count(&linked.plan)?;
                 return if calls_left == 0 { Err(limit("more".into(), "")) } else { Ok(vec![linked.plan.clone()]) };
             }
-            Some((column, LinkedValues::Some(values))) => (with(*column, Comparison::In(values.clone())), *column, &values[0]),
+            Some((column, LinkedValues::Known(values))) => (with(*column, Comparison::In(values.clone())), *column, &values[0]),
             Some((column, LinkedValues::TooMany(first))) => (linked.plan.clone(), *column, first),
         };
         let single_arguments = argument_count(&with(column, Comparison::Equal(first.clone())))?;
         let limit = |number: String| limit(number, &format!(", one for each value of {}", of_values(column)));
         match (argument_count(&at_once), &linked.values) {
-            (Ok(at_once_arguments), Some((_, LinkedValues::Some(values))))
+            (Ok(at_once_arguments), Some((_, LinkedValues::Known(values))))
                 if at_once_arguments < single_arguments && at_once_arguments == 0 && values.len() <= MAX_CALLS_BY_VALUE.min(calls_left) =>
             {
                 Ok(values.iter().map(|value| with(column, Comparison::Equal(value.clone()))).collect())
             }
             (Ok(_), _) if calls_left > 0 => Ok(vec![at_once]),
-            (Err(_), Some((_, LinkedValues::Some(values)))) if values.len() <= calls_left => {
+            (Err(_), Some((_, LinkedValues::Known(values)))) if values.len() <= calls_left => {
                 Ok(values.iter().map(|value| with(column, Comparison::Equal(value.clone()))).collect())
             }
-            (_, Some((_, LinkedValues::Some(values)))) => Err(limit(values.len().to_string())),
+            (_, Some((_, LinkedValues::Known(values)))) => Err(limit(values.len().to_string())),
             _ => Err(limit(format!("more than {MAX_LINKED_CALLS}"))),
         }
     }

@@ -61,7 +61,7 @@ fn copied(collection: &Collection, field: FieldId) -> Option<Vec<FieldId>> {
 }
 
 /// The single field with a single value that a field is or copies.
-fn single(collection: &Collection, field: FieldId) -> Option<FieldId> {
+fn single_origin(collection: &Collection, field: FieldId) -> Option<FieldId> {
     let is_one = |field: FieldId| !collection.fields[field].golden_type().is_list() && collection.member(field).is_none();
     match copied(collection, field).as_deref() {
         Some([only]) => Some(*only).filter(|only| is_one(*only)),
@@ -70,7 +70,7 @@ fn single(collection: &Collection, field: FieldId) -> Option<FieldId> {
 }
 
 /// Adds the conditions that follow for copies and for copied fields; returns several sets if a field copies one of several.
-pub(super) fn closed(collection: &Collection, conditions: &[Condition]) -> Vec<Vec<Condition>> {
+pub(super) fn with_implied(collection: &Collection, conditions: &[Condition]) -> Vec<Vec<Condition>> {
     let mut all = vec![Vec::new()];
     for condition in conditions {
         let own = |column: PlanColumn| Condition { column, test: condition.test.clone() };
@@ -87,7 +87,7 @@ pub(super) fn closed(collection: &Collection, conditions: &[Condition]) -> Vec<V
         };
         let is_known = |set: &[Condition], new: &Condition| set.iter().any(|known| known == new);
         let originals = copied(collection, field).filter(|_| is_positive(&condition.test)).unwrap_or_default();
-        let copies = collection.fields.ids().filter(|copy| *copy != field && single(collection, *copy) == Some(field));
+        let copies = collection.fields.ids().filter(|copy| *copy != field && single_origin(collection, *copy) == Some(field));
         let copies: Vec<FieldId> = copies.filter(|copy| copied(collection, *copy).is_some()).collect();
         let mut sets = Vec::new();
         for set in all {
@@ -124,12 +124,12 @@ pub(super) fn linked_conditions(catalogue: &Catalogue, index: CollectionId, cond
         }
         _ => return Vec::new(),
     };
-    let narrow = is_positive(&condition.test).then(|| narrowed(catalogue, index, field, &condition.test)).flatten();
+    let narrow = is_positive(&condition.test).then(|| conditions_on_copies(catalogue, index, field, &condition.test)).flatten();
     narrow.unwrap_or_else(|| catalogue.linked_reads(index, field).into_iter().map(|read| LinkedCondition { read, test: None }).collect())
 }
 
 /// The same for a field that only copies what it reads.
-fn narrowed(catalogue: &Catalogue, index: CollectionId, field: FieldId, test: &Comparison) -> Option<Vec<LinkedCondition>> {
+fn conditions_on_copies(catalogue: &Catalogue, index: CollectionId, field: FieldId, test: &Comparison) -> Option<Vec<LinkedCondition>> {
     let collection = &catalogue.collections[index];
     let end = LinkEnd::Targets;
     let key_of = |target: &Collection| {
@@ -198,10 +198,10 @@ fn only_name(template: &Template) -> Option<&str> {
 pub(super) fn passed_on(catalogue: &Catalogue, index: CollectionId, read: &LinkedRead, conditions: &[Condition]) -> Vec<Condition> {
     let (own, other) = (&catalogue.collections[index], &catalogue.collections[read.collection(catalogue)]);
     let mut passed = Vec::new();
-    for set in [closed(own, conditions)].iter().filter(|sets| sets.len() == 1).flatten() {
+    for set in [with_implied(own, conditions)].iter().filter(|sets| sets.len() == 1).flatten() {
         for pair in equal_fields(catalogue, read) {
             let holds_of_all = match pair.own {
-                PlanColumn::Field(field) => single(own, field).is_some(),
+                PlanColumn::Field(field) => single_origin(own, field).is_some(),
                 _ => true,
             };
             let is_same = type_of(own, pair.own) == type_of(other, pair.other);

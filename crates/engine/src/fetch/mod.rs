@@ -4,7 +4,7 @@
 //! (`answer.rs`); if there is none, `call.rs` makes the call. Its pages are requested within the limits of the service, spooled, and imported by
 //! jobs like any other documents (`run.rs`), and the answer is stored as a [`ServiceAnswer`]: which conditions were passed, whether it is complete,
 //! and until when it is fresh. A complete answer replaces what the source contributed before to records that satisfy its conditions
-//! (`retire.rs`); time alone removes nothing.
+//! (`withdraw.rs`); time alone removes nothing.
 //!
 //! What a query reads through links is fetched, too (`gather.rs`): with the conditions that its own imply there (`implied.rs`), or with the values
 //! that its records have in the link's fields.
@@ -21,10 +21,10 @@ mod implied;
 mod limits;
 mod options;
 mod response;
-mod retire;
 mod run;
 mod status;
 mod url;
+mod withdraw;
 
 pub use answer::{AnswerState, ServiceAnswer};
 pub use fetcher::Fetcher;

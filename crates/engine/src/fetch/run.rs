@@ -122,7 +122,7 @@ impl FetchRun<'_> {
             _ => ("application/json", "json"),
         };
         let attempt = || {
-            let Some(_place) = self.limits.enter(self.until, self.stop) else { return HttpAttempt::GiveUp(late()) };
+            let Some(_permit) = self.limits.enter(self.until, self.stop) else { return HttpAttempt::GiveUp(late()) };
             let time = self.limits.timeout.min(self.until.saturating_duration_since(Instant::now()));
             client.get(url, accept, (time, self.service.most_bytes), &mut |headers, body| {
                 let kind = headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or(family);
@@ -177,7 +177,7 @@ impl FetchRun<'_> {
         answer.failed += job.counts.of(Outcome::Failed).max(0) as u64;
         answer.unreadable += job.counts.warnings.max(0) as u64;
         if answer.example.is_none() && job.counts.warnings > 0 {
-            answer.example = self.first_of(&answer.jobs, |outcome| outcome != Outcome::Failed)?;
+            answer.example = self.first_issue_of(&answer.jobs, |outcome| outcome != Outcome::Failed)?;
         }
         match job.state {
             JobState::Completed | JobState::CompletedWithErrors => {
@@ -191,8 +191,8 @@ impl FetchRun<'_> {
                 Ok(documents)
             }
             state => {
-                let whole = job.reason.unwrap_or_default();
-                match job.files.first().and_then(|file| whole.strip_prefix(&file.path)?.strip_prefix(' ')) {
+                let job_reason = job.reason.unwrap_or_default();
+                match job.files.first().and_then(|file| job_reason.strip_prefix(&file.path)?.strip_prefix(' ')) {
                     Some(reason) => Err(EngineError::NoDocument { name: String::new(), reason: reason.to_owned() }),
                     None => Err(EngineError::Wrong(format!("job {} is {}", job.id, state.name()))),
                 }
@@ -201,7 +201,7 @@ impl FetchRun<'_> {
     }
 
     /// The first issue of jobs that belongs to an outcome that is wanted.
-    pub(super) fn first_of(&self, jobs: &[JobId], is_wanted: impl Fn(Outcome) -> bool) -> Result<Option<String>> {
+    pub(super) fn first_issue_of(&self, jobs: &[JobId], is_wanted: impl Fn(Outcome) -> bool) -> Result<Option<String>> {
         for job in jobs {
             let troubles = self.store.journal(*job, 0, MAX_JOURNAL_ENTRIES, true)?;
             let mut wanted = troubles.into_iter().filter(|entry| is_wanted(entry.outcome));

@@ -169,9 +169,9 @@ impl DryRun<'_> {
         }
         refused.into_iter().for_each(|refused| mapped.refused(refused));
         let journal = mapped.preview();
-        if let (Some(replaced), Some((part, names))) = (&mut self.replaced, mapped.part()) {
+        if let (Some(replaced), Some((share, names))) = (&mut self.replaced, mapped.share()) {
             let failed = journal.troubles.iter().filter(|trouble| trouble.failed).map(|trouble| trouble.record.to_string());
-            replaced.chunk(&file.path, part, names, failed.collect())?;
+            replaced.chunk(&file.path, share, names, failed.collect())?;
         }
         preview.counts.include(&journal.counts);
         let remaining = most_troubles.saturating_sub(preview.troubles.len());

@@ -15,15 +15,15 @@ use stook_catalogue::definition::Source;
 use stook_formats::read::{DocumentReader, OpenedInput, open};
 use stook_store::queue::{ChunkSlice, JobFile, NewChunk, SplitProgress};
 
-/// Splits the files of a job into chunks of up to `most` documents, starting at `progress`, and passes them to `add` in batches together with the
-/// new progress. `add` may stop the splitting by returning false.
+/// Splits the files of a job into chunks of up to `max_documents` documents, starting at `progress`, and passes them to `add` in batches together
+/// with the new progress. `add` may stop the splitting by returning false.
 ///
 /// # Errors
 /// When a file cannot be read, or `add` fails.
 pub fn split(
     files: &[JobFile],
     source: &Source,
-    most: u32,
+    max_documents: u32,
     mut progress: SplitProgress,
     mut add: impl FnMut(Vec<NewChunk>, SplitProgress) -> Result<bool>,
 ) -> Result<()> {
@@ -34,7 +34,7 @@ pub fn split(
             check_unchanged(file)?;
             let mut opened = open(Path::new(&file.path)).map_err(failed)?;
             opened.choose_sheet(&source.reading.csv).map_err(failed)?;
-            if !split_file(opened, (file, source, most), &mut progress, &mut batch, &mut add)? {
+            if !split_file(opened, (file, source, max_documents), &mut progress, &mut batch, &mut add)? {
                 return Ok(());
             }
         }
@@ -53,11 +53,11 @@ pub fn split_stream(
     opened: OpenedInput,
     file: &JobFile,
     source: &Source,
-    most: u32,
+    max_documents: u32,
     mut add: impl FnMut(Vec<NewChunk>, SplitProgress) -> Result<bool>,
 ) -> Result<()> {
     let (mut batch, mut progress) = (Vec::new(), SplitProgress::default());
-    if !split_file(opened, (file, source, most), &mut progress, &mut batch, &mut add)? {
+    if !split_file(opened, (file, source, max_documents), &mut progress, &mut batch, &mut add)? {
         return Ok(());
     }
     add(batch, SplitProgress { file: 1, offset: 0, file_documents: 0, complete: true, ..progress })?;
@@ -67,7 +67,7 @@ pub fn split_stream(
 /// Splits one file; returns false if `add` has stopped the splitting.
 fn split_file(
     opened: OpenedInput,
-    (file, source, most): (&JobFile, &Source, u32),
+    (file, source, max_documents): (&JobFile, &Source, u32),
     progress: &mut SplitProgress,
     batch: &mut Vec<NewChunk>,
     add: &mut impl FnMut(Vec<NewChunk>, SplitProgress) -> Result<bool>,
@@ -90,7 +90,7 @@ fn split_file(
         }
         // nothing is kept of a document that is too long: it becomes a chunk of its own
         let is_given_up = file.compressed && documents.gave_up(&found);
-        if chunk.is_full(most, found.offset) || chunk.documents > 0 && (is_given_up || chunk.is_oversized) {
+        if chunk.is_full(max_documents, found.offset) || chunk.documents > 0 && (is_given_up || chunk.is_oversized) {
             // only the next document shows that a chunk is not the last one
             let done = std::mem::take(&mut chunk);
             batch.push(done.finish(false, progress, file.compressed).map_err(failed)?);
@@ -198,8 +198,8 @@ struct ChunkBuilder {
 
 impl ChunkBuilder {
     /// Whether the document at `next` belongs to the next chunk.
-    fn is_full(&self, most: u32, next: u64) -> bool {
-        self.documents >= most || self.documents > 0 && next.max(self.end) - self.offset >= CHUNK_BYTES
+    fn is_full(&self, max_documents: u32, next: u64) -> bool {
+        self.documents >= max_documents || self.documents > 0 && next.max(self.end) - self.offset >= CHUNK_BYTES
     }
 
     fn finish(self, is_last: bool, progress: &mut SplitProgress, is_carried: bool) -> std::io::Result<NewChunk> {

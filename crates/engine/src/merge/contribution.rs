@@ -96,7 +96,7 @@ impl NumberedContribution {
             generation: self.generation,
             origin: ContributionOrigin { job, document: self.document },
             before,
-            retired: if contribution.is_retired() { Retirement::OnArrival } else { Retirement::Live },
+            retired: if contribution.is_retired() { Retirement::OnArrival } else { Retirement::None },
             content: contribution.content.clone(),
             raw: contribution.raw.clone(),
             unreadable: contribution.unreadable.iter().copied().map(UnreadableField::new).collect(),

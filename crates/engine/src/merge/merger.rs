@@ -48,7 +48,7 @@ impl<'c> RecordMerger<'c> {
             RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_) => return propagation,
         };
         let before = stored.filter(|record| record.exists).map(|record| &record.golden[..]);
-        let changed = ValueChange { collection: self.index, key, before, after, job: self.policy.job, by: ChangeCause::External };
+        let changed = ValueChange { collection: self.index, key, before, after, job: self.policy.job, cause: ChangeCause::External };
         propagation.follow(self.rules, self.evaluator, &changed);
         propagation
     }
@@ -103,7 +103,7 @@ impl<'c> RecordMerger<'c> {
         retired: Retirement,
     ) -> Option<RecordChange> {
         let mut changed = false;
-        let differs = |contribution: &Contribution| contribution.counts() != (retired == Retirement::Live);
+        let differs = |contribution: &Contribution| contribution.counts() != (retired == Retirement::None);
         for contribution in contributions.iter_mut().filter(|contribution| differs(contribution)) {
             if is_meant(contribution) {
                 contribution.retired = retired;

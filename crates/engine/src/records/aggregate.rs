@@ -12,7 +12,7 @@ use stook_catalogue::parts::joined;
 use stook_catalogue::record::ContributionContent;
 use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::{
-    ALL_VALUES, Aggregate, AggregateFunction, Grouping, PlanColumn, QueryPlan, keys_of, mean_of, percentile_between, percentile_position,
+    ALL_VALUES, Aggregate, AggregateFunction, Grouping, PlanColumn, QueryPlan, matching_keys, mean_of, percentile_between, percentile_position,
 };
 use stook_store::{ReadDetail, Store, StoreError};
 
@@ -79,7 +79,7 @@ pub fn by_source(
     let fields: Vec<Option<FieldId>> = aggregates.iter().map(|aggregate| field_of(collection, aggregate)).collect::<Result<_>>()?;
     let mut found: BTreeMap<String, Vec<Accumulator>> = BTreeMap::new();
     let all = QueryPlan { columns: vec![PlanColumn::Key], sort: Vec::new(), offset: 0, limit: None, ..plan.clone() };
-    for page in keys_of(store, &all)?.chunks(PAGE) {
+    for page in matching_keys(store, &all)?.chunks(PAGE) {
         for record in store.read(&plan.tenant, plan.collection, page, ReadDetail::Full)?.into_iter().flatten() {
             let contributions = record.contributions_of(collection)?;
             let key = Value::text(record.key.as_str());

@@ -121,12 +121,12 @@ pub(crate) fn tuples(link: &Link, collection: &Collection, fields: &[FieldId], v
     {
         return vec![text.clone()];
     }
-    let most = link.max_equal_elements(collection, fields.iter().copied());
+    let max_tuples = link.max_equal_elements(collection, fields.iter().copied());
     let mut tuples: Vec<Vec<String>> = vec![Vec::new()];
     for field in fields {
         let elements = elements(collection, *field, values);
         let longer = tuples.iter().flat_map(|tuple| elements.iter().map(|element| [tuple.as_slice(), std::slice::from_ref(element)].concat()));
-        tuples = longer.take(most).collect();
+        tuples = longer.take(max_tuples).collect();
     }
     // one field gives its text, several give a JSON array
     let text = |tuple: Vec<String>| match tuple.as_slice() {

@@ -1,4 +1,12 @@
 //! Stale marks: one kind for each phase, and what they carry.
+//!
+//! The numbers of a mark ([`StaleMark`]):
+//!
+//! - `pass_order` (column `stratum`): the depth of the collection whose records are settled, times four, plus the phase.
+//! - `rule`: the id of a link (phases found and read), of a collection (child and parent), or in the phase found of a complete delivery's edges or of
+//!   a collection whose records wait for unique values.
+//! - `target`: the key or value, scope or file that the rule applies to; `part`: what of it, see [`StaleMark::part`].
+//! - `lane`, a column of the stores only: the lock partition of the target.
 
 use stook_catalogue::key::Key;
 use stook_catalogue::value::SmolStr;
@@ -6,7 +14,8 @@ use stook_store::damage::Damage;
 use stook_store::queue::JobId;
 use stook_store::{Result, StaleMark, StoreError};
 
-/// The phase of marks of records that children find. The phase is the last two bits of a mark's order.
+/// The phase of marks of records that children find, of complete deliveries, and of unique values that were given up. The phase is the last two bits
+/// of a mark's order.
 pub const FOUND: u32 = 0;
 
 /// The phase of marks of records that children read.
@@ -24,7 +33,8 @@ pub const CHECK: JobId = i64::MAX as JobId;
 /// The part of a mark by which a pass decides again whether links create a parent.
 pub const MADE: &str = "made";
 
-/// The interval of a record that children find, and the start and key of the child after which a pass continues.
+/// The interval of a record that children find, or the range of a scope in which a complete delivery retires or restores; and the start and key of
+/// the child after which a pass continues.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SearchBounds {
     /// Its start.
@@ -56,6 +66,6 @@ pub(crate) fn damaged_mark(mark: &StaleMark, reason: &str) -> StoreError {
 }
 
 /// The key that a mark or an edge contains.
-pub(crate) fn key_of(text: &SmolStr) -> Result<Key> {
+pub(crate) fn parse_key(text: &SmolStr) -> Result<Key> {
     Key::new(text.clone()).map_err(|error| StoreError::Damaged(Damage::of_row(format!("a mark or an edge of {text:?}"), error.to_string())))
 }

@@ -1,4 +1,7 @@
 //! Propagation: the edges and stale marks that a change of a record makes necessary.
+//!
+//! [`Propagation::follow`] fills one from a [`ValueChange`]. It is called for chunks (`chunk/follow.rs`), edits and withdrawals
+//! (`RecordMerger::follow`), settle passes (`PassState::settle`), and complete deliveries (`settle/complete_delivery/`), which also add their own.
 
 use super::edges::{EdgeBuilder, EdgeKey};
 use super::marks::{CHILD, FOUND, PARENT, READ, SearchBounds};
@@ -40,7 +43,7 @@ pub struct ValueChange<'c> {
     /// The job that did it.
     pub job: JobId,
     /// What kind of work changed it.
-    pub by: ChangeCause,
+    pub cause: ChangeCause,
 }
 
 /// What changes of records make necessary for other records: edges to put or delete, in order, and stale marks, each once.
@@ -77,26 +80,26 @@ impl Propagation {
 
     /// Converts it for the store.
     pub fn settling(self) -> SettlingChanges {
-        let (marks, new) = (self.marks.into_iter().collect(), self.marks_if_linked.into_iter().collect());
-        SettlingChanges { edges: self.edges, marks, marks_if_linked: new, ..SettlingChanges::default() }
+        let (marks, marks_if_linked) = (self.marks.into_iter().collect(), self.marks_if_linked.into_iter().collect());
+        SettlingChanges { edges: self.edges, marks, marks_if_linked, ..SettlingChanges::default() }
     }
 
     /// Marks a record to be settled as a child.
     pub fn mark_child(&mut self, rules: &SettleRules, collection: CollectionId, key: &Key, job: JobId) {
         let relations = &rules.relations[collection];
-        self.mark(relations.order << 2 | CHILD, relations.id, key.shared(), "", job);
+        self.mark(relations.depth << 2 | CHILD, relations.id, key.shared(), "", job);
     }
 
     /// Marks a record to be settled as a parent; `part` says what of it.
     pub fn mark_parent(&mut self, rules: &SettleRules, collection: CollectionId, (key, part): (&Key, &str), job: JobId) {
         let relations = &rules.relations[collection];
-        self.mark(relations.order << 2 | PARENT, relations.id, key.shared(), part, job);
+        self.mark(relations.depth << 2 | PARENT, relations.id, key.shared(), part, job);
     }
 
     /// Marks a record to check whether it still has the unique values that other records wait for.
     pub(crate) fn mark_waiting(&mut self, rules: &SettleRules, collection: CollectionId, holder: SmolStr, job: JobId) {
         let relations = &rules.relations[collection];
-        self.mark(relations.order << 2 | FOUND, relations.waiting, holder, "", job);
+        self.mark(relations.depth << 2 | FOUND, relations.waiting, holder, "", job);
     }
 
     /// Adds a change of an edge.
@@ -104,12 +107,12 @@ impl Propagation {
         self.edges.push(change);
     }
 
-    pub(crate) fn mark(&mut self, stratum: u32, rule: u32, target: impl Into<SmolStr>, part: impl Into<SmolStr>, job: JobId) {
-        self.marks.insert(StaleMark { id: 0, order: stratum, rule, target: target.into(), part: part.into(), job });
+    pub(crate) fn mark(&mut self, pass_order: u32, rule: u32, target: impl Into<SmolStr>, part: impl Into<SmolStr>, job: JobId) {
+        self.marks.insert(StaleMark { id: 0, pass_order, rule, target: target.into(), part: part.into(), job });
     }
 
-    fn mark_if_linked(&mut self, stratum: u32, rule: u32, target: SmolStr, job: JobId) {
-        self.marks_if_linked.insert(StaleMark { id: 0, order: stratum, rule, target, part: SmolStr::default(), job });
+    fn mark_if_linked(&mut self, pass_order: u32, rule: u32, target: SmolStr, job: JobId) {
+        self.marks_if_linked.insert(StaleMark { id: 0, pass_order, rule, target, part: SmolStr::default(), job });
     }
 
     /// Adds what follows from a change.
@@ -129,28 +132,30 @@ impl Propagation {
             (Some(before), Some(after)) => !rules.stays_settled(changed.collection, before, after),
             (_, after) => after.is_some(),
         };
-        if relations.is_child() && !matches!(changed.by, ChangeCause::ChildPass | ChangeCause::InlineSettled) && needs_settling() {
-            self.mark(relations.order << 2 | CHILD, relations.id, key(), "", changed.job);
+        if relations.is_child() && !matches!(changed.cause, ChangeCause::ChildPass | ChangeCause::InlineSettled) && needs_settling() {
+            self.mark(relations.depth << 2 | CHILD, relations.id, key(), "", changed.job);
         }
         for link in relations.to.iter().map(|link| &rules.catalogue.links[*link]) {
             let existence_changes = changed.before.is_some() != changed.after.is_some();
             if link.read_fields.iter().any(|field| differs(*field)) || link.reads_existence && existence_changes {
-                let stratum = rules.relations[link.child_collection].order << 2 | READ;
+                let pass_order = rules.relations[link.child_collection].depth << 2 | READ;
                 if changed.before.is_none() {
-                    self.mark_if_linked(stratum, link.id, key(), changed.job);
+                    self.mark_if_linked(pass_order, link.id, key(), changed.job);
                 } else {
-                    self.mark(stratum, link.id, key(), "", changed.job);
+                    self.mark(pass_order, link.id, key(), "", changed.job);
                 }
             }
         }
         if let Some(before) = changed.before {
             let is_given_up = |field: &FieldId| !before[*field].is_null() && changed.after.is_none_or(|after| after[*field] != before[*field]);
             if relations.awaited.iter().any(is_given_up) {
-                self.mark_if_linked(relations.order << 2 | FOUND, relations.waiting, key(), changed.job);
+                self.mark_if_linked(relations.depth << 2 | FOUND, relations.waiting, key(), changed.job);
             }
         }
         let is_rollup = |field: FieldId| matches!(collection.fields[field].derive, Some(Derivation::Rollup(_)));
-        if relations.is_parent() && changed.by != ChangeCause::ParentPass && collection.fields.ids().any(|field| !is_rollup(field) && differs(field))
+        if relations.is_parent()
+            && changed.cause != ChangeCause::ParentPass
+            && collection.fields.ids().any(|field| !is_rollup(field) && differs(field))
         {
             self.mark_parent(rules, changed.collection, (changed.key, ""), changed.job);
         }
@@ -167,13 +172,13 @@ impl Propagation {
             if id.link == link.edges() {
                 if link.is_measured() {
                     let target = &rules.relations[link.target_collection];
-                    self.mark(target.order << 2 | PARENT, target.id, id.target.clone(), format!("g{}", id.group), changed.job);
+                    self.mark(target.depth << 2 | PARENT, target.id, id.target.clone(), format!("g{}", id.group), changed.job);
                 }
             } else if id.link == link.targets() {
                 // the payload was just built, so it has an interval
                 let Some((low, high)) = interval_of(payload) else { continue };
                 self.mark(
-                    rules.relations[link.child_collection].order << 2 | FOUND,
+                    rules.relations[link.child_collection].depth << 2 | FOUND,
                     link.id,
                     id.target.clone(),
                     SearchBounds { low, high, cursor: None }.text(),

@@ -32,7 +32,7 @@ pub(crate) struct CollectionRelations {
     /// Fields from which a child's settled values are computed, and these values themselves: if none of them changes, the child stays settled.
     pub settling: Vec<FieldId>,
     /// How many steps of settling come before it: one more than the most of any collection whose settled values its records read.
-    pub order: u32,
+    pub depth: u32,
 }
 
 impl CollectionRelations {
@@ -115,9 +115,9 @@ impl SettleRules {
             for link in catalogue.links.iter().filter(|link| link.child_collection != link.target_collection) {
                 let target = &catalogue.collections[link.target_collection];
                 let waits = link.read_fields.iter().any(|field| target.fields[*field].is_settled());
-                let least = by_collection[link.target_collection].order + 1;
-                if waits && by_collection[link.child_collection].order < least && least as usize <= by_collection.len() {
-                    by_collection[link.child_collection].order = least;
+                let min_depth = by_collection[link.target_collection].depth + 1;
+                if waits && by_collection[link.child_collection].depth < min_depth && min_depth as usize <= by_collection.len() {
+                    by_collection[link.child_collection].depth = min_depth;
                 }
             }
         }
@@ -138,7 +138,7 @@ impl SettleRules {
 
     /// How many steps of settling come before a collection.
     pub fn depth(&self, collection: CollectionId) -> u32 {
-        self.relations[collection].order
+        self.relations[collection].depth
     }
 
     /// Whether records of a collection find targets by equal fields, or have fields through links.

@@ -3,7 +3,7 @@
 use super::linked_values::read_through;
 use super::pass_state::{CausingJobs, PassState};
 use super::stop::check_cancelled;
-use super::targets::{find, keys_of, target_criteria};
+use super::targets::{find, target_criteria, target_keys};
 use crate::relations::ChangeCause;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl PassState<'_> {
             if !link.is_read() {
                 continue;
             }
-            let keys: BTreeSet<Key> = golden.iter().flat_map(|values| keys_of(link, values)).collect();
+            let keys: BTreeSet<Key> = golden.iter().flat_map(|values| target_keys(link, values)).collect();
             let keys: Vec<Key> = keys.into_iter().collect();
             let records = if keys.is_empty() { Vec::new() } else { context.read(link.target_collection, &keys)? };
             self.has_missing_target |= records.iter().any(|record| record.as_ref().is_none_or(|record| !record.exists));

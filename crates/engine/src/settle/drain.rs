@@ -54,7 +54,7 @@ pub fn round(
         }
         let started = Instant::now();
         let passed = match store.settle(&tenant, rules) {
-            Err(StoreError::Unwanted) if stop.load(Ordering::SeqCst) => break,
+            Err(StoreError::Cancelled) if stop.load(Ordering::SeqCst) => break,
             passed => passed?,
         };
         if passed.marks_cleared > 0 {

@@ -2,7 +2,7 @@
 
 use super::pass_state::{CausingJobs, MAX_CHILDREN, PassState};
 use super::targets::merge;
-use crate::relations::marks::{FOUND, READ, SearchBounds, damaged_mark, key_of};
+use crate::relations::marks::{FOUND, READ, SearchBounds, damaged_mark, parse_key};
 use std::collections::BTreeMap;
 use stook_catalogue::ids::{CollectionId, LinkId};
 use stook_catalogue::key::Key;
@@ -15,11 +15,11 @@ type ChildCursor = (String, i64, String);
 
 impl PassState<'_> {
     /// Settles all children that may have a changed record as their target, for marks of records that children find by equal fields.
-    pub(super) fn found_marks(&mut self, context: &mut dyn PassContext, link: LinkId, marks: &[StaleMark]) -> Result<()> {
+    pub(super) fn process_found(&mut self, context: &mut dyn PassContext, link: LinkId, marks: &[StaleMark]) -> Result<()> {
         // children that looked for targets while these changed become visible when their transactions end
         context.wait_for_units_in_progress()?;
         let definition = &self.rules.catalogue.links[link];
-        let stratum = self.rules.relations[definition.child_collection].order << 2;
+        let depth = self.rules.relations[definition.child_collection].depth;
         let overlap = match &definition.target_rule {
             TargetRule::Same { overlap, .. } => *overlap,
             TargetRule::Key(_) => None,
@@ -31,7 +31,7 @@ impl PassState<'_> {
             }
             None => (0, 0),
         };
-        let (edges, jobs) = self.paged(context, definition.children(), (stratum | FOUND, definition.id), marks, &search_interval)?;
+        let (edges, jobs) = self.paged(context, definition.children(), (depth << 2 | FOUND, definition.id), marks, &search_interval)?;
         self.settle_children_of(context, definition.child_collection, &edges, |edge| jobs.get(&edge.target).cloned().unwrap_or_default())
     }
 
@@ -41,7 +41,7 @@ impl PassState<'_> {
         &mut self,
         context: &mut dyn PassContext,
         link: u32,
-        (stratum, rule): (u32, u32),
+        (pass_order, rule): (u32, u32),
         marks: &[StaleMark],
         search_interval: &dyn Fn(&SearchBounds) -> (i64, i64),
     ) -> Result<(Vec<Edge>, BTreeMap<SmolStr, CausingJobs>)> {
@@ -78,7 +78,7 @@ impl PassState<'_> {
             && let Some(last) = within_bounds.last()
         {
             let remaining = SearchBounds { cursor: Some((last.start, last.child.to_string())), ..*bounds };
-            self.propagation.mark(stratum, rule, mark.target.clone(), remaining.text(), mark.job);
+            self.propagation.mark(pass_order, rule, mark.target.clone(), remaining.text(), mark.job);
         }
         self.cleared.push(mark.id);
         jobs.insert(mark.target.clone(), CausingJobs::from([mark.job]));
@@ -86,10 +86,10 @@ impl PassState<'_> {
     }
 
     /// Settles the children of records of which fields that children read have changed.
-    pub(super) fn read_marks(&mut self, context: &mut dyn PassContext, link: LinkId, marks: &[StaleMark]) -> Result<()> {
+    pub(super) fn process_read(&mut self, context: &mut dyn PassContext, link: LinkId, marks: &[StaleMark]) -> Result<()> {
         let definition = &self.rules.catalogue.links[link];
-        let stratum = self.rules.relations[definition.child_collection].order << 2;
-        let (edges, jobs) = self.edges_of_marks(context, definition.edges(), (stratum | READ, definition.id), marks)?;
+        let depth = self.rules.relations[definition.child_collection].depth;
+        let (edges, jobs) = self.edges_of_marks(context, definition.edges(), (depth << 2 | READ, definition.id), marks)?;
         self.settle_children_of(context, definition.child_collection, &edges, |edge| jobs.get(&edge.target).cloned().unwrap_or_default())
     }
 
@@ -99,7 +99,7 @@ impl PassState<'_> {
         &mut self,
         context: &mut dyn PassContext,
         link: u32,
-        (stratum, rule): (u32, u32),
+        (pass_order, rule): (u32, u32),
         marks: &[StaleMark],
     ) -> Result<(Vec<Edge>, BTreeMap<SmolStr, CausingJobs>)> {
         let unpaged = |mark: &&StaleMark| mark.part.is_empty();
@@ -128,7 +128,7 @@ impl PassState<'_> {
             && let Some(last) = page.last()
         {
             let cursor = serde_json::json!([last.group, last.start, last.child]).to_string();
-            self.propagation.mark(stratum, rule, mark.target.clone(), cursor, mark.job);
+            self.propagation.mark(pass_order, rule, mark.target.clone(), cursor, mark.job);
         }
         self.cleared.push(mark.id);
         Ok((page, BTreeMap::from([(mark.target.clone(), CausingJobs::from([mark.job]))])))
@@ -143,7 +143,7 @@ impl PassState<'_> {
     ) -> Result<()> {
         let mut children: BTreeMap<Key, CausingJobs> = BTreeMap::new();
         for edge in edges {
-            children.entry(key_of(&edge.child)?).or_default().extend(jobs(edge));
+            children.entry(parse_key(&edge.child)?).or_default().extend(jobs(edge));
         }
         self.children(context, collection, &children)
     }

@@ -1,7 +1,7 @@
 //! Inline settling: derived values are computed in the transaction that writes the records, if everything they depend on is known there.
 
 use super::linked_values::read_through;
-use super::targets::{find, keys_of, target_criteria};
+use super::targets::{find, target_criteria, target_keys};
 use crate::relations::SettleRules;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ pub fn settle_inline<'t>(
     for link in relations.from.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| link.is_read()) {
         let mut keys: BTreeSet<Key> = BTreeSet::new();
         for (values, needs_pass) in golden.iter().zip(&mut needs_pass) {
-            for key in keys_of(link, values).into_iter().filter(|key| written(link.target_collection, key).is_none()) {
+            for key in target_keys(link, values).into_iter().filter(|key| written(link.target_collection, key).is_none()) {
                 *needs_pass |= store.is_none();
                 keys.insert(key);
             }
@@ -97,7 +97,7 @@ pub fn settle_inline<'t>(
             continue;
         }
         let reads = relations.from.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| link.is_read());
-        let targets = reads.flat_map(|link| keys_of(link, &values).into_iter().map(|key| (link.target_collection, key))).collect();
+        let targets = reads.flat_map(|link| target_keys(link, &values).into_iter().map(|key| (link.target_collection, key))).collect();
         let target = |link: LinkId, key: &Key| {
             let target_collection = rules.catalogue.links[link].target_collection;
             match written(target_collection, key) {

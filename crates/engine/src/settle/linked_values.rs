@@ -1,6 +1,6 @@
 //! Fields through links: values of a record that are computed from the records it links to.
 
-use super::targets::keys_of;
+use super::targets::target_keys;
 use crate::relations::SettleRules;
 use cel::objects::{Key as CelKey, Map as CelMap};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) fn read_through<'t>(
     let definition = &rules.catalogue.collections[collection];
     let resolve = |index: &LinkId| {
         let link = &rules.catalogue.links[*index];
-        let keys = if link.is_read() { keys_of(link, values) } else { Vec::new() };
+        let keys = if link.is_read() { target_keys(link, values) } else { Vec::new() };
         let targets = keys.iter().map(|key| target(*index, key)).collect();
         ResolvedLink { link, of: &rules.catalogue.collections[link.target_collection], key: values[link.field].clone(), targets }
     };
@@ -103,7 +103,7 @@ pub fn failure_of(
 ) -> Result<Option<String>> {
     let mut records: Vec<(&Link, Vec<Option<StoredRecord>>)> = Vec::new();
     for link in catalogue.links.iter().filter(|link| catalogue.collections[link.child_collection].name == definition.name && link.is_read()) {
-        let keys = keys_of(link, values);
+        let keys = target_keys(link, values);
         records.push((link, if keys.is_empty() { Vec::new() } else { store.read(tenant, link.target_collection, &keys, ReadDetail::Values)? }));
     }
     let linked = records.iter().map(|(link, records)| {

@@ -4,12 +4,12 @@
 //! ([`crate::relations`]). A settle pass takes marks of one phase and processes them in one transaction of the store (`pass.rs`). There are four
 //! phases, and each may leave marks for later ones:
 //!
-//! 0. *found*: a record that children find by equal fields has changed: `PassState::found_marks` (`fan.rs`) settles its possible children; or a
-//!    complete delivery has arrived: `PassState::complete_delivery_marks` ([`complete_delivery`]) retires what it does not repeat; or a record has
-//!    given up a unique value: `PassState::waiting_marks` (`waiting.rs`) marks the records that wait for it,
-//! 1. *read*: a field that children read has changed: `PassState::read_marks` (`fan.rs`) settles the children,
+//! 0. *found*: a record that children find by equal fields has changed: `PassState::process_found` (`fan.rs`) settles its possible children; or a
+//!    complete delivery has arrived: `PassState::process_complete_delivery` ([`complete_delivery`]) retires what it does not repeat; or a record has
+//!    given up a unique value: `PassState::process_waiting` (`waiting.rs`) marks the records that wait for it,
+//! 1. *read*: a field that children read has changed: `PassState::process_read` (`fan.rs`) settles the children,
 //! 2. *child*: `PassState::children` (`child.rs`) finds the targets of a record and computes the fields that come from them,
-//! 3. *parent*: `PassState::parent_marks` (`parent/`) computes the rollups and the coverage of a record from its children's edges.
+//! 3. *parent*: `PassState::process_parent` (`parent/`) computes the rollups and the coverage of a record from its children's edges.
 //!
 //! A mark's order is four times the depth of its collection plus the phase (`relations/rules.rs`). The store takes the lowest order first, and a
 //! pass processes marks of one rule. Settling terminates, because definitions whose fields depend on themselves are refused

@@ -2,7 +2,7 @@
 
 use super::pass_state::{CausingJobs, PassState, why_refused};
 use crate::relations::SettleRules;
-use crate::relations::marks::{CHILD, FOUND, PARENT, READ, key_of};
+use crate::relations::marks::{CHILD, FOUND, PARENT, READ, parse_key};
 use std::collections::BTreeMap;
 use stook_catalogue::eval::{Evaluator, ExpressionFailures};
 use stook_catalogue::ids::CollectionId;
@@ -21,7 +21,7 @@ impl SettlePass for SettleRules {
     /// a pass need not lock children whose values are already correct.
     fn exclusive_group(&self, marks: &[StaleMark]) -> Option<u32> {
         let first = marks.first()?;
-        match first.order & 3 {
+        match first.pass_order & 3 {
             PARENT => None,
             CHILD => Some(first.rule),
             _ => self.links.get(&first.rule).map(|link| self.relations[self.catalogue.links[*link].child_collection].id),
@@ -33,7 +33,7 @@ impl SettlePass for SettleRules {
     fn run(&self, _tenant: &Tenant, marks: &[StaleMark], refused: &[UniqueConflict], context: &mut dyn PassContext) -> Result<PassWrites> {
         let mut batch = marks;
         loop {
-            match (self.settled(batch, refused, context), batch) {
+            match (self.process(batch, refused, context), batch) {
                 (Err(StoreError::Damaged(damage)), [mark]) => {
                     let settling = SettlingChanges { cleared: vec![mark.id], ..SettlingChanges::default() };
                     return Ok(PassWrites { settling, damaged: vec![damage.to_string()], ..PassWrites::default() });
@@ -47,27 +47,27 @@ impl SettlePass for SettleRules {
 
 impl SettleRules {
     /// Computes what follows from marks, and returns it with the marks that are done.
-    fn settled(&self, marks: &[StaleMark], refused: &[UniqueConflict], context: &mut dyn PassContext) -> Result<PassWrites> {
+    fn process(&self, marks: &[StaleMark], refused: &[UniqueConflict], context: &mut dyn PassContext) -> Result<PassWrites> {
         let evaluator = Evaluator::new(self.catalogue.tables.clone());
-        let mut work = PassState::new(self, &evaluator, marks, refused);
+        let mut state = PassState::new(self, &evaluator, marks, refused);
         let Some(first) = marks.first() else { return Ok(PassWrites::default()) };
         let (link, collection) = (self.links.get(&first.rule), self.collections.get(&first.rule));
-        match (first.order & 3, link, collection) {
-            (FOUND, None, _) if let Some(replaces) = self.replacing(first.rule) => work.complete_delivery_marks(context, replaces, marks)?,
-            (FOUND, None, _) if let Some(collection) = self.waiting.get(&first.rule) => work.waiting_marks(context, *collection, marks)?,
-            (FOUND, Some(link), _) => work.found_marks(context, *link, marks)?,
-            (READ, Some(link), _) => work.read_marks(context, *link, marks)?,
-            (CHILD, _, Some(collection)) => work.child_marks(context, *collection, marks)?,
-            (PARENT, _, Some(collection)) => work.parent_marks(context, *collection, marks)?,
+        match (first.pass_order & 3, link, collection) {
+            (FOUND, None, _) if let Some(replaces) = self.replacing(first.rule) => state.process_complete_delivery(context, replaces, marks)?,
+            (FOUND, None, _) if let Some(collection) = self.waiting.get(&first.rule) => state.process_waiting(context, *collection, marks)?,
+            (FOUND, Some(link), _) => state.process_found(context, *link, marks)?,
+            (READ, Some(link), _) => state.process_read(context, *link, marks)?,
+            (CHILD, _, Some(collection)) => state.process_child(context, *collection, marks)?,
+            (PARENT, _, Some(collection)) => state.process_parent(context, *collection, marks)?,
             // the definition no longer has this rule
-            _ => work.cleared.extend(marks.iter().map(|mark| mark.id)),
+            _ => state.cleared.extend(marks.iter().map(|mark| mark.id)),
         }
-        work.note_incorrect(context)?;
+        state.note_incorrect(context)?;
         let mut failures = ExpressionFailures::default();
-        for ((collection, key), failed) in std::mem::take(&mut work.failed) {
+        for ((collection, key), failed) in std::mem::take(&mut state.failed) {
             failures.add(&self.catalogue.collections[collection].name, key.as_str(), failed);
         }
-        let PassState { writes, propagation, cleared, log, refused_positions, .. } = work;
+        let PassState { writes, propagation, cleared, log, refused_positions, .. } = state;
         let mut settling = propagation.settling();
         settling.cleared = cleared;
         let damaged = refused_positions.into_iter().map(|position| why_refused(&self.catalogue, &refused[position])).collect();
@@ -76,11 +76,11 @@ impl SettleRules {
 }
 
 impl PassState<'_> {
-    fn child_marks(&mut self, context: &mut dyn PassContext, collection: CollectionId, marks: &[StaleMark]) -> Result<()> {
+    fn process_child(&mut self, context: &mut dyn PassContext, collection: CollectionId, marks: &[StaleMark]) -> Result<()> {
         let mut children: BTreeMap<Key, CausingJobs> = BTreeMap::new();
         for mark in marks {
             self.cleared.push(mark.id);
-            children.entry(key_of(&mark.target)?).or_default().insert(mark.job);
+            children.entry(parse_key(&mark.target)?).or_default().insert(mark.job);
         }
         self.children(context, collection, &children)
     }

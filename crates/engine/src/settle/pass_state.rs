@@ -82,12 +82,12 @@ impl<'p> PassState<'p> {
     }
 
     /// Writes a record's settled values if they differ, and what follows from the change.
-    pub(super) fn settle(&mut self, collection: CollectionId, stored: &StoredRecord, golden: Arc<[Value]>, by: ChangeCause, jobs: &CausingJobs) {
+    pub(super) fn settle(&mut self, collection: CollectionId, stored: &StoredRecord, golden: Arc<[Value]>, cause: ChangeCause, jobs: &CausingJobs) {
         if golden[..] == stored.golden[..] {
             return;
         }
         for job in jobs {
-            let changed = ValueChange { collection, key: &stored.key, before: Some(&stored.golden), after: Some(&golden), job: *job, by };
+            let changed = ValueChange { collection, key: &stored.key, before: Some(&stored.golden), after: Some(&golden), job: *job, cause };
             self.propagation.follow(self.rules, self.evaluator, &changed);
             self.note_failed(collection, &stored.key);
         }

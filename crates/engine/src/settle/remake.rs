@@ -98,7 +98,7 @@ impl ResettleUnit {
         let evaluator = Evaluator::new(rules.catalogue.tables.clone());
         let (mut propagations, mut read_set) = (Vec::with_capacity(records.len()), ReadSet::default());
         for record in records {
-            let changed = ValueChange { collection, key: &record.key, before: None, after: Some(&record.golden), job, by: ChangeCause::External };
+            let changed = ValueChange { collection, key: &record.key, before: None, after: Some(&record.golden), job, cause: ChangeCause::External };
             let mut propagation = Propagation::default();
             propagation.follow(rules, &evaluator, &changed);
             // links by key are checked, too, because their rule may have changed

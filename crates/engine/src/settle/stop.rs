@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use stook_store::wanted::CancelToken;
+use stook_store::cancel::CancelToken;
 use stook_store::{Result, StoreError};
 
 /// How often the watcher checks whether settling is to stop.
@@ -28,7 +28,7 @@ pub fn until_stopped<T>(is_stopping: &(dyn Fn() -> bool + Sync), work: impl FnOn
         token.during(work)
     });
     match result {
-        Err(StoreError::Unwanted) if token.is_cancelled() => Ok(None),
+        Err(StoreError::Cancelled) if token.is_cancelled() => Ok(None),
         result => result.map(Some),
     }
 }
@@ -45,5 +45,5 @@ impl Drop for Done<'_> {
 
 /// Fails if the current pass has been cancelled; to be called between steps of its work.
 pub(super) fn check_cancelled() -> Result<()> {
-    if CancelToken::current().is_some_and(|token| token.is_cancelled()) { Err(StoreError::Unwanted) } else { Ok(()) }
+    if CancelToken::current().is_some_and(|token| token.is_cancelled()) { Err(StoreError::Cancelled) } else { Ok(()) }
 }

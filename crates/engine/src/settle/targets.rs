@@ -122,6 +122,6 @@ fn candidates(edges: &[Edge]) -> Result<CandidateTargets<'_>> {
 }
 
 /// The keys of a child's targets.
-pub(super) fn keys_of(link: &Link, values: &[Value]) -> Vec<Key> {
+pub(super) fn target_keys(link: &Link, values: &[Value]) -> Vec<Key> {
     link.target_keys(values).filter_map(|key| Key::new(key.clone()).ok()).collect()
 }

@@ -5,7 +5,7 @@
 
 use super::pass_state::{CausingJobs, PassState};
 use crate::content::unique::reserved;
-use crate::relations::marks::key_of;
+use crate::relations::marks::parse_key;
 use crate::relations::stored::damaged_edge;
 use std::collections::BTreeMap;
 use stook_catalogue::ids::CollectionId;
@@ -15,7 +15,7 @@ use stook_store::{Edge, EdgeChange, PassContext, RecordContent, Result, StaleMar
 
 /// The mark that must be processed again, without its job: the job that gives up the value replaces it.
 pub(super) struct WaitingMark {
-    pub(super) order: u32,
+    pub(super) pass_order: u32,
     pub(super) rule: u32,
     pub(super) target: SmolStr,
     pub(super) part: SmolStr,
@@ -28,7 +28,7 @@ impl WaitingMark {
             link,
             target: refused.holder.as_str().into(),
             group: self.part.clone(),
-            start: i64::from(self.order) << 32 | i64::from(self.rule),
+            start: i64::from(self.pass_order) << 32 | i64::from(self.rule),
             child: self.target.clone(),
             payload: [field.as_bytes(), &[0], value].concat(),
         }
@@ -36,8 +36,8 @@ impl WaitingMark {
 
     /// Reads the mark from an edge.
     fn from_edge(edge: &Edge) -> Self {
-        let (order, rule) = ((edge.start >> 32) as u32, edge.start as u32);
-        Self { order, rule, target: edge.child.clone(), part: edge.group.clone() }
+        let (pass_order, rule) = ((edge.start >> 32) as u32, edge.start as u32);
+        Self { pass_order, rule, target: edge.child.clone(), part: edge.group.clone() }
     }
 }
 
@@ -67,9 +67,9 @@ impl PassState<'_> {
     }
 
     /// Marks again what waits for unique values that their holders no longer have.
-    pub(super) fn waiting_marks(&mut self, context: &mut dyn PassContext, collection: CollectionId, marks: &[StaleMark]) -> Result<()> {
+    pub(super) fn process_waiting(&mut self, context: &mut dyn PassContext, collection: CollectionId, marks: &[StaleMark]) -> Result<()> {
         let relations = &self.rules.relations[collection];
-        let holders: BTreeMap<Key, ()> = marks.iter().map(|mark| Ok((key_of(&mark.target)?, ()))).collect::<Result<_>>()?;
+        let holders: BTreeMap<Key, ()> = marks.iter().map(|mark| Ok((parse_key(&mark.target)?, ()))).collect::<Result<_>>()?;
         let holders: Vec<Key> = holders.into_keys().collect();
         // once a holder is locked, transactions that were changing it have ended
         let locked: BTreeMap<SmolStr, StoredRecord> = context
@@ -79,8 +79,8 @@ impl PassState<'_> {
             .filter(|record| record.exists)
             .map(|record| (record.key.shared(), record))
             .collect();
-        let order = marks.first().map(|mark| mark.order).unwrap_or_default();
-        let (edges, jobs) = self.edges_of_marks(context, relations.waiting, (order, relations.waiting), marks)?;
+        let pass_order = marks.first().map(|mark| mark.pass_order).unwrap_or_default();
+        let (edges, jobs) = self.edges_of_marks(context, relations.waiting, (pass_order, relations.waiting), marks)?;
         let definition = &self.rules.catalogue.collections[collection];
         for edge in edges {
             let end = edge.payload.iter().position(|byte| *byte == 0).ok_or_else(|| damaged_edge(&edge, "it names no field"))?;
@@ -94,7 +94,7 @@ impl PassState<'_> {
             }
             let mark = WaitingMark::from_edge(&edge);
             for job in jobs.get(&edge.target).into_iter().flatten() {
-                self.propagation.mark(mark.order, mark.rule, mark.target.clone(), mark.part.clone(), *job);
+                self.propagation.mark(mark.pass_order, mark.rule, mark.target.clone(), mark.part.clone(), *job);
             }
             self.propagation.edge(EdgeChange::Delete(edge));
         }

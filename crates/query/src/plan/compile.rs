@@ -101,7 +101,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
             Stage::Each(path) => {
                 let list = resolver.structs(path)?;
                 if plan.each.is_some() {
-                    return Err(Diagnostic::new(path.span.clone(), "rows are of one list").help("ask twice, once for each list"));
+                    return Err(Diagnostic::new(path.span.clone(), "only one list can be unfolded into rows").help("write one query for each list"));
                 }
                 (plan.each, resolver.each) = (Some(list), Some(list));
             }

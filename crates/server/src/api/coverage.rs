@@ -52,7 +52,7 @@ pub async fn days(mut ctx: RequestContext) -> HandlerResult {
         limit: Some(MAX_ROWS + 1),
         ..QueryPlan::all(ctx.tenant.clone(), index)
     };
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let app = ctx.app.clone();
     let (whole, cells) = reading(move || {
         let (mut rows, mut cells) = (0, BTreeMap::<(i64, String), CoverageCell>::new());
@@ -91,7 +91,7 @@ pub async fn children(mut ctx: RequestContext) -> HandlerResult {
     let missing = || Problem::not_found(format!("there is no coverage {coverage_name:?}"));
     let (_, rows) = ctx.app.catalogue.collection(&coverage_name).ok_or_else(missing)?;
     let coverage = rows.rows_of.ok_or_else(missing)?;
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
     let read = move || measured(&app.catalogue, &*app.store, &tenant, &app.catalogue.coverages[coverage], parent.as_str());
     let Some((link, found)) = reading(read).await? else {

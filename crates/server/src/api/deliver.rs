@@ -22,7 +22,7 @@ pub async fn create(mut ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.params.end()?;
     let bytes = ctx.bytes(body).await?;
     let delivery = params.upload(&ctx, Some(bytes.len() as u64));
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let (app, caller) = (ctx.app.clone(), ctx.caller.name.clone());
     let is_small = bytes.len() <= MAX_INLINE_BYTES && matches!(bytes.first(), Some(b'{' | b'['));
     let map = move || deliver::map(&app.rules, &*app.store, &delivery, &caller, bytes);

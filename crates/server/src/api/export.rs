@@ -34,7 +34,7 @@ pub async fn rows(mut ctx: RequestContext) -> HandlerResult {
     let all_collections = compile_for_all_collections(&ctx, &query).await?;
     let single = if all_collections.is_none() { Some(compiled(&ctx, &query).await?) } else { None };
     let headings = single.as_ref().map_or_else(|| AllCollectionsQuery::headings().to_vec(), |compiled| compiled.columns.clone());
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let app = ctx.app.clone();
     // computed before the answer begins, which could not be refused later
     let (single, computed) = match single {
@@ -123,7 +123,7 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
     if is_marc && !ctx.definition(collection).keep_raw {
         return Err(Problem::bad_request("the collection keeps no documents; it needs `raw: keep`"));
     }
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
     let export = Arc::new(move |out: &mut dyn Write, remark: &mut dyn FnMut(ExportRemark<'_>)| {
         let request = ExportRequest { tenant: &tenant, collection: &app.catalogue.collections[collection].name, format };

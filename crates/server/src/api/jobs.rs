@@ -57,7 +57,7 @@ async fn job(ctx: &RequestContext) -> HandlerResult<Job> {
         .ok()
         .filter(|id| (1..=MAX_INTEGER as u64).contains(id) && text.bytes().all(|byte| byte.is_ascii_digit()))
         .ok_or_else(not_found)?;
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let app = ctx.app.clone();
     let found = reading(move || match app.store.job(id) {
         Ok(job) => Ok(Some(job)),
@@ -72,7 +72,7 @@ pub async fn list(mut ctx: RequestContext) -> HandlerResult {
     let limit = ctx.params.number("limit", 1, MAX_JOBS)?.unwrap_or(20) as usize;
     let troubled = ctx.params.flag("troubled")?;
     ctx.params.end()?;
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
     let searched = if troubled { MAX_JOBS as usize } else { limit };
     let jobs = reading(move || app.store.jobs(Some(&tenant), searched)).await?;

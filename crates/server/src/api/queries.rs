@@ -88,7 +88,7 @@ async fn answer_for_all_collections(ctx: &RequestContext, request: &QueryRequest
     if request.explain || request.by_source || request.after.is_some() {
         return Err(Problem::bad_request("records of several collections have no explain, by_source or after"));
     }
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let app = ctx.app.clone();
     let (idx, limit, total) = (request.idx, request.limit, request.total);
     let (rows, total) = reading(move || all.find(&*app.store, idx, Some(limit), total)).await?;
@@ -182,7 +182,7 @@ async fn run(ctx: RequestContext, request: QueryRequest) -> HandlerResult {
     if let Some(after) = &request.after {
         after_key(&mut compiled, after, request.idx)?;
     }
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let needs_services = !request.explain && ctx.app.fetcher.has_services_for(&compiled.plan, &compiled.aggregated_columns());
     if let Some(wait) = request.fetch_options.time.filter(|_| needs_services) {
         // a caller who chose to wait for services is not cut off by the request time limit
@@ -220,7 +220,7 @@ pub async fn query_facets(mut ctx: RequestContext) -> HandlerResult {
     let Some(text) = ctx.params.single("q")? else { return Err(Problem::bad_request("say ?q=QUERY")) };
     ctx.params.end()?;
     let compiled = compiled(&ctx, &text).await?;
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let app = ctx.app.clone();
     let found = reading(move || facets(&text, &compiled, &app.catalogue, &*app.store)).await?;
     Ok(json_answer(StatusCode::OK, found.to_json().to_string()))
@@ -231,7 +231,7 @@ pub async fn events(mut ctx: RequestContext) -> HandlerResult {
     let Some(text) = ctx.params.single("q")? else { return Err(Problem::bad_request("say ?q=QUERY")) };
     ctx.params.end()?;
     let query = Arc::new(compiled(&ctx, &text).await?);
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let app = ctx.app.clone();
     let read_state = move || {
         let (app, query) = (app.clone(), query.clone());
@@ -263,7 +263,7 @@ pub async fn completions(mut ctx: RequestContext) -> HandlerResult {
     if text.chars().count() > MAX_TYPED_CHARS || text.contains('\0') {
         return Err(Problem::bad_request(format!("a text has at most {MAX_TYPED_CHARS} characters, and no NUL")));
     }
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
     let found = reading(move || complete(&text, &app.catalogue, &*app.store, &tenant)).await?;
     let shown: Vec<Json> = found.iter().map(Completion::to_json).collect();

@@ -137,7 +137,7 @@ pub async fn overview(mut ctx: RequestContext) -> HandlerResult {
         .collect();
     let mut settling = None;
     if counts {
-        ctx.reaches_store();
+        ctx.count_store_reached();
         let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
         let count = move || {
             let numbers = app.counts.for_tenant(&app.catalogue, &*app.store, &tenant)?;
@@ -197,7 +197,7 @@ async fn get_one(mut ctx: RequestContext, collection: CollectionId, key: Key) ->
     let deleted = ctx.params.flag("deleted")?;
     ctx.params.end()?;
     let tags_to_match = tags(&ctx, header::IF_NONE_MATCH)?;
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let settles = ctx.definition(collection).settles();
     let (version, tag, body) = if deleted {
         let (app, tenant, record_key) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
@@ -248,7 +248,7 @@ pub async fn lookup(ctx: RequestContext, body: Body) -> HandlerResult {
         .iter()
         .map(|key| key.as_str().ok_or_else(wrong_keys).and_then(|key| Key::new(key).map_err(|error| Problem::unprocessable(vec![error.to_string()]))))
         .collect::<HandlerResult<_>>()?;
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let found = ctx.app.reads.begin(&ctx.tenant, MissPolicy::Batched).await?.records(collection, &keys).await?;
     let mut out = Vec::from(&b"{\"records\":["[..]);
     for (index, record) in found.iter().enumerate() {
@@ -272,7 +272,7 @@ async fn read_explained(
     deleted: bool,
     show: impl FnOnce(&App, engine_record::ExplainedRecord<'_>) -> stook_engine::Result<Response> + Send + 'static,
 ) -> HandlerResult {
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let (app, tenant, record_key) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
     let read = move || {
         let name = &app.catalogue.collections[collection].name;
@@ -334,7 +334,7 @@ pub async fn log(mut ctx: RequestContext) -> HandlerResult {
     let deleted = ctx.params.flag("deleted")?;
     let before = ctx.params.number("before", 1, MAX_INTEGER as u64)?.map(|before| before as i64);
     ctx.params.end()?;
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let (app, tenant, record_key) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
     let read = move || {
         let found = app.store.read(&tenant, collection, std::slice::from_ref(&record_key), ReadDetail::Head)?.pop().flatten();
@@ -423,7 +423,7 @@ async fn change(
     let action = action(fields);
     let call = call_of(&ctx, &format!("{} {}", action.name(), ctx.definition(collection).name), &sent)?;
     let edit = Edit { tenant: ctx.tenant.clone(), collection, key, action, conditions, caller: ctx.caller.name.to_string(), call };
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let app = ctx.app.clone();
     let edited = blocking(move || edit::run(&app.rules, &*app.store, &app.evaluator(), edit)).await?;
     if let Some(answer) = edited.answer(ctx.definition(collection)) {

@@ -17,7 +17,7 @@ pub async fn get(mut ctx: RequestContext) -> HandlerResult {
     if text.chars().count() > MAX_TEXT || text.contains('\0') {
         return Err(Problem::bad_request(format!("a text has at most {MAX_TEXT} characters, and no NUL")));
     }
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
     let (found, whole) = blocking(move || {
         let vocabulary = app.vocabularies.get(&app.catalogue, &app.store, &tenant)?;

@@ -37,7 +37,7 @@ async fn missing(ctx: &RequestContext) -> Problem {
 /// Lists a collection's tags.
 pub async fn list(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let (app, tenant, collection_name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned());
     let found = reading(move || TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &collection_name)?.list()).await?;
     Ok(json_answer(StatusCode::OK, json!({ "tags": found }).to_string()))
@@ -46,7 +46,7 @@ pub async fn list(ctx: RequestContext) -> HandlerResult {
 /// Returns one tag.
 pub async fn get(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let (app, tenant, collection_name, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
     let found = reading(move || TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &collection_name)?.show(&name)).await?;
     match found {
@@ -57,7 +57,7 @@ pub async fn get(ctx: RequestContext) -> HandlerResult {
 
 /// Saves a tag and returns it, with advice on its definition and the job that evaluates it.
 async fn save(ctx: &RequestContext, change: TagChange, new: bool) -> HandlerResult<Json> {
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let (app, tenant, index, collection_name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.name().to_owned());
     blocking(move || {
         if let Some(TagDefinition::Query(text)) = &change.definition {
@@ -97,7 +97,7 @@ const PREVIEWED_KEYS: usize = 20;
 
 async fn previewed(ctx: &RequestContext, change: TagChange) -> HandlerResult {
     let definition = change.definition.ok_or_else(|| Problem::unprocessable(vec!["a manual tag has no preview; give an xpath or a query".into()]))?;
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let (app, tenant, index, collection_name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.name().to_owned());
     let run_preview = move || match definition {
         TagDefinition::Query(text) => found_by(&app, &tenant, index, (&change.name, &text)),
@@ -158,7 +158,7 @@ async fn check_exists(ctx: &RequestContext) -> HandlerResult<()> {
 pub async fn remove(ctx: RequestContext) -> HandlerResult {
     ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let (app, tenant, index, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.segment("tag").to_owned());
     let removed = blocking(move || app.store.delete_tag(&tenant, index, &name)).await?;
     if removed { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(missing(&ctx).await) }
@@ -169,7 +169,7 @@ pub async fn rebuild(ctx: RequestContext) -> HandlerResult {
     ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
     check_exists(&ctx).await?;
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let (app, tenant, collection_name, names) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), vec![ctx.segment("tag").to_owned()]);
     let job = blocking(move || TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &collection_name)?.reevaluate(&names)).await?;
     Ok(json_answer(StatusCode::ACCEPTED, json!({ "job": job }).to_string()))
@@ -193,7 +193,7 @@ pub async fn assign(ctx: RequestContext, body: Body) -> HandlerResult {
     let (add, remove) = (keys("add")?, keys("remove")?);
     reject_other_members(&sent)?;
     check_exists(&ctx).await?;
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let (app, tenant, collection_name, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
     let (given, unknown) =
         blocking(move || TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &collection_name)?.assign(&name, &add, &remove)).await?;

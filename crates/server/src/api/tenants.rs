@@ -13,7 +13,7 @@ pub async fn list(ctx: RequestContext) -> HandlerResult {
     let tenants = match &ctx.caller.tenant {
         Some(tenant) => vec![tenant.clone()],
         None => {
-            ctx.reaches_store();
+            ctx.count_store_reached();
             let app = ctx.app.clone();
             blocking(move || app.store.tenants()).await?
         }

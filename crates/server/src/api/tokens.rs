@@ -23,7 +23,7 @@ fn shown(token: &Token) -> Json {
 pub async fn list(ctx: RequestContext) -> HandlerResult {
     ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let app = ctx.app.clone();
     let tokens = blocking(move || app.store.tokens()).await?;
     let shown_tokens: Vec<Json> = tokens.iter().filter(|token| token.token.tenant.as_ref() == Some(&ctx.tenant)).map(shown).collect();
@@ -46,7 +46,7 @@ pub async fn create(ctx: RequestContext, body: Body) -> HandlerResult {
     reject_other_members(&sent)?;
     let created = new_token(Some(ctx.tenant.clone()), role, name);
     let (secret, token) = created.map_err(|error| Problem::unavailable(format!("the system's random number generator failed: {error}")))?;
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let app = ctx.app.clone();
     let stored: NewToken = token.clone();
     let id = blocking(move || {
@@ -67,7 +67,7 @@ pub async fn revoke(ctx: RequestContext) -> HandlerResult {
     let text = ctx.segment("token");
     let not_found = || Problem::not_found(format!("there is no token {text:?} here"));
     let id: u64 = text.parse().ok().filter(|id| *id <= MAX_INTEGER as u64).ok_or_else(not_found)?;
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
     let revoked = blocking(move || {
         let is_own_token = app.store.tokens()?.into_iter().any(|token| token.id == id && token.token.tenant.as_ref() == Some(&tenant));

@@ -81,7 +81,7 @@ pub async fn run(mut ctx: RequestContext, name: String, body: Body) -> HandlerRe
     let target = format!("{}/{name}", ctx.definition(collection).name);
     let call = call_of(&ctx, &target, &format!("{}\n{}", key.as_str(), Json::Object(args.clone())))?;
     let request = prepare(&ctx, collection, &name, &args, call)?;
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let (app, record_key) = (ctx.app.clone(), key.clone());
     let result = blocking(move || transition::run(&app.catalogue, &*app.store, &app.evaluator(), &request, &record_key)).await?;
     match answer(result)? {
@@ -147,7 +147,7 @@ pub async fn pick(ctx: RequestContext, body: Body) -> HandlerResult {
     }
     let call = call_of(&ctx, &format!("pick/{}/{name}", ctx.definition(plan.collection).name), &whole)?;
     let request = prepare(&ctx, plan.collection, &name, &args, call)?;
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let app = ctx.app.clone();
     let mut random = [0; 8];
     // without randomness, callers only collide more often

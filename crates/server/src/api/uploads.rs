@@ -105,7 +105,7 @@ impl UploadParams {
 
 async fn import_file(ctx: &RequestContext, request: ImportRequest) -> HandlerResult<Job> {
     let app = ctx.app.clone();
-    ctx.reaches_store();
+    ctx.count_store_reached();
     blocking(move || {
         let job = import::create(&app.catalogue, &*app.store, &request)?;
         let cut = import::split_files(&app.catalogue, &*app.store, job, &AtomicBool::new(false), &|_| {});
@@ -148,7 +148,7 @@ async fn dry_run_response(ctx: &RequestContext, body: Body, params: UploadParams
             file
         }
     };
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let app = ctx.app.clone();
     let request = params.request(ctx, file);
     let preview = blocking(move || import::dry_run(&app.catalogue, &*app.store, &request, DRY_RUN_LIMITS)).await;
@@ -183,7 +183,7 @@ async fn import_upload(ctx: &RequestContext, body: Body, upload: UploadRequest) 
     }
     let (sender, receiver) = tokio::sync::mpsc::channel::<std::io::Result<Bytes>>(8);
     let app = ctx.app.clone();
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let permit = AdmissionPermit::current();
     let cutting = tokio::task::spawn_blocking(move || {
         let _permit = permit;

@@ -49,7 +49,7 @@ async fn guard(State((app, class)): State<(Arc<App>, RequestClass)>, mut request
         let route = request.extensions().get::<MatchedPath>().map_or("-", MatchedPath::as_str);
         app.metrics.counters(route, method_name(request.method()), tenant)
     };
-    counters.stage(RequestStep::Accepted);
+    counters.count_step(RequestStep::Accepted);
     let logged = (app.options.log == RequestLogLevel::All).then(|| (request.method().clone(), request.uri().path().to_owned()));
     let mut response = match caller {
         Err(problem) => problem.into_response(),
@@ -147,7 +147,7 @@ async fn admit_and_answer(app: &Arc<App>, admission: &Admission<'_>, request: Re
         Ok(permit) => AdmissionPermit::new(permit, app.metrics.given_up().clone()),
         Err(problem) => return problem.into_response(),
     };
-    counters.stage(RequestStep::Started);
+    counters.count_step(RequestStep::Started);
     match class {
         RequestClass::Interactive => {
             let given_up = || Problem::unavailable("the request timed out; a change may still be applied").into_response();

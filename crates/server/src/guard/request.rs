@@ -79,8 +79,8 @@ impl FromRequestParts<Arc<App>> for RequestContext {
 
 impl RequestContext {
     /// Counts that the request has reached the store.
-    pub fn reaches_store(&self) {
-        self.counters.stage(RequestStep::StoreReached);
+    pub fn count_store_reached(&self) {
+        self.counters.count_step(RequestStep::StoreReached);
     }
 
     /// Returns a path parameter.

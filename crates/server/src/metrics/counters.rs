@@ -171,8 +171,8 @@ type CounterKey = (Box<str>, &'static str, Box<str>);
 
 impl RequestCounters {
     /// Counts that the request has reached a step.
-    pub fn stage(&self, stage: RequestStep) {
-        self.stages[stage as usize].inc();
+    pub fn count_step(&self, step: RequestStep) {
+        self.stages[step as usize].inc();
     }
 
     /// The route's pattern.
@@ -209,7 +209,7 @@ impl Metrics {
 
     /// Counts a finished request.
     pub fn count_response(&self, request: &RequestCounters, status: u16, took: Duration) {
-        request.stage(RequestStep::Completed);
+        request.count_step(RequestStep::Completed);
         self.totals.count_response(status, took);
         request.duration.observe(took.as_secs_f64());
         let count_known =

@@ -25,7 +25,7 @@ pub async fn page(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
 pub async fn part(ctx: PageContext) -> Response {
     match home_body(&ctx).await {
         Ok(HomeBody { hash, .. }) if ctx.param("known") == Some(&hash) => StatusCode::NO_CONTENT.into_response(),
-        body => ctx.answer(body.map(|body| RenderedPage::part(body.shown(&ctx)))),
+        body => ctx.answer(body.map(|body| RenderedPage::fragment(body.shown(&ctx)))),
     }
 }
 

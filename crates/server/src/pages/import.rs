@@ -147,7 +147,7 @@ pub async fn job(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let part = ctx.param("part").is_some();
     let progress = progress(&ctx, id, &job);
     if part {
-        return Ok(RenderedPage::part(progress));
+        return Ok(RenderedPage::fragment(progress));
     }
     let chunks = match job["chunks_dead"].as_u64() {
         Some(1..) => ctx.get_json(&format!("/jobs/{id}/chunks"), &[]).await?,

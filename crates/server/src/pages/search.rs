@@ -84,7 +84,7 @@ pub async fn total(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let shown = html! { (count(answer["total"].as_u64().unwrap_or(0))) };
     Ok(match ctx.param("whole") {
         Some(_) => RenderedPage::new(ctx.param("q").unwrap_or_default(), html! { p { (shown) " rows." } }),
-        None => RenderedPage::part(shown),
+        None => RenderedPage::fragment(shown),
     })
 }
 
@@ -329,7 +329,7 @@ pub async fn facets(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
             @if ctx.param("part").is_none() { p.quiet { "No indexed field has different values in these records." } }
         } @else if answer["whole"] != true { p.quiet { "Among " (count(answer["counted"].as_u64().unwrap_or(0))) " records." } }
     };
-    Ok(RenderedPage { part: ctx.param("part").is_some(), ..RenderedPage::new(query, body) })
+    Ok(RenderedPage { is_fragment: ctx.param("part").is_some(), ..RenderedPage::new(query, body) })
 }
 
 /// `?q=TEXT`: completions and suggested queries. A part of a page.
@@ -340,7 +340,7 @@ pub async fn suggestions(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let meant =
         if text.trim().is_empty() || is_query { Arc::default() } else { ctx.get_json("/suggest", &[("text", text)]).await.unwrap_or_default() };
     let body = html! { (completions(&ctx, text).await?) (suggested(&ctx, &meant)) };
-    Ok(RenderedPage::part(body))
+    Ok(RenderedPage::fragment(body))
 }
 
 /// Completions of the last word of a text.

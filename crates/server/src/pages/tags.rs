@@ -92,7 +92,7 @@ pub async fn evaluation_progress(ctx: Arc<PageContext>) -> HandlerResult<Rendere
     let (collection, name) = (ctx.param("collection").unwrap_or_default(), ctx.param("name").unwrap_or_default());
     let percent = crate::api::response::percent;
     let tag = ctx.get_json(&format!("/tags/{}/{}", percent(collection), percent(name)), &[]).await?;
-    Ok(RenderedPage::part(evaluation(&ctx, collection, &tag)))
+    Ok(RenderedPage::fragment(evaluation(&ctx, collection, &tag)))
 }
 
 /// Fields of all forms that change a tag.
@@ -175,7 +175,7 @@ fn new_tag(ctx: &PageContext, collection: &str) -> Markup {
 pub async fn preview(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let given = ["xpath", "query"].into_iter().find_map(|kind| Some((kind, ctx.param(kind).filter(|text| !text.trim().is_empty())?)));
     let (collection, Some((kind, text))) = (ctx.param("collection").unwrap_or_default(), given) else {
-        return Ok(RenderedPage::part(html! {}));
+        return Ok(RenderedPage::fragment(html! {}));
     };
     let request = json!({ "name": "preview", kind: text });
     let path = format!("/tags/{}", crate::api::response::percent(collection));
@@ -191,7 +191,7 @@ pub async fn preview(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
         },
         Err(problem) => super::layout::problem_box(&problem),
     };
-    Ok(RenderedPage::part(body))
+    Ok(RenderedPage::fragment(body))
 }
 
 /// Creates, changes, evaluates or removes a tag.

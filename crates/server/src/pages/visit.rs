@@ -31,10 +31,10 @@ const MAX_FORM_BYTES: usize = 1 << 20;
 pub struct RenderedPage {
     /// Its title.
     pub title: String,
-    /// Its content; a part of a page is sent without the frame.
+    /// Its content; a fragment of a page is sent without the frame.
     pub body: Markup,
-    /// Whether it is a part of a page.
-    pub part: bool,
+    /// Whether it is a fragment of a page.
+    pub is_fragment: bool,
     /// The HTTP status.
     pub status: StatusCode,
 }
@@ -42,12 +42,12 @@ pub struct RenderedPage {
 impl RenderedPage {
     /// Makes a page.
     pub fn new(title: impl Into<String>, body: Markup) -> Self {
-        Self { title: title.into(), body, part: false, status: StatusCode::OK }
+        Self { title: title.into(), body, is_fragment: false, status: StatusCode::OK }
     }
 
-    /// Makes a replacement for a part of a page.
-    pub fn part(body: Markup) -> Self {
-        Self { part: true, ..Self::new("", body) }
+    /// Makes a fragment that replaces one in a page.
+    pub fn fragment(body: Markup) -> Self {
+        Self { is_fragment: true, ..Self::new("", body) }
     }
 }
 
@@ -298,7 +298,7 @@ impl PageContext {
                 (view.status, axum::Json(Json::Object(all))).into_response()
             }
             Err(problem) if self.wants_json => problem.into_response(),
-            Ok(view) if view.part => layout::html(view.status, view.body),
+            Ok(view) if view.is_fragment => layout::html(view.status, view.body),
             Ok(view) => layout::html(view.status, layout::frame(self, &view.title, &view.body)),
             Err(problem) => layout::html(problem.status, layout::frame(self, "That did not work", &layout::problem_box(&problem))),
         }

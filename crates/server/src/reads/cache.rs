@@ -185,7 +185,7 @@ impl RecordCache {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn now(&self, store: &dyn Store) -> stook_store::Result<Option<ReadPoint>> {
+    pub fn read_point(&self, store: &dyn Store) -> stook_store::Result<Option<ReadPoint>> {
         let Some(commit_number) = store.commit_number()? else { return Ok(None) };
         let tracker = &self.tracker;
         if commit_number > tracker.applied.load(Ordering::SeqCst) {
@@ -201,41 +201,41 @@ impl RecordCache {
         Ok(Some(ReadPoint { commit_number, epoch: tracker.epoch.load(Ordering::SeqCst) }))
     }
 
-    /// The same as [`Self::now`], shared by all requests that arrive before the commit number is read. A request first yields, so that more requests
-    /// can arrive.
+    /// The same as [`Self::read_point`], shared by all requests that arrive before the commit number is read. A request first yields, so that more
+    /// requests can arrive.
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn shared_now(&self, store: &dyn Store) -> stook_store::Result<Option<ReadPoint>> {
+    pub async fn shared_read_point(&self, store: &dyn Store) -> stook_store::Result<Option<ReadPoint>> {
         let lock = || self.checks.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = lock().begun + 1;
         tokio::task::yield_now().await;
         let mut checks = lock();
         if checks.done < wanted {
             checks.begun += 1;
-            checks.read_point = self.now(store)?;
+            checks.read_point = self.read_point(store)?;
             checks.done = checks.begun;
         }
         Ok(checks.read_point)
     }
 
-    /// Whether all commits up to `now` are known.
-    fn is_exact(&self, now: ReadPoint) -> bool {
-        now.commit_number <= self.tracker.applied.load(Ordering::SeqCst)
+    /// Whether all commits up to `read_point` are known.
+    fn is_exact(&self, read_point: ReadPoint) -> bool {
+        read_point.commit_number <= self.tracker.applied.load(Ordering::SeqCst)
     }
 
-    fn is_current(&self, read: ReadPoint, now: ReadPoint, slot: &AtomicI64) -> bool {
-        read.epoch == now.epoch && read.commit_number >= slot.load(Ordering::SeqCst) && self.is_exact(now)
+    fn is_current(&self, read: ReadPoint, read_point: ReadPoint, slot: &AtomicI64) -> bool {
+        read.epoch == read_point.epoch && read.commit_number >= slot.load(Ordering::SeqCst) && self.is_exact(read_point)
     }
 
-    /// Returns a cached record: exact if it is current at `now`; otherwise, if checking it is worthwhile or `now` is `None`, unchecked.
-    pub fn record(&self, id: &RecordId, now: Option<ReadPoint>) -> Option<CachedRecord> {
+    /// Returns a cached record: exact if it is current at `read_point`; otherwise, if checking it is worthwhile or `read_point` is `None`, unchecked.
+    pub fn record(&self, id: &RecordId, read_point: Option<ReadPoint>) -> Option<CachedRecord> {
         let entry = self.records.get(id)?;
-        match now {
+        match read_point {
             None => Some(CachedRecord::Unchecked(entry.value)),
-            Some(now) => {
+            Some(read_point) => {
                 let slot = self.tracker.record_slot(&id.tenant, id.collection, &id.key);
-                if self.is_current(entry.read_point, now, slot) {
+                if self.is_current(entry.read_point, read_point, slot) {
                     return Some(CachedRecord::Exact(entry.value));
                 }
                 // on a near store, reading the record again costs no more than checking its version
@@ -249,11 +249,11 @@ impl RecordCache {
         self.records.insert(id, CacheEntry { read_point: read.unwrap_or_default(), value });
     }
 
-    /// Returns a cached list if it is current at `now`.
-    pub fn list(&self, id: &KeyListId, now: Option<ReadPoint>) -> Option<Arc<[Key]>> {
-        let (now, entry) = (now?, self.lists.get(id)?);
+    /// Returns a cached list if it is current at `read_point`.
+    pub fn list(&self, id: &KeyListId, read_point: Option<ReadPoint>) -> Option<Arc<[Key]>> {
+        let (read_point, entry) = (read_point?, self.lists.get(id)?);
         let slot = self.tracker.lists_slot(&id.tenant, id.collection);
-        self.is_current(entry.read_point, now, slot).then_some(entry.value)
+        self.is_current(entry.read_point, read_point, slot).then_some(entry.value)
     }
 
     /// Caches a list that was read at `read` or later.

@@ -3,7 +3,7 @@
 
 use super::batch::BatchQueue;
 use super::cache::{KeyListId, RecordCache};
-use super::reader::{KeyLists, KeyListsRequest, LookupState, RecordsRequest, VisibleFrom, packed};
+use super::reader::{KeyLists, KeyListsRequest, LookupState, RecordsRequest, RequestReadPoint, packed};
 use super::record::ServedRecord;
 use crate::metrics::{CachedKind, Metrics};
 use std::sync::Arc;
@@ -70,16 +70,16 @@ impl LookupService {
     /// # Errors
     /// When the store fails.
     pub async fn begin(&self, tenant: &Tenant, miss_policy: MissPolicy) -> Result<RequestLookups<'_>> {
-        let now = match &self.inner.cache {
+        let read_point = match &self.inner.cache {
             None => None,
-            Some(cache) if self.inner.store_is_local => Some(cache.shared_now(&*self.inner.store).await?),
+            Some(cache) if self.inner.store_is_local => Some(cache.shared_read_point(&*self.inner.store).await?),
             Some(_) => {
                 let (sender, receiver) = oneshot::channel();
                 self.inner.read_point_requests.push(sender);
                 Some(receiver.await.unwrap_or_else(|_| Err(shutting_down()))?)
             }
         };
-        Ok(RequestLookups { reads: self, tenant: tenant.clone(), now, miss_policy, missed: AtomicBool::new(false) })
+        Ok(RequestLookups { reads: self, tenant: tenant.clone(), read_point, miss_policy, missed: AtomicBool::new(false) })
     }
 
     /// The same on a thread that may block: every lookup runs on that thread.
@@ -90,7 +90,7 @@ impl LookupService {
         Ok(RequestLookups {
             reads: self,
             tenant: tenant.clone(),
-            now: self.inner.now()?,
+            read_point: self.inner.read_point()?,
             miss_policy: MissPolicy::Inline,
             missed: AtomicBool::new(false),
         })
@@ -118,7 +118,7 @@ pub enum MissPolicy {
 pub struct RequestLookups<'r> {
     reads: &'r LookupService,
     tenant: Tenant,
-    now: VisibleFrom,
+    read_point: RequestReadPoint,
     miss_policy: MissPolicy,
     missed: AtomicBool,
 }
@@ -149,19 +149,25 @@ impl RequestLookups<'_> {
     /// When the store fails.
     pub async fn records(&self, collection: CollectionId, keys: &[Key]) -> Result<Vec<Option<Arc<ServedRecord>>>> {
         let (inner, tenant) = (&self.reads.inner, &self.tenant);
-        if let Some(found) = inner.cached(tenant, collection, keys, self.now.flatten()) {
+        if let Some(found) = inner.cached(tenant, collection, keys, self.read_point.flatten()) {
             return Ok(found);
         }
         match self.miss_policy {
             MissPolicy::CacheOnly => return self.miss(),
             MissPolicy::Inline => {
-                let found = inner.read(tenant, collection, keys, self.now)?;
+                let found = inner.read(tenant, collection, keys, self.read_point)?;
                 return Ok(keys.iter().map(|key| found.get(key).cloned()).collect());
             }
             MissPolicy::Batched => {}
         }
         let (sender, receiver) = oneshot::channel();
-        inner.record_requests.push(RecordsRequest { tenant: tenant.clone(), collection, keys: keys.to_vec(), now: self.now, reply: sender });
+        inner.record_requests.push(RecordsRequest {
+            tenant: tenant.clone(),
+            collection,
+            keys: keys.to_vec(),
+            read_point: self.read_point,
+            reply: sender,
+        });
         receiver.await.unwrap_or_else(|_| Err(shutting_down()))
     }
 
@@ -182,7 +188,7 @@ impl RequestLookups<'_> {
     pub async fn keys(&self, collection: CollectionId, column: PlanColumn, values: &[Value]) -> Result<KeyLists> {
         let (inner, tenant) = (&self.reads.inner, &self.tenant);
         let ids: Vec<KeyListId> = values.iter().map(|value| key_list_id(tenant, collection, column, value)).collect();
-        let cached = |id: &KeyListId| inner.cache.as_ref().and_then(|cache| cache.list(id, self.now.flatten()));
+        let cached = |id: &KeyListId| inner.cache.as_ref().and_then(|cache| cache.list(id, self.read_point.flatten()));
         if let Some(lists) = ids.iter().map(cached).collect::<KeyLists>() {
             inner.metrics.count_cached(CachedKind::List, lists.len(), 0);
             return Ok(Some(lists));
@@ -200,7 +206,7 @@ impl RequestLookups<'_> {
         inner.metrics.count_cached(CachedKind::List, 0, ids.len());
         if let (Some(cache), Some(lists)) = (&inner.cache, &found) {
             for (id, list) in ids.into_iter().zip(lists).filter(|(_, list)| list.len() <= MAX_KEPT) {
-                cache.put_list(id, self.now.flatten(), list.clone());
+                cache.put_list(id, self.read_point.flatten(), list.clone());
             }
         }
         Ok(found)

@@ -21,15 +21,15 @@ const MAX_KEYS_PER_READ: usize = 2_000;
 const MAX_VALUES_PER_READ: usize = 200;
 
 /// The read point of a request, which sees everything committed before it. The outer `None` means no cache; the inner `None` means that the store has
-/// no commit number.
-pub type VisibleFrom = Option<Option<ReadPoint>>;
+/// no commit number, so that every use of a cached entry must be checked.
+pub type RequestReadPoint = Option<Option<ReadPoint>>;
 
 /// A request for records of one collection.
 pub struct RecordsRequest {
     pub tenant: Tenant,
     pub collection: CollectionId,
     pub keys: Vec<Key>,
-    pub now: VisibleFrom,
+    pub read_point: RequestReadPoint,
     pub reply: oneshot::Sender<Result<Vec<Option<Arc<ServedRecord>>>>>,
 }
 
@@ -65,17 +65,23 @@ pub struct LookupState {
 
 impl LookupState {
     /// Returns the read point of a read that begins now: the outer `None` means no cache, the inner `None` that every use must be checked.
-    pub fn now(&self) -> Result<VisibleFrom> {
-        self.cache.as_ref().map(|cache| cache.now(&*self.store)).transpose()
+    pub fn read_point(&self) -> Result<RequestReadPoint> {
+        self.cache.as_ref().map(|cache| cache.read_point(&*self.store)).transpose()
     }
 
     /// Returns all of these records if the cache has them and all are current.
-    pub fn cached(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], now: Option<ReadPoint>) -> Option<Vec<Option<Arc<ServedRecord>>>> {
-        let (cache, now) = (self.cache.as_ref()?, now?);
+    pub fn cached(
+        &self,
+        tenant: &Tenant,
+        collection: CollectionId,
+        keys: &[Key],
+        read_point: Option<ReadPoint>,
+    ) -> Option<Vec<Option<Arc<ServedRecord>>>> {
+        let (cache, read_point) = (self.cache.as_ref()?, read_point?);
         let mut found = Vec::with_capacity(keys.len());
         for key in keys {
             let id = RecordId { tenant: tenant.clone(), collection, key: key.clone() };
-            match cache.record(&id, Some(now)) {
+            match cache.record(&id, Some(read_point)) {
                 Some(CachedRecord::Exact(record)) => found.push(Some(record)),
                 _ => return None,
             }
@@ -87,10 +93,10 @@ impl LookupState {
     /// Gives beginning requests their read point. One read of the commit number serves all requests that arrived before it.
     pub fn serve_read_points(&self) {
         while let Some(senders) = self.read_point_requests.take(|waiting| waiting.len()) {
-            let mut read_point = self.now();
+            let mut read_point = self.read_point();
             for sender in senders {
                 let reply = match &read_point {
-                    Ok(now) => Ok(now.flatten()),
+                    Ok(read_point) => Ok(read_point.flatten()),
                     Err(_) => std::mem::replace(&mut read_point, Err(batch_failed())).map(Option::flatten),
                 };
                 let _ = sender.send(reply);
@@ -157,12 +163,12 @@ impl LookupState {
                 keys.sort_unstable();
                 keys.dedup();
                 // a record that is current at the latest read point is current for all requests
-                let now = requests.iter().map(|request| request.now).max().flatten();
-                let found = self.read(&tenant, collection, &keys, now);
+                let read_point = requests.iter().map(|request| request.read_point).max().flatten();
+                let found = self.read(&tenant, collection, &keys, read_point);
                 if let (Err(StoreError::Damaged(_)), 2..) = (&found, requests.len()) {
                     // a damaged record must not fail requests for other records
                     for request in requests {
-                        let found = self.read(&tenant, collection, &request.keys, request.now);
+                        let found = self.read(&tenant, collection, &request.keys, request.read_point);
                         let found = found.map(|found| request.keys.iter().map(|key| found.get(key).cloned()).collect());
                         let _ = request.reply.send(found);
                     }
@@ -177,13 +183,19 @@ impl LookupState {
     }
 
     /// Returns those of the records that exist.
-    pub fn read(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key], now: VisibleFrom) -> Result<HashMap<Key, Arc<ServedRecord>>> {
+    pub fn read(
+        &self,
+        tenant: &Tenant,
+        collection: CollectionId,
+        keys: &[Key],
+        read_point: RequestReadPoint,
+    ) -> Result<HashMap<Key, Arc<ServedRecord>>> {
         let mut found: HashMap<Key, Arc<ServedRecord>> = HashMap::with_capacity(keys.len());
         let mut missing: Vec<Key> = Vec::new();
         let mut unchecked: Vec<(Key, Arc<ServedRecord>)> = Vec::new();
         for key in keys {
             let id = || RecordId { tenant: tenant.clone(), collection, key: key.clone() };
-            match self.cache.as_ref().zip(now).and_then(|(cache, now)| cache.record(&id(), now)) {
+            match self.cache.as_ref().zip(read_point).and_then(|(cache, read_point)| cache.record(&id(), read_point)) {
                 Some(CachedRecord::Exact(record)) => {
                     found.insert(key.clone(), record);
                 }
@@ -197,8 +209,8 @@ impl LookupState {
             let versions = self.store.versions(tenant, collection, &keys_to_check)?;
             for ((key, record), version) in unchecked.into_iter().zip(versions) {
                 if version == Some(record.stored.version) {
-                    if let (Some(cache), Some(now @ Some(_))) = (&self.cache, now) {
-                        cache.put_record(RecordId { tenant: tenant.clone(), collection, key: key.clone() }, now, record.clone());
+                    if let (Some(cache), Some(read_point @ Some(_))) = (&self.cache, read_point) {
+                        cache.put_record(RecordId { tenant: tenant.clone(), collection, key: key.clone() }, read_point, record.clone());
                     }
                     found.insert(key, record);
                 } else if version.is_some() {
@@ -212,8 +224,8 @@ impl LookupState {
             for (key, stored) in missing.iter().zip(self.store.read(tenant, collection, &missing, ReadDetail::Values)?) {
                 let Some(stored) = stored.filter(|stored| stored.exists) else { continue };
                 let record = Arc::new(ServedRecord::new(stored, &self.catalogue.collections[collection]));
-                if let (Some(cache), Some(now)) = (&self.cache, now) {
-                    cache.put_record(RecordId { tenant: tenant.clone(), collection, key: key.clone() }, now, record.clone());
+                if let (Some(cache), Some(read_point)) = (&self.cache, read_point) {
+                    cache.put_record(RecordId { tenant: tenant.clone(), collection, key: key.clone() }, read_point, record.clone());
                 }
                 found.insert(key.clone(), record);
             }

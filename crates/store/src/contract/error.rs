@@ -35,9 +35,9 @@ pub enum StoreError {
     /// The database cancelled the call because it took too long.
     #[error("the store took too long: {0}")]
     Slow(String),
-    /// The caller no longer waits for the result, see [`wanted`](super::wanted).
+    /// The caller no longer waits for the result, see [`cancel`](super::cancel).
     #[error("cancelled: the caller has gone")]
-    Unwanted,
+    Cancelled,
     /// The call is invalid, for example because it names a job that does not exist.
     #[error("{0}")]
     Wrong(String),

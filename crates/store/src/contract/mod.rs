@@ -11,9 +11,10 @@
 //! | [`Tokens`] | keeps tokens | `access.rs` |
 //! | [`Queue`] | keeps jobs, chunks and journals | `queue.rs`, `journal.rs` |
 //!
-//! All of them use `ids.rs`, `tenant.rs`, `error.rs` with `damage.rs`, and `wanted.rs`, by which callers cancel calls.
+//! All of them use `ids.rs`, `tenant.rs`, `error.rs` with `damage.rs`, and `cancel.rs`, by which callers cancel calls.
 
 pub mod access;
+pub mod cancel;
 pub mod commit;
 pub mod damage;
 pub mod edges;
@@ -29,7 +30,6 @@ pub mod stats;
 pub mod tag;
 pub mod tenant;
 pub mod unit;
-pub mod wanted;
 
 use access::Tokens;
 use commit::Units;

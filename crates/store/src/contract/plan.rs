@@ -286,7 +286,7 @@ pub const MAX_GROUPS: u64 = 10_000;
 ///
 /// # Errors
 /// When the store fails.
-pub fn keys_of(store: &dyn Queries, plan: &QueryPlan) -> Result<Vec<Key>> {
+pub fn matching_keys(store: &dyn Queries, plan: &QueryPlan) -> Result<Vec<Key>> {
     let mut keys = Vec::new();
     store.visit(plan, &mut |row| {
         keys.extend(row.first().and_then(Value::as_text).and_then(|key| Key::new(key).ok()));

@@ -265,7 +265,7 @@ pub trait Queue {
 
     /// Leases up to `limit` chunks for `seconds`: of one job, if given, otherwise of the jobs that [`schedule`](crate::schedule) chooses one after
     /// the other. A chunk whose lease has expired can be leased again, or is dead if it has been leased [`MAX_LEASES`] times. Leases need not
-    /// survive a crash of the machine: the chunks then wait.
+    /// survive a crash of the machine: the chunks then wait. A call that finds nothing to lease may end jobs whose chunks are all done.
     ///
     /// # Errors
     /// When the database fails.

@@ -19,13 +19,14 @@ use stook_catalogue::value::SmolStr;
 pub struct StaleMark {
     /// Assigned by the store.
     pub id: i64,
-    /// The collection's order, times four, plus the phase: passes take the lowest first. The column is called `stratum`.
-    pub order: u32,
+    /// The depth of the collection, times four, plus the phase: passes take the lowest first. The column is called `stratum`.
+    pub pass_order: u32,
     /// The number of the collection or link whose rules apply.
     pub rule: u32,
     /// What must be settled: a key, or a value that both ends of a link have in common.
     pub target: SmolStr,
-    /// The part of the target: empty for all of it, `made`, `g` and a group, or the bounds of a search as JSON.
+    /// What of the target: empty for all of it, `made`, `g` and a group, the bounds of a search as JSON, or the cursor `[group, start, child]` after
+    /// which a pass continues.
     pub part: SmolStr,
     /// The job that caused it, see [`JobRef::number`](super::ids::JobRef::number).
     pub job: JobId,
@@ -218,8 +219,8 @@ pub trait Settling {
     fn is_settled(&self, job: JobId) -> Result<bool>;
 
     /// Lets `pass` process some marks of a tenant in a transaction. Does nothing if there are none, or if other processes are processing them.
-    /// [`CancelToken::current`](super::wanted::CancelToken::current) on the pass's thread is that of the caller: once it is cancelled, the pass gives up
-    /// with [`StoreError::Unwanted`](super::error::StoreError::Unwanted), and nothing is written.
+    /// [`CancelToken::current`](super::cancel::CancelToken::current) on the pass's thread is that of the caller: once it is cancelled, the pass gives
+    /// up with [`StoreError::Cancelled`](super::error::StoreError::Cancelled), and nothing is written.
     ///
     /// # Errors
     /// When the database or the pass fails.

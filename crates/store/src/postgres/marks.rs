@@ -19,7 +19,7 @@ pub fn marks(session: &mut Session, tables: &StoreTables, tenant: i64, partition
     let mark = |row: Row| -> DbResult<StaleMark> {
         let number = |column: usize| row.at::<i64>(column);
         let (stratum, rule, job) = (number(1)? as u32, number(2)? as u32, number(5)? as u64);
-        Ok(StaleMark { id: row.at(0)?, order: stratum, rule, target: text(&row, 3)?, part: text(&row, 4)?, job })
+        Ok(StaleMark { id: row.at(0)?, pass_order: stratum, rule, target: text(&row, 3)?, part: text(&row, 4)?, job })
     };
     session.query(&sql, &[&tenant, &partitions, &(limit as i64)])?.into_iter().map(mark).collect()
 }

@@ -31,7 +31,7 @@ impl PostgresPassContext<'_> {
             Err(DatabaseError::Store(error @ StoreError::Damaged(_))) => Err(error),
             Err(error) => {
                 self.error = Some(error);
-                Err(StoreError::Other("a question of the pass failed".into()))
+                Err(StoreError::Other("a read of the settle pass failed".into()))
             }
         }
     }
@@ -145,7 +145,7 @@ pub fn pass(
     let partitions = session.query(lock, &[&format!("stook settle {schema}"), &partitions, &tenant.to_string()])?;
     let partitions: Vec<i64> = partitions.iter().map(|row| row.at(0)).collect::<DbResult<_>>()?;
     let all_marks = marks::marks(session, tables, tenant, &partitions, pass.max_marks())?;
-    for marks in all_marks.chunk_by(|a, b| (a.order, a.rule) == (b.order, b.rule)) {
+    for marks in all_marks.chunk_by(|a, b| (a.pass_order, a.rule) == (b.pass_order, b.rule)) {
         if let Some(group) = pass.exclusive_group(marks) {
             let lock_group = "SELECT pg_try_advisory_xact_lock(hashtext($1), hashtext($2))";
             let names = (format!("stook settle {schema} alone"), format!("{tenant} {group}"));
@@ -175,7 +175,7 @@ pub fn pass(
         let (damaged, failures) = (std::mem::take(&mut settled.damaged), std::mem::take(&mut settled.failures));
         let mut unit = crate::sql::unit::PassUnit::new(owner, settled);
         let (receipt, sizes) = match unit::write(session, tables, Some(tenant), &mut unit, commit_time) {
-            Err(_) if unit.must_retry => return Err(DatabaseError::Retry("a record came into being while a pass settled it".into())),
+            Err(_) if unit.must_retry => return Err(DatabaseError::Retry("a record was created while a settle pass computed it".into())),
             written => written?,
         };
         if !unit.refused.is_empty() {

@@ -9,6 +9,7 @@ use super::values::RowExt;
 use super::{edges, marks, pass, query, records, tables, tags};
 use super::{jobs, journal};
 use crate::access::{NewToken, Token, TokenRow, Tokens};
+use crate::cancel::CancelToken;
 use crate::journal::JournalEntry;
 use crate::plan::{Aggregate, Grouping, Groups, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
@@ -16,7 +17,6 @@ use crate::sql::geometry_filter;
 use crate::sql::listing::{FailedLease, JournalRange, WantedLeases};
 use crate::stats::StoreStats;
 use crate::tag::{CollectionTags, Tag};
-use crate::wanted::CancelToken;
 use crate::*;
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError};
@@ -252,7 +252,7 @@ impl Settling for PostgresStore {
         };
         let (report, sizes) = match context.transaction(work) {
             // whatever the error is that the cancelled statement ended with
-            Err(_) if CancelToken::current().is_some_and(|cancel_token| cancel_token.is_cancelled()) => return Err(StoreError::Unwanted),
+            Err(_) if CancelToken::current().is_some_and(|cancel_token| cancel_token.is_cancelled()) => return Err(StoreError::Cancelled),
             settled => settled?,
         };
         context.analyse_grown(sizes);

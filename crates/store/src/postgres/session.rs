@@ -4,7 +4,7 @@
 //! are checked together with its result.
 
 use crate::StoreError;
-use crate::wanted::CancelToken;
+use crate::cancel::CancelToken;
 use ::tokio_postgres::binary_copy::BinaryCopyInWriter;
 use ::tokio_postgres::error::SqlState;
 use ::tokio_postgres::types::private::BytesMut;
@@ -466,7 +466,7 @@ impl Pool {
             }
             if let Some(cancel_token) = CancelToken::current() {
                 if cancel_token.is_cancelled() {
-                    return Err(StoreError::Unwanted.into());
+                    return Err(StoreError::Cancelled.into());
                 }
                 remaining = remaining.min(CANCEL_CHECK_INTERVAL);
             }

@@ -8,9 +8,9 @@ use super::session::{DatabaseError, DbResult, Pool, Session};
 use super::tables::{self, StoreTables};
 use super::values::RowExt;
 use super::writer::{PostgresWriter, WriteContext};
+use crate::cancel::CancelToken;
 use crate::queue::*;
 use crate::sql::store_schema::{AccessMode, StoreSchema};
-use crate::wanted::CancelToken;
 use crate::*;
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex};
@@ -115,12 +115,12 @@ impl PostgresStore {
         let cancel_token = CancelToken::current();
         let is_cancelled = || cancel_token.as_ref().is_some_and(CancelToken::is_cancelled);
         if is_cancelled() {
-            return Err(StoreError::Unwanted);
+            return Err(StoreError::Cancelled);
         }
         let result = self.context.pool.run(read);
         match result {
             // whatever the error is that the cancelled statement ended with
-            Err(_) if is_cancelled() => Err(StoreError::Unwanted),
+            Err(_) if is_cancelled() => Err(StoreError::Cancelled),
             // a missing table is no damage if another process has prepared the store for another definition
             Err(DatabaseError::Store(StoreError::Other(reason))) => {
                 let changed = self.context.pool.run(|session| tables::check_definition(session, &self.context.tables));

@@ -259,7 +259,7 @@ fn settle(session: &mut Session, tables: &StoreTables, tenant: i64, mut settling
     if !settling.marks.is_empty() {
         let marks = &settling.marks;
         let partitions: Vec<i64> = marks.iter().map(|mark| i64::from(lock_partition_of(&mark.target))).collect();
-        let strata: Vec<i64> = marks.iter().map(|mark| i64::from(mark.order)).collect();
+        let strata: Vec<i64> = marks.iter().map(|mark| i64::from(mark.pass_order)).collect();
         let rules: Vec<i64> = marks.iter().map(|mark| i64::from(mark.rule)).collect();
         let targets: Vec<&str> = marks.iter().map(|mark| mark.target.as_str()).collect();
         let parts: Vec<&str> = marks.iter().map(|mark| mark.part.as_str()).collect();

@@ -174,7 +174,7 @@ pub struct TableGrowth(HashMap<CollectionId, (u64, u64)>);
 
 impl TableGrowth {
     /// Counts written rows; returns the total if it is four times what it was at the last ANALYZE.
-    fn has_grown(&mut self, collection: CollectionId, rows: u64) -> Option<u64> {
+    fn count_rows(&mut self, collection: CollectionId, rows: u64) -> Option<u64> {
         let (written, analysed) = self.0.entry(collection).or_insert((0, MIN_ANALYSED_ROWS));
         *written += rows;
         let grown = *written >= 4 * *analysed;
@@ -264,7 +264,7 @@ impl WriteContext {
     /// Updates the planner's statistics of tables that have grown.
     pub fn analyse_grown(&self, sizes: Vec<(CollectionId, u64)>) {
         for (collection, rows) in sizes {
-            let grown = self.growth.lock().unwrap_or_else(PoisonError::into_inner).has_grown(collection, rows);
+            let grown = self.growth.lock().unwrap_or_else(PoisonError::into_inner).count_rows(collection, rows);
             if let Some(rows_written) = grown {
                 let collection_tables = &self.tables.collections[collection];
                 let sides: String = collection_tables.lists.iter().map(|(_, side)| format!(", {side}")).collect();
@@ -281,6 +281,8 @@ impl WriteContext {
     }
 
     /// Writes a unit in a transaction.
+    /// Writes a unit, and ends the job of its chunk in a second transaction if that was the last. If the process dies between them, the next worker
+    /// that finds nothing to lease ends the job (decision 007).
     fn write(&self, unit: &mut dyn Unit) -> DbResult<WriteResult> {
         let done = self.pool.run(|session| self.attempt(session, unit))?;
         if let Some(lease) = unit.lease_token() {

@@ -33,7 +33,7 @@ impl Unit for PassUnit<'_> {
     fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> crate::Result<Vec<RecordWrite>> {
         self.must_retry = true;
         let keys: Vec<&str> = conflicts.iter().map(|conflict| conflict.key.as_str()).take(3).collect();
-        Err(StoreError::Other(format!("records came into being while a pass settled them: {}", keys.join(", "))))
+        Err(StoreError::Other(format!("records were created while a settle pass computed them: {}", keys.join(", "))))
     }
 
     fn refused(&mut self, refused: UniqueConflict) {

@@ -8,7 +8,7 @@ pub fn store_error(error: rusqlite::Error) -> StoreError {
     let code = error.sqlite_error_code();
     match code {
         Some(ErrorCode::DiskFull) => StoreError::Full,
-        Some(ErrorCode::OperationInterrupted) => StoreError::Unwanted,
+        Some(ErrorCode::OperationInterrupted) => StoreError::Cancelled,
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy(0),
         // the chunk is not the cause: the import stops and can be resumed
         Some(ErrorCode::SystemIoFailure) => StoreError::ReadOnly(error.to_string()),

@@ -10,7 +10,7 @@ pub fn marks(connection: &Connection, tenant: i64, limit: usize) -> Result<Vec<S
     let mut statement = connection.prepare_cached(sql).map_err(store_error)?;
     let mark = |row: &Row<'_>| {
         let job = row.get::<_, i64>(5)? as u64;
-        Ok(StaleMark { id: row.get(0)?, order: row.get(1)?, rule: row.get(2)?, target: text(row, 3)?, part: text(row, 4)?, job })
+        Ok(StaleMark { id: row.get(0)?, pass_order: row.get(1)?, rule: row.get(2)?, target: text(row, 3)?, part: text(row, 4)?, job })
     };
     let rows = statement.query_map(params![tenant, limit as i64], mark).map_err(store_error)?;
     rows.collect::<rusqlite::Result<_>>().map_err(store_error)

@@ -5,7 +5,7 @@ use super::error::store_error;
 use super::tables::{StoreTables, TenantTables};
 use super::tenants::tenant_id;
 use super::{marks, records, unit};
-use crate::wanted::CancelToken;
+use crate::cancel::CancelToken;
 use crate::{
     ChangedRecord, Edge, EdgeCursor, PassContext, PassReport, ReadDetail, RecordWrite, Result, SettlePass, StartRange, StoreError, StoredRecord,
     Tenant, UniqueConflict,
@@ -89,7 +89,7 @@ impl PassContext for SqlitePassContext<'_> {
 fn under_token<T>(cancel_token: Option<&CancelToken>, run: impl FnOnce() -> Result<T>) -> Result<T> {
     match cancel_token {
         None => run(),
-        Some(cancel_token) if cancel_token.is_cancelled() => Err(StoreError::Unwanted),
+        Some(cancel_token) if cancel_token.is_cancelled() => Err(StoreError::Cancelled),
         Some(cancel_token) => cancel_token.during(run),
     }
 }
@@ -104,8 +104,8 @@ pub fn pass(
 ) -> Result<(PassReport, Vec<ChangedRecord>)> {
     let tenant = tenant_id(connection, owner)?;
     let mut marks = marks::marks(connection, tenant, pass.max_marks())?;
-    let Some(first_group) = marks.first().map(|mark| (mark.order, mark.rule)) else { return Ok((PassReport::default(), Vec::new())) };
-    marks.retain(|mark| (mark.order, mark.rule) == first_group);
+    let Some(first_group) = marks.first().map(|mark| (mark.pass_order, mark.rule)) else { return Ok((PassReport::default(), Vec::new())) };
+    marks.retain(|mark| (mark.pass_order, mark.rule) == first_group);
     let can_refuse = tables.collections.iter().any(|collection| !collection.uniques.is_empty());
     let mut refused: Vec<UniqueConflict> = Vec::new();
     loop {

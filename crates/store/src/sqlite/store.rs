@@ -5,8 +5,8 @@ use super::error::{after_waiting, store_error};
 use super::tables::{self, StoreTables};
 use super::upgrade;
 use super::writer::{SqliteWriter, WriterCommand};
+use crate::cancel::CancelToken;
 use crate::sql::store_schema::{AccessMode, StoreSchema};
-use crate::wanted::CancelToken;
 use crate::*;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::collections::HashMap;
@@ -189,7 +189,7 @@ impl SqliteStore {
     pub(super) fn with_reader<T>(&self, read: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         let cancel_token = CancelToken::current();
         if cancel_token.as_ref().is_some_and(CancelToken::is_cancelled) {
-            return Err(StoreError::Unwanted);
+            return Err(StoreError::Cancelled);
         }
         let pooled = self.readers.lock().ok().and_then(|mut readers| readers.pop());
         let mut connection = match pooled {

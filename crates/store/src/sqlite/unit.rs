@@ -162,7 +162,7 @@ fn settle(connection: &Connection, tables: &StoreTables, tenant: i64, mut settli
         execute(
             connection,
             "INSERT INTO marks(tenant, stratum, rule, target, part, job) VALUES (?, ?, ?, ?, ?, ?)",
-            params![tenant, mark.order, mark.rule, mark.target.as_str(), mark.part.as_str(), mark.job as i64],
+            params![tenant, mark.pass_order, mark.rule, mark.target.as_str(), mark.part.as_str(), mark.job as i64],
         )?;
     }
     Ok(())

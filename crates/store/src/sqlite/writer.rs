@@ -15,8 +15,8 @@ use super::store::CANCEL_CHECK_INTERVAL;
 use super::tables::{self, StoreTables};
 use super::unit;
 use super::wal::{Checkpointer, CommitSyncer, OnDurable};
+use crate::cancel::CancelToken;
 use crate::stats::{CommitCounters, StoreStats};
-use crate::wanted::CancelToken;
 use crate::{
     ChangedRecord, CommitObserver, CommitReceipt, CommitReply, PendingCommit, Priority, RecordChange, RecordWrite, Result, StoreError, Unit, WakeFn,
 };
@@ -494,7 +494,7 @@ impl DoneWrite {
     fn when_durable(self) -> OnDurable {
         let DoneWrite { reply, receipt, work } = self;
         Box::new(move |synced| {
-            let result = synced.map(|()| receipt).map_err(|error| StoreError::Other(format!("it is not known to be on the disk: {error}")));
+            let result = synced.map(|()| receipt).map_err(|error| StoreError::Other(format!("the commit may not be durable: {error}")));
             reply.send(result, work.into_unit());
         })
     }

@@ -1642,7 +1642,7 @@ pub fn a_cancelled_query_is_given_up_and_others_are_answered(location: &StoreLoc
         &|| fixture.store.group(&slow, &[median], &grouping).map(drop),
     ];
     let run_and_cancel = |query: &(dyn Fn() -> Result<()> + Sync)| {
-        let token = wanted::CancelToken::default();
+        let token = cancel::CancelToken::default();
         let ended = std::thread::scope(|scope| {
             let running = scope.spawn(|| token.during(query));
             let mut in_use = 0;
@@ -1653,17 +1653,17 @@ pub fn a_cancelled_query_is_given_up_and_others_are_answered(location: &StoreLoc
             token.cancel();
             running.join().expect("no panic")
         });
-        assert!(matches!(token.during(query), Err(StoreError::Unwanted)), "nothing is begun either");
+        assert!(matches!(token.during(query), Err(StoreError::Cancelled)), "nothing is begun either");
         ended
     };
     for query in queries {
         // on a busy machine the query may finish before it is cancelled
         let mut ended = (0..20).map(|_| run_and_cancel(query)).skip_while(Result::is_ok);
         let ended = ended.next();
-        assert!(matches!(ended, Some(Err(StoreError::Unwanted))), "{ended:?}");
+        assert!(matches!(ended, Some(Err(StoreError::Cancelled))), "{ended:?}");
         assert_eq!(fixture.store.count(&fixture.plan(vec![])).expect("others are answered"), 3_000);
     }
-    let token = wanted::CancelToken::default();
+    let token = cancel::CancelToken::default();
     assert_eq!(token.during(|| fixture.store.count(&fixture.plan(vec![]))).expect("it is wanted"), 3_000);
 }
 

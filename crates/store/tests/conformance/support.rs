@@ -235,14 +235,14 @@ impl TestUnit {
         self
     }
 
-    pub fn mark(mut self, order: u32, target: &str) -> Self {
-        self.settling.marks.push(StaleMark { id: 0, order, rule: 3, target: target.into(), part: "p".into(), job: 7 });
+    pub fn mark(mut self, pass_order: u32, target: &str) -> Self {
+        self.settling.marks.push(StaleMark { id: 0, pass_order, rule: 3, target: target.into(), part: "p".into(), job: 7 });
         self
     }
 
     /// Marks of new records, of a link that may lead to them.
     pub fn marks_if_linked(mut self, link: u32, targets: &[&str]) -> Self {
-        let mark = |target: &&str| StaleMark { id: 0, order: 1, rule: link, target: (*target).into(), part: "".into(), job: 7 };
+        let mark = |target: &&str| StaleMark { id: 0, pass_order: 1, rule: link, target: (*target).into(), part: "".into(), job: 7 };
         self.settling.marks_if_linked.extend(targets.iter().map(mark));
         self
     }

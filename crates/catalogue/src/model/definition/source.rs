@@ -293,27 +293,27 @@ impl CompleteDelivery {
     }
 
     /// The link number of the ledger's edges, which contain scope, start, and age of the delivery.
-    pub fn ledger(&self) -> u32 {
+    pub fn ledger_link(&self) -> u32 {
         self.id
     }
 
     /// The link number of edges from a file to its chunks that are done.
-    pub fn parts(&self) -> u32 {
+    pub fn shares_link(&self) -> u32 {
         self.id | 1
     }
 
     /// The link number of edges from a scope to the contributions in it.
-    pub fn contributions(&self) -> u32 {
+    pub fn contributions_link(&self) -> u32 {
         self.id | 2
     }
 
     /// The link number of edges that record what became of files, and what was retired.
-    pub fn history(&self) -> u32 {
+    pub fn history_link(&self) -> u32 {
         self.id | 3
     }
 
     /// All its link numbers.
     pub fn links(&self) -> [u32; 4] {
-        [self.ledger(), self.parts(), self.contributions(), self.history()]
+        [self.ledger_link(), self.shares_link(), self.contributions_link(), self.history_link()]
     }
 }

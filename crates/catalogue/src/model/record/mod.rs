@@ -170,7 +170,7 @@ impl Contribution {
 
     /// Whether it counts, because it is not retired.
     pub fn counts(&self) -> bool {
-        self.retired == Retirement::Live
+        self.retired == Retirement::None
     }
 
     /// The order of contributions of all contributors by their age.
@@ -196,7 +196,7 @@ impl Contribution {
 pub enum Retirement {
     /// It counts.
     #[default]
-    Live,
+    None,
     /// Retired by a newer delivery that arrived after it.
     ByLaterDelivery,
     /// Retired on arrival, by a newer delivery that had arrived before it.

@@ -334,7 +334,7 @@ pub fn unpack_reporting_damage(
             ContributionContent::Values(values)
         };
         let retired = match flags & 48 {
-            0 => Retirement::Live,
+            0 => Retirement::None,
             16 => Retirement::ByLaterDelivery,
             _ => Retirement::OnArrival,
         };

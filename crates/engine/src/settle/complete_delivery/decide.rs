@@ -5,8 +5,8 @@
 //! are a function of the set of files, whatever order they arrive in, and a file that arrives late makes those after it be decided again.
 
 use super::keys::{KeySample, MissingKeys};
-use super::names::{all_times, files_of, job_note, keys_of, mark_retired, mark_scope};
-use super::part::{FilePart, ScopePart};
+use super::names::{all_times, files_target, job_note, keys_target, mark_retired, mark_scope};
+use super::share::{FileShare, ScopeShare};
 use crate::relations::marks::FOUND;
 use crate::relations::stored::{damaged_edge, number};
 use crate::settle::pass_state::{CausingJobs, PassState};
@@ -57,7 +57,7 @@ impl DeliveryFile {
 
     fn edge(&self, replaces: &CompleteDelivery, scope: &str) -> Result<Edge> {
         let payload = serde_json::to_vec(self).map_err(|error| StoreError::Other(error.to_string()))?;
-        let (link, target) = (replaces.history(), files_of(scope));
+        let (link, target) = (replaces.history_link(), files_target(scope));
         Ok(Edge { link, target, group: SmolStr::default(), start: self.from, child: self.name(), payload })
     }
 
@@ -84,14 +84,14 @@ fn is_within_limit(replaces: &CompleteDelivery, lack: MissingKeys) -> bool {
 
 impl PassState<'_> {
     /// Records that a file is complete, and marks each of its scopes for a decision.
-    pub(super) fn add_complete_file(&mut self, replaces: &CompleteDelivery, (job, file): (JobId, usize), part: &FilePart) -> Result<()> {
-        for (scope, scope_part) in &part.scopes {
-            let whole = DeliveryFile { from: scope_part.from, as_of: scope_part.as_of, job, file, allowed: part.retires_all, verdict: None };
-            let (link, target, group) = (replaces.history(), keys_of(scope), whole.name());
-            let keys = Edge { link, target, group, start: 0, child: SmolStr::default(), payload: scope_part.keys.pack() };
-            self.propagation.edge(EdgeChange::Put(whole.edge(replaces, scope)?));
+    pub(super) fn add_complete_file(&mut self, replaces: &CompleteDelivery, (job, file): (JobId, usize), share: &FileShare) -> Result<()> {
+        for (scope, scope_share) in &share.scopes {
+            let delivery = DeliveryFile { from: scope_share.from, as_of: scope_share.as_of, job, file, allowed: share.retires_all, verdict: None };
+            let (link, target, group) = (replaces.history_link(), keys_target(scope), delivery.name());
+            let keys = Edge { link, target, group, start: 0, child: SmolStr::default(), payload: scope_share.keys.pack() };
+            self.propagation.edge(EdgeChange::Put(delivery.edge(replaces, scope)?));
             self.propagation.edge(EdgeChange::Put(keys));
-            self.propagation.mark(FOUND, replaces.ledger(), scope.as_str(), "", job);
+            self.propagation.mark(FOUND, replaces.ledger_link(), scope.as_str(), "", job);
         }
         Ok(())
     }
@@ -105,8 +105,8 @@ impl PassState<'_> {
         }
         for (scope, jobs) in scopes {
             self.unwritten.clear();
-            let edges = context.edges(replaces.history(), &[(files_of(scope).into(), None)], None)?;
-            let ledger_edges = context.edges_starting_between(replaces.ledger(), &[all_times(scope)], None)?;
+            let edges = context.edges(replaces.history_link(), &[(files_target(scope).into(), None)], None)?;
+            let ledger_edges = context.edges_starting_between(replaces.ledger_link(), &[all_times(scope)], None)?;
             let files = in_order(&edges)?;
             let mut same_times = self.same_times(context, replaces, scope, &files)?;
             let mut files = self.merged(context, replaces, scope, files)?;
@@ -175,7 +175,7 @@ impl PassState<'_> {
             };
             let merged_file = DeliveryFile { allowed: twins.iter().any(|file| file.allowed), verdict: None, ..newest.clone() };
             let keys = self.keys(context, replaces, scope, twins.iter())?;
-            let (link, target) = (replaces.history(), keys_of(scope));
+            let (link, target) = (replaces.history_link(), keys_target(scope));
             let edge = |file: &DeliveryFile, payload: Vec<u8>| Edge {
                 link,
                 target: target.clone(),
@@ -212,10 +212,10 @@ impl PassState<'_> {
         for file in files {
             match self.unwritten.get(&file.name()) {
                 Some(unwritten) => keys.include(unwritten),
-                None => targets.push((keys_of(scope).into(), Some(file.name().into()))),
+                None => targets.push((keys_target(scope).into(), Some(file.name().into()))),
             }
         }
-        for edge in context.edges(replaces.history(), &targets, None)? {
+        for edge in context.edges(replaces.history_link(), &targets, None)? {
             keys.include(&KeySample::unpack(&edge.payload).map_err(|error| damaged_edge(&edge, error.0))?);
         }
         Ok(keys)
@@ -250,7 +250,7 @@ impl PassState<'_> {
             }
         }
         for (from, as_of) in wanted.difference(&present) {
-            let (link, target, child) = (replaces.ledger(), scope.into(), as_of.to_string().into());
+            let (link, target, child) = (replaces.ledger_link(), scope.into(), as_of.to_string().into());
             let payload = as_of.to_le_bytes().into();
             self.propagation.edge(EdgeChange::Put(Edge { link, target, group: SmolStr::default(), start: *from, child, payload }));
             // a file that counts now because of another file's arrival was not imported by the job that caused this
@@ -264,11 +264,11 @@ impl PassState<'_> {
 }
 
 /// What would be decided about a file that is not imported.
-pub(super) fn foresee(store: &dyn Store, tenant: &Tenant, replaces: &CompleteDelivery, scope: &str, part: &ScopePart) -> Result<Verdict> {
-    let files = in_order(&store.edges(tenant, replaces.history(), &files_of(scope))?)?;
-    let against = files.iter().rev().find(|other| other.counts() && other.as_of < part.as_of).map(|other| other.as_of);
+pub(super) fn foresee(store: &dyn Store, tenant: &Tenant, replaces: &CompleteDelivery, scope: &str, share: &ScopeShare) -> Result<Verdict> {
+    let files = in_order(&store.edges(tenant, replaces.history_link(), &files_target(scope))?)?;
+    let against = files.iter().rev().find(|other| other.counts() && other.as_of < share.as_of).map(|other| other.as_of);
     let group: Vec<SmolStr> = files.iter().filter(|other| other.counts() && Some(other.as_of) == against).map(DeliveryFile::name).collect();
-    let key_edges = store.edges(tenant, replaces.history(), &keys_of(scope))?;
+    let key_edges = store.edges(tenant, replaces.history_link(), &keys_target(scope))?;
     let keys_of_files = |names: &[SmolStr]| -> Result<KeySample> {
         let mut keys = KeySample::default();
         for edge in key_edges.iter().filter(|edge| names.contains(&edge.group)) {
@@ -277,8 +277,8 @@ pub(super) fn foresee(store: &dyn Store, tenant: &Tenant, replaces: &CompleteDel
         Ok(keys)
     };
     let former = keys_of_files(&group)?;
-    let lack = if against.is_some() { former.missing_in(&part.keys, part.from) } else { MissingKeys::default() };
-    let twins: Vec<SmolStr> = files.iter().filter(|other| other.as_of == part.as_of).map(DeliveryFile::name).collect();
-    let same_time = if twins.is_empty() { None } else { Some(keys_of_files(&twins)?.missing_in(&part.keys, part.from)) };
+    let lack = if against.is_some() { former.missing_in(&share.keys, share.from) } else { MissingKeys::default() };
+    let twins: Vec<SmolStr> = files.iter().filter(|other| other.as_of == share.as_of).map(DeliveryFile::name).collect();
+    let same_time = if twins.is_empty() { None } else { Some(keys_of_files(&twins)?.missing_in(&share.keys, share.from)) };
     Ok(Verdict { is_effective: is_within_limit(replaces, lack), against, lack, same_time })
 }

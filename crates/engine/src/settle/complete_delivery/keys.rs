@@ -1,7 +1,8 @@
 //! The keys that a file has in a scope, to find how many keys of another file it lacks.
 //!
 //! Keys are stored as hashes. Of fewer than [`MAX_KEYS`] keys all are stored, and the comparison is exact. Otherwise those with the smallest hashes
-//! are stored: a sample that depends neither on the order of documents nor on how a file was split, and gives the share of missing keys with an error of about 1 in 60.
+//! are stored: a sample that depends neither on the order of documents nor on how a file was split, and gives the share of missing keys with an
+//! error of about 1 in 60.
 
 use std::collections::BTreeMap;
 use stook_catalogue::record::{DecodeError, Decoder};
@@ -52,7 +53,7 @@ impl KeySample {
         }
     }
 
-    /// Adds the keys of another part of the file.
+    /// Adds the keys of another share of the file.
     pub fn include(&mut self, other: &KeySample) {
         other.0.iter().for_each(|(hash, at)| self.add(*hash, *at));
     }

@@ -65,7 +65,7 @@ impl DeliveryLedger {
     /// When the store fails.
     pub fn edges<'s>(store: &dyn Store, tenant: &Tenant, replaces: &CompleteDelivery, scopes: impl Iterator<Item = &'s str>) -> Result<Vec<Edge>> {
         let ranges: Vec<_> = scopes.collect::<BTreeSet<_>>().into_iter().map(all_times).collect();
-        if ranges.is_empty() { Ok(Vec::new()) } else { store.edges_starting_between(tenant, replaces.ledger(), &ranges) }
+        if ranges.is_empty() { Ok(Vec::new()) } else { store.edges_starting_between(tenant, replaces.ledger_link(), &ranges) }
     }
 
     /// Whether the ledger has a newer delivery of the scope that begins at or before `at`.

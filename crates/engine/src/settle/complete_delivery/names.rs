@@ -38,7 +38,7 @@ pub fn document_edge(replaces: &CompleteDelivery, scope: &str, age: DeliveryAge)
     };
     let mut payload = age.as_of.to_le_bytes().to_vec();
     put_reception(&mut payload, age.received);
-    Edge { link: replaces.ledger(), target: scope.into(), group: SmolStr::default(), start: 0, child: child.into(), payload }
+    Edge { link: replaces.ledger_link(), target: scope.into(), group: SmolStr::default(), start: 0, child: child.into(), payload }
 }
 
 /// The age of a delivery, read from an edge of the ledger.
@@ -131,12 +131,12 @@ fn reception(bytes: &[u8]) -> Option<Reception> {
 }
 
 pub(super) fn contribution_edge_target(replaces: &CompleteDelivery, scope: &str, retired: bool) -> (u32, SmolStr) {
-    if retired { (replaces.history(), retired_of(scope)) } else { (replaces.contributions(), scope.into()) }
+    if retired { (replaces.history_link(), retired_target(scope)) } else { (replaces.contributions_link(), scope.into()) }
 }
 
 /// Marks a range of a scope, to check whether the contributions in it are to be retired.
 pub fn mark_scope(propagation: &mut Propagation, replaces: &CompleteDelivery, scope: &str, (low, high): (i64, i64), job: JobId) {
-    propagation.mark(FOUND, replaces.contributions(), scope, SearchBounds { low, high, cursor: None }.text(), job);
+    propagation.mark(FOUND, replaces.contributions_link(), scope, SearchBounds { low, high, cursor: None }.text(), job);
 }
 
 /// Marks a whole scope, to check whether the contributions in it are to be retired.
@@ -146,19 +146,19 @@ pub fn mark_all(propagation: &mut Propagation, replaces: &CompleteDelivery, scop
 
 /// Marks a range of a scope, to check whether the contributions that were retired in it are to be restored.
 pub fn mark_retired(propagation: &mut Propagation, replaces: &CompleteDelivery, scope: &str, (low, high): (i64, i64), job: JobId) {
-    propagation.mark(FOUND, replaces.history(), retired_of(scope), SearchBounds { low, high, cursor: None }.text(), job);
+    propagation.mark(FOUND, replaces.history_link(), retired_target(scope), SearchBounds { low, high, cursor: None }.text(), job);
 }
 
 /// The target of edges to the complete files of a scope, in [`CompleteDelivery::history`]. The next functions name the other targets there.
-pub(super) fn files_of(scope: &str) -> SmolStr {
+pub(super) fn files_target(scope: &str) -> SmolStr {
     format!("f{scope}").into()
 }
 
-pub(super) fn keys_of(scope: &str) -> SmolStr {
+pub(super) fn keys_target(scope: &str) -> SmolStr {
     format!("k{scope}").into()
 }
 
-pub(super) fn retired_of(scope: &str) -> SmolStr {
+pub(super) fn retired_target(scope: &str) -> SmolStr {
     format!("d{scope}").into()
 }
 
@@ -168,5 +168,5 @@ pub(super) fn job_note_key(job: JobId) -> SmolStr {
 
 /// An edge that records for a job's report what became of a file or of records in a scope.
 pub(super) fn job_note(replaces: &CompleteDelivery, job: JobId, child: SmolStr, payload: Vec<u8>) -> Edge {
-    Edge { link: replaces.history(), target: job_note_key(job), group: SmolStr::default(), start: 0, child, payload }
+    Edge { link: replaces.history_link(), target: job_note_key(job), group: SmolStr::default(), start: 0, child, payload }
 }

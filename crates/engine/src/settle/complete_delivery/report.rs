@@ -4,7 +4,7 @@ use super::decide::{DeliveryFile, Verdict, foresee};
 use super::keys::{MissingKeys, hash_of};
 use super::ledger::DeliveryLedger;
 use super::names::{ContributionName, EdgeAge, all_times, job_note_key};
-use super::part::FilePart;
+use super::share::FileShare;
 use crate::relations::stored::{damaged_edge, number};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
@@ -141,7 +141,7 @@ pub fn retirement_report(store: &dyn Store, catalogue: &Catalogue, job: &Job) ->
     let Some(replaces) = catalogue.source(&job.source).and_then(|(_, source)| source.replaces.as_ref()) else { return Ok(None) };
     let file = |number: usize| job.files.get(number).map(|file| name_of(&file.path)).unwrap_or_default();
     let mut found = RetirementReport::default();
-    for edge in store.edges(&Tenant::new(&job.tenant)?, replaces.history(), &job_note_key(job.id))? {
+    for edge in store.edges(&Tenant::new(&job.tenant)?, replaces.history_link(), &job_note_key(job.id))? {
         let (kind, rest) = edge.child.split_at_checked(1).unwrap_or_default();
         match kind {
             "r" => found.retired += number(&edge)?.max(0) as u64,
@@ -153,12 +153,12 @@ pub fn retirement_report(store: &dyn Store, catalogue: &Catalogue, job: &Job) ->
                 found.files.push(FileRetirement::none(file(number), reason));
             }
             _ => {
-                let whole: DeliveryFile = serde_json::from_slice(&edge.payload).map_err(|error| damaged_edge(&edge, &error.to_string()))?;
-                let Some(verdict) = whole.verdict else { continue };
+                let delivery: DeliveryFile = serde_json::from_slice(&edge.payload).map_err(|error| damaged_edge(&edge, &error.to_string()))?;
+                let Some(verdict) = delivery.verdict else { continue };
                 let scope = rest.split_once(' ').map_or("", |(_, scope)| scope);
                 let (counts, reason) = (verdict.is_effective, reason(replaces, scope, (verdict.is_effective, &verdict), false));
                 let (lacks, same_time) = (verdict.against.map(|_| verdict.lack), verdict.same_time);
-                found.files.push(FileRetirement { file: file(whole.file), scope: Some(scope.to_owned()), counts, lacks, same_time, reason });
+                found.files.push(FileRetirement { file: file(delivery.file), scope: Some(scope.to_owned()), counts, lacks, same_time, reason });
             }
         }
     }
@@ -193,7 +193,7 @@ pub struct RetirementDryRun<'t> {
 /// The file being read.
 struct DryRunFile {
     name: String,
-    part: FilePart,
+    share: FileShare,
     /// Hashes of the names of its contributions, in all scopes.
     named: HashSet<u64>,
     /// The documents that failed, by number.
@@ -210,41 +210,41 @@ impl<'t> RetirementDryRun<'t> {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn chunk(&mut self, path: &str, part: &FilePart, names: impl Iterator<Item = String>, failed: Vec<String>) -> Result<()> {
+    pub fn chunk(&mut self, path: &str, share: &FileShare, names: impl Iterator<Item = String>, failed: Vec<String>) -> Result<()> {
         let name = name_of(path);
         if self.file.as_ref().is_some_and(|own| own.name != name) {
             self.end_file()?;
         }
-        let file = self.file.get_or_insert_with(|| DryRunFile { name, part: FilePart::default(), named: HashSet::new(), failed: Vec::new() });
-        file.part.include(part);
+        let file = self.file.get_or_insert_with(|| DryRunFile { name, share: FileShare::default(), named: HashSet::new(), failed: Vec::new() });
+        file.share.include(share);
         file.named.extend(names.map(|name| hash_of(&name)));
         file.failed.extend(failed);
         Ok(())
     }
 
     fn end_file(&mut self) -> Result<()> {
-        let Some(DryRunFile { name: file, part, named, failed }) = self.file.take() else { return Ok(()) };
+        let Some(DryRunFile { name: file, share, named, failed }) = self.file.take() else { return Ok(()) };
         if !failed.is_empty() {
             let reason = failed_documents_reason(&failed.len().to_string(), &failed[..failed.len().min(MAX_NAMED_FAILURES)]);
             self.found.files.push(FileRetirement::none(file, reason));
             return Ok(());
         }
-        if part.file_documents != Some(part.documents) {
+        if share.file_documents != Some(share.documents) {
             self.found.files.push(FileRetirement::none(file, "the file was not read completely, so what it would retire is unknown".to_owned()));
             return Ok(());
         }
         let mut retired = 0;
-        for (scope, scope_part) in &part.scopes {
-            let verdict = foresee(self.store, self.tenant, self.replaces, scope, scope_part)?;
-            let counts = verdict.is_effective || part.retires_all;
+        for (scope, scope_share) in &share.scopes {
+            let verdict = foresee(self.store, self.tenant, self.replaces, scope, scope_share)?;
+            let counts = verdict.is_effective || share.retires_all;
             if counts {
                 let ledger = DeliveryLedger::read(self.store, self.tenant, self.replaces, std::iter::once(scope.as_str()))?;
-                let range = StartRange { low: scope_part.from, ..all_times(scope) };
-                let contribution_edges = self.store.edges_starting_between(self.tenant, self.replaces.contributions(), &[range])?;
+                let range = StartRange { low: scope_share.from, ..all_times(scope) };
+                let contribution_edges = self.store.edges_starting_between(self.tenant, self.replaces.contributions_link(), &[range])?;
                 let mut lacking = Vec::new();
                 for edge in contribution_edges.into_iter().filter(|edge| !named.contains(&hash_of(&edge.child))) {
                     let age = EdgeAge::from_edge(&edge)?;
-                    if age.as_of < scope_part.as_of && !ledger.is_replaced(scope, edge.start, age.delivery_age()) {
+                    if age.as_of < scope_share.as_of && !ledger.is_replaced(scope, edge.start, age.delivery_age()) {
                         lacking.push((edge, age));
                     }
                 }

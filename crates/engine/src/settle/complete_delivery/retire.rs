@@ -66,7 +66,7 @@ impl ScopedContribution {
     fn mark(&self) -> WaitingMark {
         let Edge { link, target, start, .. } = &self.edge;
         let part = SearchBounds { low: *start, high: *start, cursor: None }.text().into();
-        WaitingMark { order: FOUND, rule: *link, target: target.clone(), part }
+        WaitingMark { pass_order: FOUND, rule: *link, target: target.clone(), part }
     }
 }
 
@@ -84,16 +84,16 @@ impl PassState<'_> {
         marks: &[StaleMark],
         change_kind: RetirementChange,
     ) -> Result<()> {
-        let retired = change_kind == RetirementChange::Restore;
-        let link = contribution_edge_target(replaces, "", retired).0;
+        let is_restoring = change_kind == RetirementChange::Restore;
+        let link = contribution_edge_target(replaces, "", is_restoring).0;
         let (edges, jobs) = self.paged(context, link, (FOUND, link), marks, &|bounds| (bounds.low, bounds.high))?;
-        let scope_of = |target: &SmolStr| if retired { target.get(1..).unwrap_or_default().to_owned() } else { target.to_string() };
+        let scope_of = |target: &SmolStr| if is_restoring { target.get(1..).unwrap_or_default().to_owned() } else { target.to_string() };
         let ranges: Vec<_> = jobs.keys().map(|target| all_times(&scope_of(target))).collect();
-        let ledger = DeliveryLedger::new(context.edges_starting_between(replaces.ledger(), &ranges, None)?)?;
+        let ledger = DeliveryLedger::new(context.edges_starting_between(replaces.ledger_link(), &ranges, None)?)?;
         let mut found: BTreeMap<(CollectionId, Key), Vec<ScopedContribution>> = BTreeMap::new();
         for edge in edges {
             let (age, scope) = (EdgeAge::from_edge(&edge)?, scope_of(&edge.target));
-            if ledger.is_replaced(&scope, edge.start, age.delivery_age()) == retired {
+            if ledger.is_replaced(&scope, edge.start, age.delivery_age()) == is_restoring {
                 continue;
             }
             let name = ContributionName::from_edge(&edge)?;
@@ -133,7 +133,7 @@ impl PassState<'_> {
     ) -> Result<()> {
         let jobs: BTreeSet<JobId> = counted.keys().map(|(job, ..)| *job).collect();
         let targets: Vec<(String, Option<String>)> = jobs.into_iter().map(|job| (job_note_key(job).into(), None)).collect();
-        let former_counts = if targets.is_empty() { Vec::new() } else { context.edges(replaces.history(), &targets, None)? };
+        let former_counts = if targets.is_empty() { Vec::new() } else { context.edges(replaces.history_link(), &targets, None)? };
         for ((job, scope, result), count) in counted {
             let child: SmolStr = format!("{}{scope}", result.kind()).into();
             let before = former_counts.iter().find(|edge| edge.target == job_note_key(job) && edge.child == child).map_or(Ok(0), number)?;
@@ -177,8 +177,8 @@ impl PassState<'_> {
                 let is_selected = |contribution: &Contribution| {
                     scoped.iter().any(|scoped| *scoped.contributor == *contribution.contributor && scoped.age.is_of(contribution))
                 };
-                let retired = if change_kind == RetirementChange::Restore { Retirement::Live } else { Retirement::ByLaterDelivery };
-                merger.retire_or_restore(record, contributions, is_selected, retired)
+                let new_retirement = if change_kind == RetirementChange::Restore { Retirement::None } else { Retirement::ByLaterDelivery };
+                merger.retire_or_restore(record, contributions, is_selected, new_retirement)
             }
             None => None,
         };
@@ -194,7 +194,7 @@ impl PassState<'_> {
         let before = record.exists.then_some(&record.golden[..]);
         let after = content.exists.then_some(&content.golden[..]);
         for job in jobs {
-            let changed = ValueChange { collection, key: &record.key, before, after, job: *job, by: ChangeCause::External };
+            let changed = ValueChange { collection, key: &record.key, before, after, job: *job, cause: ChangeCause::External };
             self.propagation.follow(self.rules, self.evaluator, &changed);
         }
         self.note_failed(collection, &record.key);

@@ -2,7 +2,7 @@
 
 use super::groups::{case_of, observed};
 use super::rows::CoverageRow;
-use super::work::{ParentAtHand, ParentState, ParentWork};
+use super::work::{ParentState, ParentToSettle, ParentWork};
 use crate::job::NO_JOB;
 use crate::settle::pass_state::{CausingJobs, PassState};
 use crate::settle::stop::check_cancelled;
@@ -20,7 +20,7 @@ impl PassState<'_> {
         &mut self,
         context: &mut dyn PassContext,
         index: usize,
-        parents: &[ParentAtHand],
+        parents: &[ParentToSettle],
         covered: &mut HashMap<(usize, usize), BTreeMap<String, CoverageRow>>,
     ) -> Result<()> {
         let coverage = &self.rules.catalogue.coverages[index];
@@ -30,8 +30,8 @@ impl PassState<'_> {
         let names: Vec<&str> = parents.iter().filter(|parent| reads_all_rows(&parent.work)).map(|parent| parent.key.as_str()).collect();
         let mut keys: BTreeSet<Key> =
             if names.is_empty() { BTreeSet::new() } else { context.keys_by(coverage.rows, FieldId::from(0), &names)?.into_iter().collect() };
-        for ParentAtHand { key, work: wanted, .. } in parents.iter().filter(|parent| !reads_all_rows(&parent.work)) {
-            keys.extend(wanted.groups.iter().filter_map(|group| self.row_key(coverage, key, group)));
+        for ParentToSettle { key, work, .. } in parents.iter().filter(|parent| !reads_all_rows(&parent.work)) {
+            keys.extend(work.groups.iter().filter_map(|group| self.row_key(coverage, key, group)));
         }
         let keys: Vec<Key> = keys.into_iter().collect();
         let stored = if keys.is_empty() { Vec::new() } else { context.read_for_update(coverage.rows, &keys)? };
@@ -39,13 +39,13 @@ impl PassState<'_> {
         for record in stored.into_iter().flatten() {
             stored_rows.entry(record.golden[0].as_text().unwrap_or_default().to_owned()).or_default().push(record);
         }
-        for (position, ParentAtHand { key, state: parent, work: wanted, children: children_by_link }) in parents.iter().enumerate() {
+        for (position, ParentToSettle { key, state: parent, work, children: children_by_link }) in parents.iter().enumerate() {
             check_cancelled()?;
             let stored = stored_rows.remove(key.as_str()).unwrap_or_default();
             let counts = |parent: &&ParentState| coverage.when.as_ref().is_none_or(|when| self.holds(when, coverage.parent, &parent.golden));
             let Some(parent) = parent.as_ref().filter(counts) else {
                 self.note_failed(coverage.parent, key);
-                self.replace(coverage.rows, stored, Vec::new(), &wanted.jobs);
+                self.replace(coverage.rows, stored, Vec::new(), &work.jobs);
                 continue;
             };
             let rows: Vec<(Key, Vec<Value>)> = match &coverage.kind {
@@ -57,15 +57,15 @@ impl PassState<'_> {
                 CoverageKind::Children(children) => {
                     let mut rows = BTreeMap::new();
                     let linked = children_by_link.get(&children.link).map(Vec::as_slice).unwrap_or_default();
-                    for record in stored.iter().filter(|_| !wanted.all) {
+                    for record in stored.iter().filter(|_| !work.all) {
                         let group = record.golden[1].as_text().unwrap_or_default();
                         if let Some(row) =
-                            case_of(children, group).filter(|_| !wanted.groups.contains(group)).map(|case| CoverageRow::stored(record, case))
+                            case_of(children, group).filter(|_| !work.groups.contains(group)).map(|case| CoverageRow::stored(record, case))
                         {
                             rows.insert(group.to_owned(), row);
                         }
                     }
-                    for (group, row) in self.measured(coverage, children, parent, wanted, linked) {
+                    for (group, row) in self.measured(coverage, children, parent, work, linked) {
                         rows.insert(group, row);
                     }
                     let shown = rows.iter().filter_map(|(group, row)| self.row(coverage, parent, group, row)).collect();
@@ -81,7 +81,7 @@ impl PassState<'_> {
                 }
             };
             self.note_failed(coverage.parent, key);
-            self.replace(coverage.rows, stored, rows, &wanted.jobs);
+            self.replace(coverage.rows, stored, rows, &work.jobs);
         }
         Ok(())
     }

@@ -36,19 +36,19 @@ impl PassState<'_> {
         collection: CollectionId,
         key: &Key,
         stored: Option<&StoredRecord>,
-        wanted: &ParentWork,
+        work: &ParentWork,
         children_by_link: &ChildrenByLink,
     ) -> Result<Option<ParentState>> {
         let relations = &self.rules.relations[collection];
         let creating: Vec<LinkId> = relations.to.iter().copied().filter(|link| self.rules.catalogue.links[*link].create).collect();
-        let may_change = wanted.created_by_link || !creating.is_empty();
+        let may_change = work.created_by_link || !creating.is_empty();
         let LinkedExistence { content: linked_existence, needs_all_children } = if may_change {
-            self.linked_existence((collection, key), stored, (children_by_link, wanted.all), &creating)?
+            self.linked_existence((collection, key), stored, (children_by_link, work.all), &creating)?
         } else {
             LinkedExistence::default()
         };
         if needs_all_children {
-            for job in &wanted.jobs {
+            for job in &work.jobs {
                 self.propagation.mark_parent(self.rules, collection, (key, ""), *job);
             }
         }
@@ -57,7 +57,7 @@ impl PassState<'_> {
             Some(content) => content.as_ref().filter(|content| content.exists).map(|content| content.golden.clone()),
             None => living.map(|record| Arc::from(&*record.golden)),
         };
-        if let Some(golden) = golden.as_mut().filter(|_| wanted.all && !relations.rollups.is_empty()) {
+        if let Some(golden) = golden.as_mut().filter(|_| work.all && !relations.rollups.is_empty()) {
             let golden = Arc::make_mut(golden);
             let definition = &self.rules.catalogue.collections[collection];
             for field in &relations.rollups {
@@ -73,13 +73,13 @@ impl PassState<'_> {
         }
         match (linked_existence, &golden) {
             (Some(content), _) => {
-                let again = WaitingMark { order: relations.order << 2 | PARENT, rule: relations.id, target: key.shared(), part: MADE.into() };
-                if content.as_ref().is_some_and(|content| self.must_wait((collection, key), content, &[again], &wanted.jobs)) {
+                let again = WaitingMark { pass_order: relations.depth << 2 | PARENT, rule: relations.id, target: key.shared(), part: MADE.into() };
+                if content.as_ref().is_some_and(|content| self.must_wait((collection, key), content, &[again], &work.jobs)) {
                     return Ok(living.map(|record| ParentState { key: key.clone(), golden: Arc::from(&*record.golden) }));
                 }
-                for job in &wanted.jobs {
+                for job in &work.jobs {
                     let before = living.map(|record| &record.golden[..]);
-                    let changed = ValueChange { collection, key, before, after: golden.as_deref(), job: *job, by: ChangeCause::ParentPass };
+                    let changed = ValueChange { collection, key, before, after: golden.as_deref(), job: *job, cause: ChangeCause::ParentPass };
                     self.propagation.follow(self.rules, self.evaluator, &changed);
                 }
                 self.note_failed(collection, key);
@@ -90,11 +90,11 @@ impl PassState<'_> {
                     None => RecordChange::Delete,
                 };
                 let expect = stored.map(|record| record.version);
-                self.write(RecordWrite { collection, key: key.clone(), expect, change }, &wanted.jobs);
+                self.write(RecordWrite { collection, key: key.clone(), expect, change }, &work.jobs);
             }
             (None, Some(golden)) => {
                 if let Some(record) = living {
-                    self.settle(collection, record, golden.clone(), ChangeCause::ParentPass, &wanted.jobs);
+                    self.settle(collection, record, golden.clone(), ChangeCause::ParentPass, &work.jobs);
                 }
             }
             (None, None) => {}
@@ -142,7 +142,7 @@ impl PassState<'_> {
                     generation: 0,
                     origin: ContributionOrigin::default(),
                     before: None,
-                    retired: Retirement::Live,
+                    retired: Retirement::None,
                     content: ContributionContent::Values(values.into()),
                     raw: None,
                     unreadable: Vec::new(),

@@ -1,7 +1,7 @@
 //! Measures the children of a parent by group, or as runs of values.
 
 use super::rows::CoverageRow;
-use super::work::{ChildAtHand, ParentState, ParentWork};
+use super::work::{EdgeChild, ParentState, ParentWork};
 use crate::relations::payload::ChildPayload;
 use crate::settle::measure::{ValueRun, Window, distinct, gaps, runs, union};
 use crate::settle::pass_state::PassState;
@@ -18,8 +18,8 @@ impl PassState<'_> {
         coverage: &Coverage,
         children: &GroupedChildren,
         parent: &ParentState,
-        wanted: &ParentWork,
-        linked: &[ChildAtHand],
+        work: &ParentWork,
+        linked: &[EdgeChild],
     ) -> BTreeMap<String, CoverageRow> {
         let mut by_group: BTreeMap<&str, Vec<&ChildPayload>> = BTreeMap::new();
         for child in linked.iter().filter(|child| child.payload.satisfies(children.condition)) {
@@ -33,7 +33,7 @@ impl PassState<'_> {
         let mut groups: BTreeSet<&str> = by_group.keys().copied().collect();
         groups.extend(expected.iter().flatten().map(String::as_str));
         // a group without children has a row only if the coverage expects it
-        groups.retain(|group| wanted.all || wanted.groups.contains(*group));
+        groups.retain(|group| work.all || work.groups.contains(*group));
         let mut rows = BTreeMap::new();
         for group in groups {
             let Some(case) = case_of(children, group) else { continue };
@@ -93,7 +93,7 @@ fn measure(measure: &Measure, children: &[&ChildPayload]) -> i64 {
 }
 
 /// The runs of the values of children, which may belong to several groups.
-pub(super) fn observed(children: &[ChildAtHand], condition: usize, edge_field: usize, max_gap: i64) -> Vec<ValueRun> {
+pub(super) fn observed(children: &[EdgeChild], condition: usize, edge_field: usize, max_gap: i64) -> Vec<ValueRun> {
     // intervals that end before they begin are ignored
     let is_interval = |child: &ChildPayload| child.span.is_some_and(|(start, stop)| start <= stop);
     let counted = children.iter().filter(|child| child.payload.satisfies(condition) && is_interval(&child.payload));

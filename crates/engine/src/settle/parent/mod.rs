@@ -1,4 +1,4 @@
-//! The phase that settles records as parents, from the edges of their children: `parent_marks` reads these, `settle_existence`
+//! The phase that settles records as parents, from the edges of their children: `process_parent` reads these, `settle_existence`
 //! (`existence.rs`) creates and deletes parents depending on whether children link to them, and settles rollups, and `cover` (`coverage.rs`)
 //! brings the rows of coverages up to date: `measured` computes those of groups (`groups.rs`), `sums` those that sum up others (`totals.rs`).
 

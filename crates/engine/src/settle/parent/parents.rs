@@ -1,7 +1,7 @@
 //! Settles parents: which of their children are read, and in which order their values are computed.
 
-use super::work::{ChildAtHand, ChildrenByLink, ParentAtHand, ParentWork};
-use crate::relations::marks::{MADE, key_of};
+use super::work::{ChildrenByLink, EdgeChild, ParentToSettle, ParentWork};
+use crate::relations::marks::{MADE, parse_key};
 use crate::relations::payload::ChildPayload;
 use crate::relations::stored::damaged;
 use crate::settle::measured::measured_link;
@@ -14,11 +14,11 @@ use stook_catalogue::links::{CoverageKind, Derivation};
 use stook_store::{Edge, PassContext, Result, StaleMark, StoredRecord};
 
 impl PassState<'_> {
-    pub(in crate::settle) fn parent_marks(&mut self, context: &mut dyn PassContext, collection: CollectionId, marks: &[StaleMark]) -> Result<()> {
-        let mut wanted: BTreeMap<Key, ParentWork> = BTreeMap::new();
+    pub(in crate::settle) fn process_parent(&mut self, context: &mut dyn PassContext, collection: CollectionId, marks: &[StaleMark]) -> Result<()> {
+        let mut work_by_parent: BTreeMap<Key, ParentWork> = BTreeMap::new();
         for mark in marks {
             self.cleared.push(mark.id);
-            let work = wanted.entry(key_of(&mark.target)?).or_default();
+            let work = work_by_parent.entry(parse_key(&mark.target)?).or_default();
             work.jobs.insert(mark.job);
             match mark.part.strip_prefix('g') {
                 Some(group) => {
@@ -30,15 +30,15 @@ impl PassState<'_> {
                 }
             }
         }
-        let keys: Vec<Key> = wanted.keys().cloned().collect();
-        let held = context.read_for_update(collection, &keys)?;
-        self.widen(collection, &held, &mut wanted);
-        let children_of = self.read_children(context, collection, &wanted)?;
-        let mut parents: Vec<ParentAtHand> = Vec::with_capacity(keys.len());
-        for (((key, wanted), record), children) in wanted.into_iter().zip(held).zip(children_of) {
+        let keys: Vec<Key> = work_by_parent.keys().cloned().collect();
+        let locked = context.read_for_update(collection, &keys)?;
+        self.widen(collection, &locked, &mut work_by_parent);
+        let children_of = self.read_children(context, collection, &work_by_parent)?;
+        let mut parents: Vec<ParentToSettle> = Vec::with_capacity(keys.len());
+        for (((key, work), record), children) in work_by_parent.into_iter().zip(locked).zip(children_of) {
             check_cancelled()?;
-            let state = self.settle_existence(collection, &key, record.as_ref(), &wanted, &children)?;
-            parents.push(ParentAtHand { key, state, work: wanted, children });
+            let state = self.settle_existence(collection, &key, record.as_ref(), &work, &children)?;
+            parents.push(ParentToSettle { key, state, work, children });
         }
         let mut covered = HashMap::new();
         for coverage in &self.rules.relations[collection].coverages {
@@ -97,7 +97,7 @@ impl PassState<'_> {
             for Edge { target, group, child, payload, .. } in context.edges(definition.edges(), &requested, None)? {
                 check_cancelled()?;
                 let Some(position) = positions.get(target.as_str()) else { continue };
-                let child = ChildAtHand { group, key: child, payload: ChildPayload::unpack(&payload, definition).map_err(damaged)? };
+                let child = EdgeChild { group, key: child, payload: ChildPayload::unpack(&payload, definition).map_err(damaged)? };
                 children_of[*position].entry(link).or_default().push(child);
             }
         }

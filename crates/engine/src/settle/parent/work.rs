@@ -27,17 +27,17 @@ pub(super) struct ParentState {
 }
 
 /// A child of a parent, as its edge describes it.
-pub(super) struct ChildAtHand {
+pub(super) struct EdgeChild {
     pub(super) group: SmolStr,
     pub(super) key: SmolStr,
     pub(super) payload: ChildPayload,
 }
 
 /// The children of one parent, by link, in the order of their edges.
-pub(super) type ChildrenByLink = HashMap<LinkId, Vec<ChildAtHand>>;
+pub(super) type ChildrenByLink = HashMap<LinkId, Vec<EdgeChild>>;
 
 /// A parent, and what is to be settled of it.
-pub(super) struct ParentAtHand {
+pub(super) struct ParentToSettle {
     pub(super) key: Key,
     /// `None` if it does not exist.
     pub(super) state: Option<ParentState>,

@@ -46,7 +46,7 @@ pub async fn answer(ctx: RequestContext, route: &QueryRoute, params: &RouteParam
     compiled.plan.limit = (limit > 0).then_some(limit.min(MAX_ROWS));
     compiled.plan.offset = route.offset.map_or(0, |offset| params.number(offset));
     let time = if sent_ticket.is_empty() { Duration::from_millis(50) } else { TICKET_WAIT };
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let query_answer = QueryAnswer { app: ctx.app.clone(), route: route.clone(), query, compiled, statuses: Vec::new() };
     let fetched = reading(move || query_answer.fetch(time)).await?;
     let Some(query_answer) = fetched else { return Ok(([(header::CONTENT_TYPE, "text/plain")], ticket).into_response()) };
@@ -166,7 +166,7 @@ impl QueryAnswer {
             }
             put(std::mem::take(&mut batch)).map_err(|error| {
                 failure = Some(error);
-                StoreError::Unwanted
+                StoreError::Cancelled
             })
         });
         if let Some(failure) = failure {

@@ -78,7 +78,7 @@ async fn run(mut ctx: RequestContext, body: Body, index: usize) -> HandlerResult
     let params = RouteParams { all: &route.params, values };
     match &route.action {
         RouteAction::Lookup(lookup_route) => {
-            ctx.reaches_store();
+            ctx.count_store_reached();
             let found = look_up(ctx, lookup_route, params, index).await?;
             let missing = || Problem::not_found(route.missing.clone().unwrap_or_else(|| "there is no such record".into()));
             let RouteResponse { text, failures } = found.ok_or_else(missing)?;

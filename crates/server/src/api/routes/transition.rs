@@ -31,7 +31,7 @@ pub async fn answer(ctx: RequestContext, route: &Route, params: &RouteParams<'_>
     let name = &ctx.definition(*collection).transitions[*transition].name;
     let call = transitions::call_of(&ctx, &route.path, &format!("{}\n{}", key.as_str(), Json::Object(sent.clone())))?;
     let request = transitions::prepare(&ctx, *collection, name, &sent, call)?;
-    ctx.reaches_store();
+    ctx.count_store_reached();
     let app = ctx.app.clone();
     let result = blocking(move || transition::run(&app.catalogue, &*app.store, &app.evaluator(), &request, &key)).await?;
     let done = transitions::answer(result)?.ok_or_else(missing)?;

@@ -1,4 +1,8 @@
 //! Turns plans into SQL. PostgreSQL's planner chooses among the indexes; every condition is written in the form that its index supports.
+//!
+//! - `select.rs` makes the statement of a plan: `SqlBuilder` its FROM and WHERE, `rows_statement` also columns and order.
+//! - `columns.rs` has the SQL of columns, `comparison.rs` that of conditions, `parameters.rs` the values that are bound.
+//! - `aggregate.rs` makes and runs aggregates and counts, `rows.rs` reads the rows of a plan, `explain.rs` says how the server executes it.
 
 mod aggregate;
 mod columns;

@@ -191,7 +191,7 @@ pub fn struct_join(collection: &Collection, field: Option<FieldId>) -> DbResult<
 }
 
 /// The expression of a sort column; `hidden` from the planner, which would otherwise scan its index in the hope of finding enough records soon.
-pub fn in_order(column: &str, hidden: bool) -> String {
+pub fn hidden_sort_expression(column: &str, hidden: bool) -> String {
     if hidden { format!("(SELECT {column})") } else { column.to_owned() }
 }
 
@@ -215,24 +215,24 @@ pub fn rows_statement_of(builder: SqlBuilder<'_>, plan: &QueryPlan) -> DbResult<
         let direction = if sort.descending { " DESC NULLS LAST" } else { " ASC NULLS FIRST" };
         order.extend(index_expression.filter(|_| !plan.distinct && !hidden).map(|indexed| format!("{indexed} COLLATE \"C\"{direction}")));
         if !builder.sorts_by_indexed_prefix {
-            order.push(format!("{}{direction}", in_order(&column.compared, hidden && !plan.distinct)));
+            order.push(format!("{}{direction}", hidden_sort_expression(&column.compared, hidden && !plan.distinct)));
         }
         sorted.push(column.compared);
     }
     let from = builder.from();
     let mut sql = if plan.distinct {
         // lists have no natural order: as in SQLite, that of their text
-        let in_order = |(sql, column): (&String, &ColumnInfo)| match column.ty {
+        let distinct_order = |(sql, column): (&String, &ColumnInfo)| match column.ty {
             FieldType::List(_) => format!("array_to_json({sql})::text COLLATE \"C\" NULLS FIRST"),
             _ => format!("{sql} NULLS FIRST"),
         };
-        order.extend(selected.iter().zip(&columns).map(in_order));
+        order.extend(selected.iter().zip(&columns).map(distinct_order));
         // a sort column may be folded, which is not selected
         let grouped: Vec<String> = selected.iter().cloned().chain(sorted).collect();
         format!("SELECT {} FROM {from} GROUP BY {}", selected.join(", "), grouped.join(", "))
     } else {
         if !plan.any_order {
-            order.push(if builder.is_tag_scan { "t.key".to_owned() } else { in_order("r.key", hidden) });
+            order.push(if builder.is_tag_scan { "t.key".to_owned() } else { hidden_sort_expression("r.key", hidden) });
             order.extend(plan.each.map(|_| "el.place".to_owned()));
         }
         format!("SELECT {} FROM {from}", selected.join(", "))

@@ -1,6 +1,6 @@
 //! Cancellation: whether a caller still wants a result. Code that calls a store for a caller who may disconnect does so inside
 //! [`CancelToken::during`]. The store looks at the thread's token while it works, and gives up with
-//! [`StoreError::Unwanted`](super::error::StoreError::Unwanted) once it is cancelled.
+//! [`StoreError::Cancelled`](super::error::StoreError::Cancelled) once it is cancelled.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -15,43 +15,48 @@ use stook_catalogue::parts::PartialList;
 use stook_catalogue::record::{Contribution, ContributionContent, ContributionOrigin, Retirement};
 use stook_catalogue::value::Value;
 use stook_store::SettlePass;
-use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan, keys_of};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan, matching_keys};
 
 impl FetchRun<'_> {
     /// Withdraws what the source contributed, before a complete answer was requested, to records that the answer should contain but does not. These
     /// may still exist with other values: older answers that would contain them then are marked as expired.
-    pub(super) fn retire(&self, answers: &AnswerStore<'_>, (call, arguments): (&ServiceCall, &BoundArguments), started: i64) -> Result<u64> {
+    pub(super) fn withdraw_unrepeated(
+        &self,
+        answers: &AnswerStore<'_>,
+        (call, arguments): (&ServiceCall, &BoundArguments),
+        started: i64,
+    ) -> Result<u64> {
         let index = self.source.feeds[0].collection;
         let collection = &self.rules.catalogue.collections[index];
         let key = key_field(collection);
         let tests = tests_of(call, arguments);
         let column = |field: FieldId| if key == Some(field) { PlanColumn::Key } else { PlanColumn::Field(field) };
         let conditions = tests.iter().map(|(field, test)| Condition { column: column(*field), test: test.clone() }).collect();
-        let keys = keys_of(self.store, &QueryPlan { conditions, ..QueryPlan::all(self.tenant.clone(), index) })?;
+        let keys = matching_keys(self.store, &QueryPlan { conditions, ..QueryPlan::all(self.tenant.clone(), index) })?;
         let broader = Arc::new(BroaderAnswers::find(answers, &tests, key, started)?);
         // conditions on members select elements, not records
         let tests = tests.into_iter().filter(|(field, _)| collection.member(*field).is_none()).collect();
         let old = PreviousContributions { source: self.source.name.clone(), started, tests, broader: broader.clone() };
         let removes: RemoveContributions = match part(collection, call, arguments) {
-            None => Arc::new(move |all| old.retire(all)),
+            None => Arc::new(move |all| old.withdraw(all)),
             Some(part) => {
                 let (rules, contributor) = (self.rules.clone(), format!("{}:{part}", self.source.name));
-                Arc::new(move |all| old.retire_part(&rules.catalogue.collections[index], &contributor, all))
+                Arc::new(move |all| old.withdraw_part(&rules.catalogue.collections[index], &contributor, all))
             }
         };
         let removal = Removal { tenant: self.tenant, removes: &removes, caller: &format!("answer of {}", self.service.name) };
-        let mut retired = 0;
+        let mut withdrawn = 0;
         for page in keys.chunks(PAGE) {
-            retired += withdraw::page(self.rules, self.store, &removal, index, page)?.records;
+            withdrawn += withdraw::page(self.rules, self.store, &removal, index, page)?.records;
         }
-        for answer in broader.stale() {
+        for answer in broader.to_expire() {
             answers.expire(answer, self.store.clock())?;
         }
-        if retired > 0 {
+        if withdrawn > 0 {
             let rules: Arc<dyn SettlePass> = self.rules.clone();
             settle::drain(self.store, &rules, self.stop)?;
         }
-        Ok(retired)
+        Ok(withdrawn)
     }
 }
 
@@ -84,7 +89,7 @@ struct BroaderAnswer {
     /// The conditions on records that were passed.
     tests: Vec<(FieldId, Comparison)>,
     /// Whether it may contain a record of a withdrawn contribution.
-    is_stale: AtomicBool,
+    must_expire: AtomicBool,
 }
 
 impl BroaderAnswers {
@@ -102,23 +107,23 @@ impl BroaderAnswers {
             let is_narrower = tests.iter().all(|(field, test)| passed.iter().any(|(other, passed)| other == field && implies(passed, test)));
             if !is_narrower {
                 let tests = passed.into_iter().filter(|(field, _)| answers.collection.member(*field).is_none()).collect();
-                broader.push(BroaderAnswer { answer, tests, is_stale: AtomicBool::new(false) });
+                broader.push(BroaderAnswer { answer, tests, must_expire: AtomicBool::new(false) });
             }
         }
         Ok(Self(broader))
     }
 
     /// Notes that a contribution with these values is withdrawn.
-    fn mark_stale(&self, values: &[Value]) {
+    fn note_lost(&self, values: &[Value]) {
         for older in &self.0 {
             if all_hold(&older.tests, values) {
-                older.is_stale.store(true, Ordering::Relaxed);
+                older.must_expire.store(true, Ordering::Relaxed);
             }
         }
     }
 
-    fn stale(&self) -> impl Iterator<Item = &ServiceAnswer> {
-        self.0.iter().filter(|older| older.is_stale.load(Ordering::Relaxed)).map(|older| &older.answer)
+    fn to_expire(&self) -> impl Iterator<Item = &ServiceAnswer> {
+        self.0.iter().filter(|older| older.must_expire.load(Ordering::Relaxed)).map(|older| &older.answer)
     }
 }
 
@@ -130,14 +135,14 @@ impl PreviousContributions {
     }
 
     /// Removes the contributions that a complete answer does not repeat.
-    fn retire(&self, contributions: &mut Vec<Contribution>) {
-        contributions.iter().filter_map(|contribution| self.values_before(contribution)).for_each(|values| self.broader.mark_stale(values));
+    fn withdraw(&self, contributions: &mut Vec<Contribution>) {
+        contributions.iter().filter_map(|contribution| self.values_before(contribution)).for_each(|values| self.broader.note_lost(values));
         contributions.retain(|contribution| self.values_before(contribution).is_none());
         self.remove_lone_part_deletions(contributions);
     }
 
     /// Removes the contribution for a part of a list that an answer for this part does not repeat, and puts a deletion of the part in its place.
-    fn retire_part(&self, collection: &Collection, contributor: &str, contributions: &mut Vec<Contribution>) {
+    fn withdraw_part(&self, collection: &Collection, contributor: &str, contributions: &mut Vec<Contribution>) {
         let Some(part) = PartialList::from_contributor(collection, contributor) else { return };
         let has_part =
             |values: &&[Value]| values.get(part.list.index()).is_some_and(|list| list.elements().iter().any(|element| part.contains(element)));
@@ -147,7 +152,7 @@ impl PreviousContributions {
         if is_repeated || former_values.is_empty() {
             return;
         }
-        former_values.into_iter().for_each(|values| self.broader.mark_stale(values));
+        former_values.into_iter().for_each(|values| self.broader.note_lost(values));
         contributions.retain(|contribution| *contribution.contributor != *contributor);
         contributions.push(Contribution {
             contributor: contributor.into(),
@@ -157,7 +162,7 @@ impl PreviousContributions {
             generation: 0,
             origin: ContributionOrigin::default(),
             before: None,
-            retired: Retirement::Live,
+            retired: Retirement::None,
             content: ContributionContent::Tombstone,
             raw: None,
             unreadable: Vec::new(),

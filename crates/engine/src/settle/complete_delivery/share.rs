@@ -13,7 +13,7 @@ use stook_store::{Edge, EdgeChange, Result};
 
 /// How much of a file is done, in one chunk or in several.
 #[derive(Debug, Default)]
-pub struct FilePart {
+pub struct FileShare {
     /// Documents that were read.
     pub documents: u64,
     /// Those of them that failed.
@@ -23,12 +23,12 @@ pub struct FilePart {
     /// Whether the file was imported with permission to retire whatever it lacks.
     pub retires_all: bool,
     /// What it has in each scope.
-    pub scopes: BTreeMap<String, ScopePart>,
+    pub scopes: BTreeMap<String, ScopeShare>,
 }
 
-/// What a part of a file has in one scope.
+/// What a share of a file has in one scope.
 #[derive(Debug, Clone)]
-pub struct ScopePart {
+pub struct ScopeShare {
     /// The first position.
     pub from: i64,
     /// The oldest as-of time.
@@ -37,8 +37,8 @@ pub struct ScopePart {
     pub(super) keys: KeySample,
 }
 
-impl ScopePart {
-    fn include(&mut self, other: &ScopePart) {
+impl ScopeShare {
+    fn include(&mut self, other: &ScopeShare) {
         (self.from, self.as_of) = (self.from.min(other.from), self.as_of.min(other.as_of));
         self.keys.include(&other.keys);
     }
@@ -54,33 +54,34 @@ impl ScopePart {
     }
 }
 
-/// The stored form of a part: documents, failures, documents of the complete file, whether it may retire everything it lacks.
-type FilePartRow = (u64, u64, Option<u64>, bool);
+/// The stored form of a share: documents, failures, documents of the complete file, whether it may retire everything it lacks.
+type FileShareRow = (u64, u64, Option<u64>, bool);
 
-impl FilePart {
+impl FileShare {
     /// Adds a document: its scope and position, the names of its contributions (see [`contribution_name`](super::names::contribution_name)), and its
     /// as-of time. A document that was skipped may have no known names.
     pub fn add(&mut self, scoped: &ScopePosition, names: &[String], as_of: i64) {
-        let scope_part = self.scopes.entry(scoped.scope.clone()).or_insert_with(|| ScopePart { from: scoped.at, as_of, keys: KeySample::default() });
-        (scope_part.from, scope_part.as_of) = (scope_part.from.min(scoped.at), scope_part.as_of.min(as_of));
-        names.iter().for_each(|name| scope_part.keys.add(hash_of(name), scoped.at));
+        let scope_share =
+            self.scopes.entry(scoped.scope.clone()).or_insert_with(|| ScopeShare { from: scoped.at, as_of, keys: KeySample::default() });
+        (scope_share.from, scope_share.as_of) = (scope_share.from.min(scoped.at), scope_share.as_of.min(as_of));
+        names.iter().for_each(|name| scope_share.keys.add(hash_of(name), scoped.at));
     }
 
-    /// Adds another part of the file.
-    pub fn include(&mut self, other: &FilePart) {
+    /// Adds another share of the file.
+    pub fn include(&mut self, other: &FileShare) {
         self.documents += other.documents;
         self.failed += other.failed;
         self.file_documents = self.file_documents.or(other.file_documents);
         self.retires_all |= other.retires_all;
-        for (scope, part) in &other.scopes {
-            self.scopes.entry(scope.clone()).and_modify(|own| own.include(part)).or_insert_with(|| part.clone());
+        for (scope, share) in &other.scopes {
+            self.scopes.entry(scope.clone()).and_modify(|own| own.include(share)).or_insert_with(|| share.clone());
         }
     }
 
-    /// The edges from a file; `name` distinguishes them from those of other parts.
+    /// The edges from a file; `name` distinguishes them from those of other shares.
     pub(super) fn edges(&self, replaces: &CompleteDelivery, file: &str, name: &str) -> Vec<Edge> {
         let edge = |group: SmolStr, start: i64, payload: Vec<u8>| {
-            let (link, target, child) = (replaces.parts(), file.to_owned(), name.to_owned());
+            let (link, target, child) = (replaces.shares_link(), file.to_owned(), name.to_owned());
             Edge { link, target: target.into(), group, start, child: child.into(), payload }
         };
         let total = serde_json::json!([self.documents, self.failed, self.file_documents, self.retires_all]).to_string();
@@ -90,14 +91,14 @@ impl FilePart {
 
     pub(super) fn from_edge(edge: &Edge) -> Result<Self> {
         if let Some(scope) = edge.group.strip_prefix('s') {
-            let scopes = BTreeMap::from([(scope.to_owned(), ScopePart::from_edge(edge)?)]);
+            let scopes = BTreeMap::from([(scope.to_owned(), ScopeShare::from_edge(edge)?)]);
             return Ok(Self { scopes, ..Self::default() });
         }
         let read = serde_json::from_slice(&edge.payload);
-        // parts that an older version of Stook has written have three numbers
+        // shares that an older version of Stook has written have three numbers
         let read = read
             .or_else(|_| serde_json::from_slice(&edge.payload).map(|(documents, failed, file_documents)| (documents, failed, file_documents, false)));
-        let (documents, failed, file_documents, retires_all): FilePartRow = read.map_err(|error| damaged_edge(edge, &error.to_string()))?;
+        let (documents, failed, file_documents, retires_all): FileShareRow = read.map_err(|error| damaged_edge(edge, &error.to_string()))?;
         Ok(Self { documents, failed, file_documents, retires_all, scopes: BTreeMap::new() })
     }
 
@@ -105,6 +106,6 @@ impl FilePart {
     pub fn add_to_propagation(&self, replaces: &CompleteDelivery, (job, file): (JobId, usize), first: u64, propagation: &mut Propagation) {
         let file = format!("{job} {file}");
         self.edges(replaces, &file, &format!("{first:020}")).into_iter().for_each(|edge| propagation.edge(EdgeChange::Put(edge)));
-        propagation.mark(FOUND, replaces.parts(), &file, "", job);
+        propagation.mark(FOUND, replaces.shares_link(), &file, "", job);
     }
 }
