@@ -686,7 +686,8 @@ fn a_value_computed_from_an_undecided_one_is_not_reported_as_wrong() {
     desk.settle(0);
     let found = desk.catalogue.links.iter().find(|link| link.name == "found").expect("a link").id;
     let (before, behind) = (Hold::new(found), Hold::new(4));
-    let has = |kind: u32| desk.stores[2].marks(&tenant, 100).expect("marks").iter().any(|mark| mark.rule != behind.rule && mark.order & 3 == kind);
+    let has =
+        |kind: u32| desk.stores[2].marks(&tenant, 100).expect("marks").iter().any(|mark| mark.rule != behind.rule && mark.pass_order & 3 == kind);
     let checked = std::thread::scope(|scope| {
         let hold = |hold: &Arc<Hold>| {
             let (pass, desk, tenant): (Arc<dyn SettlePass>, _, _) = (hold.clone(), &desk, &tenant);
@@ -853,7 +854,7 @@ fn a_parent_with_more_children_than_are_read_at_once_is_settled() {
 
 /// Number of marks of records that are to be settled as children.
 fn unsettled(desk: &Desk, tenant: &Tenant) -> usize {
-    desk.stores[0].marks(tenant, 100).expect("marks").iter().filter(|mark| mark.order & 3 == 2).count()
+    desk.stores[0].marks(tenant, 100).expect("marks").iter().filter(|mark| mark.pass_order & 3 == 2).count()
 }
 
 #[test]

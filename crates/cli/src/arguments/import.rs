@@ -94,7 +94,7 @@ pub struct CollectArgs {
     /// Only show until what time each service has been collected.
     #[arg(long, conflicts_with_all = ["since", "until", "every"])]
     pub status: bool,
-    /// Instead, fetch everything from the services that queries fetch from (`asks`), except those that need a condition and those
+    /// Instead of collecting, fetch everything from the services that queries use (`asks`), except those that need a condition and those
     /// of which a fresh answer is stored.
     #[arg(long, conflicts_with_all = ["since", "until", "every", "status", "sources", "service"])]
     pub asked: bool,
