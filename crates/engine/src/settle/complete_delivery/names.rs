@@ -149,7 +149,7 @@ pub fn mark_retired(propagation: &mut Propagation, replaces: &CompleteDelivery, 
     propagation.mark(FOUND, replaces.history_link(), retired_target(scope), SearchBounds { low, high, cursor: None }.text(), job);
 }
 
-/// The target of edges to the complete files of a scope, in [`CompleteDelivery::history`]. The next functions name the other targets there.
+/// The target of edges to the complete files of a scope, in [`CompleteDelivery::history_link`]. The next functions name the other targets there.
 pub(super) fn files_target(scope: &str) -> SmolStr {
     format!("f{scope}").into()
 }
