@@ -845,6 +845,11 @@ fn start_of(period: Period, ty: &FieldType, value: &Value) -> Value {
     }
 }
 
+/// Whether the last digits of floats depend on how they are computed.
+fn is_rounded(function: AggregateFunction) -> bool {
+    matches!(function, AggregateFunction::Sum | AggregateFunction::Avg | AggregateFunction::Percentile(_))
+}
+
 /// The difference between the store's groups and those of the records, if there is one.
 fn group_difference(generator: &QueryGenerator<'_>, filled: &Filled, query: &GeneratedQuery, compiled: &CompiledQuery) -> Option<String> {
     let expected = generator.groups(query);
@@ -859,8 +864,7 @@ fn group_difference(generator: &QueryGenerator<'_>, filled: &Filled, query: &Gen
         return Some(format!("{} groups, in all {}, instead of {}", found.rows.len(), found.total, expected.len()));
     }
     let columns = query.by.len();
-    let is_sum = |function: AggregateFunction| matches!(function, AggregateFunction::Sum | AggregateFunction::Avg);
-    let tolerance = |(function, name): &(AggregateFunction, usize)| if is_sum(*function) { generator.tolerance(query, *name) } else { 1e-12 };
+    let tolerance = |(function, name): &(AggregateFunction, usize)| if is_rounded(*function) { generator.tolerance(query, *name) } else { 1e-12 };
     let tolerances: Vec<f64> = query.aggregates.iter().map(tolerance).collect();
     for row in &found.rows {
         let Some((_, aggregates)) = expected.iter().find(|(values, _)| *values == row[..columns]) else {
@@ -943,7 +947,7 @@ fn difference(generator: &mut QueryGenerator<'_>, filled: &Filled, query: &Gener
     for ((function, name), aggregate) in query.aggregates.iter().zip(&compiled.aggregates) {
         let expected = generator.aggregate(query, *function, *name);
         let found = store.aggregate(plan, &[*aggregate]);
-        let tolerance = if matches!(function, AggregateFunction::Sum | AggregateFunction::Avg) { generator.tolerance(query, *name) } else { 0.0 };
+        let tolerance = if is_rounded(*function) { generator.tolerance(query, *name) } else { 0.0 };
         let is_equal = match (&expected, &found) {
             (None, Err(error)) => error.to_string().contains("does not fit"),
             (Some(expected), Ok(found)) => is_close(expected, &found[0], tolerance),

@@ -1415,15 +1415,15 @@ error: `file` has no field `staus`
   = help: did you mean `status`?
 
 error: rows are grouped by at most 4 columns
- --> query:1:53
+ --> query:1:56
   |
 1 | file | count(key) by status, valid, day, day(created), owner
-  |                                                     ^^^^^
+  |                                                        ^^^^^
   |
   = help: ask twice, with some of them each time
 
 error: rows are grouped once
- --> query:1:42
+ --> query:1:44
   |
 1 | file | count(key) by status | sum(size) by valid
   |                                            ^^^^^
