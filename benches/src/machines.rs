@@ -403,7 +403,8 @@ pub fn acquire_and_release(store: &str, catalogue: &str, transitions: u64) -> Ex
                     let mut turn = caller.wrapping_mul(0x9e37_79b9_7f4a_7c15);
                     while transitions_done.load(Ordering::Relaxed) < transitions {
                         turn = turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                        let granted = pick::pick(picks, &PickCall { catalogue, store, evaluator: &evaluator, request: acquire, plan, turn: turn >> 33 });
+                        let granted =
+                            pick::pick(picks, &PickCall { catalogue, store, evaluator: &evaluator, request: acquire, plan, turn: turn >> 33 });
                         let Ok(Some(TransitionResult::Done(record))) = granted else { continue };
                         let key = record["key"].as_str().unwrap_or_default().to_owned();
                         granted_twice.fetch_add(u64::from(!held_keys().insert(key.clone())), Ordering::Relaxed);

@@ -320,7 +320,12 @@ fn imports_of_tenants_are_measured_while_users_work() {
         let phases: Vec<_> = seen.sets.iter().map(|set| (set.series.as_str(), set.route.as_str())).collect();
         assert_eq!(phases, [("idle", "out"), ("idle", "in"), ("import", "out"), ("import", "in")]);
         for set in &seen.sets {
-            assert!(set.requests > 0 && set.count_of("200") > 0 && set.count_of("200") + set.count_of("409") == set.requests, "{} {:?}", set.route, set.outcomes);
+            assert!(
+                set.requests > 0 && set.count_of("200") > 0 && set.count_of("200") + set.count_of("409") == set.requests,
+                "{} {:?}",
+                set.route,
+                set.outcomes
+            );
         }
         assert!(seen.curves.iter().any(|curve| curve.name == "stook" && curve.points.iter().any(|(_, value)| *value > 0.0)));
         // one after the other: users are told apart by the file

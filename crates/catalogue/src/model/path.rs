@@ -80,9 +80,7 @@ impl Path {
     /// When the text is not such a path.
     pub fn compile_inside(text: &str, language: PathLanguage, namespaces: &[(String, String)]) -> Result<Self, PathError> {
         match language {
-            PathLanguage::Marc => {
-                FieldSpec::parse(text).map(Path::MarcField).map_err(|error| PathError { at: error.at, message: error.message })
-            }
+            PathLanguage::Marc => FieldSpec::parse(text).map(Path::MarcField).map_err(|error| PathError { at: error.at, message: error.message }),
             PathLanguage::Json | PathLanguage::Xml | PathLanguage::Csv => Self::compile(text, language, namespaces),
         }
     }

@@ -378,7 +378,11 @@ pub const REPLACES: &[Keyword] = &[
 pub const FEED: &[Keyword] = &[
     word("into", r##"{"$ref":"#/$defs/name"}"##, "The collection."),
     word("when", CEL, "Only documents for which this holds."),
-    word("contributor", TEXT, "Template for the contributor's name within the source; where the feed says `each`, the document's identity without it."),
+    word(
+        "contributor",
+        TEXT,
+        "Template for the contributor's name within the source; where the feed says `each`, the document's identity without it.",
+    ),
     word(
         "each",
         r##"{"oneOf":[{"type":["string","number"]},{"$ref":"#/$defs/each"}]}"##,

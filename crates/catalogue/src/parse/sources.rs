@@ -89,7 +89,10 @@ impl DefinitionParser<'_> {
         let mut replaces = node.get("replaces").and_then(|node| self.replaces(name, node, &types));
         if feeds.iter().any(|feed| feed.each.is_some()) {
             if let Some(node) = node.get("replaces") {
-                self.problem(node, "a document of a source with `each` replaces what older ones contained; `replaces` is for files that are complete");
+                self.problem(
+                    node,
+                    "a document of a source with `each` replaces what older ones contained; `replaces` is for files that are complete",
+                );
             }
             replaces = Some(CompleteDelivery { id: id_of(&format!("{name} each")), files: None });
         }

@@ -153,8 +153,7 @@ fn add_reasons(session: &mut Session, job: JobId, entries: &mut [JournalEntry]) 
     let sql = "SELECT document, CASE WHEN position < 0 THEN key END, CASE WHEN position >= 0 THEN key END, reason FROM troubles
          WHERE job = $1 AND document BETWEEN $2 AND $3 ORDER BY document, id";
     let rows = session.query(sql, &[&(job as i64), &(first.document as i64), &(last.document as i64)])?;
-    let reason =
-        |row: &Row| Ok(ReasonRow { document: row.at::<i64>(0)? as u64, collection: row.at(1)?, key: row.at(2)?, reason: row.at(3)? });
+    let reason = |row: &Row| Ok(ReasonRow { document: row.at::<i64>(0)? as u64, collection: row.at(1)?, key: row.at(2)?, reason: row.at(3)? });
     let rows = rows.iter().map(reason);
     listing::add_reasons(entries, rows.collect::<DbResult<Vec<ReasonRow>>>()?);
     Ok(())
