@@ -498,7 +498,7 @@ fn two_sources_cannot_have_the_same_file_pattern() {
         (", short_rows: perhaps", "it is one of fail, absent"),
         (", header: [id, id]", "there are two columns `id`"),
         (", header: []", "`header` names no column"),
-        (", header: [other]", "`header` has no column `id`, which a rule of `one` reads"),
+        (", header: [id], let: { a: b }", "`header` has no column `b`, which a rule of `one` reads"),
         (", skip: 1001", "`skip` is a whole number from 0 to 1000"),
         (", delimiter: ab", "a delimiter is one ASCII character"),
         (", delimiter: '\"'", "a delimiter is one ASCII character"),

@@ -184,7 +184,7 @@ impl DefinitionParser<'_> {
                 self.rule(rule_node, &field.ty, default_path, &scope)
             };
             if let Some(rule) = rule {
-                map.push(FieldMapping { field: *index, rule });
+                map.push(FieldMapping { field: *index, rule, is_default: uses_default_path && !has_map });
                 names.push(&field.name);
                 types.insert(field.name.clone(), Type::from_field_type(&field.ty).or_null());
             }

@@ -122,7 +122,7 @@ impl DefinitionParser<'_> {
             embeds,
         };
         if let Some(header) = node.get("header").filter(|_| !source.reading.csv.header.is_empty()) {
-            for names in source.missing_columns(&source.reading.csv.header) {
+            for names in source.missing_columns(&source.reading.csv.header, |_| false) {
                 self.problem(
                     header,
                     format!(

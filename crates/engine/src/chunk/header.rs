@@ -1,14 +1,17 @@
 //! Warnings about the header of a table: columns that the definition reads and the table lacks, and names that several columns have.
 
-use stook_catalogue::definition::Source;
+use stook_catalogue::definition::{Catalogue, Source};
 
 /// The maximum number of columns that a warning lists.
 const MAX_LISTED: usize = 40;
 
 /// What is wrong with the columns of a table that `source` reads.
-pub(super) fn header_warnings(source: &Source, columns: &[String]) -> Vec<String> {
+pub(super) fn header_warnings(catalogue: &Catalogue, source: &Source, columns: &[String]) -> Vec<String> {
     let mut warnings = Vec::new();
-    let missing: Vec<String> = source.missing_columns(columns).iter().map(|names| listed(names, " or ")).collect();
+    // a field without a rule of its own may come from another source
+    let feeders = |collection| catalogue.sources.iter().filter(|source| source.feeds.iter().any(|feed| feed.collection == collection)).count();
+    let missing: Vec<String> =
+        source.missing_columns(columns, |collection| feeders(collection) == 1).iter().map(|names| listed(names, " or ")).collect();
     if !missing.is_empty() {
         let names: Vec<&str> = columns.iter().map(String::as_str).take(MAX_LISTED).collect();
         let more = if columns.len() > MAX_LISTED { format!(" and {} more", columns.len() - MAX_LISTED) } else { String::new() };

@@ -139,7 +139,7 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
             Issue { document, file: slice.file, record, offset, key, failed, reason }
         };
         if record == 1 && syntax == Syntax::Csv {
-            let warnings = header_warnings(source, found.head.columns());
+            let warnings = header_warnings(&context.rules.catalogue, source, found.head.columns());
             chunk.troubles.extend(warnings.into_iter().map(|warning| trouble(&None, false, warning)));
         }
         let parsed = match parsed {

@@ -151,9 +151,12 @@ impl Source {
         self.replaces.as_ref()?.files.as_ref()
     }
 
-    /// The columns that its rules read and a table with these columns lacks: for each rule that finds none of its columns, those columns.
-    pub fn missing_columns(&self, columns: &[String]) -> Vec<Vec<&str>> {
-        let rules = self.lets.iter().map(|own| &own.rule).chain(self.feeds.iter().flat_map(|feed| &feed.map).map(|entry| &entry.rule));
+    /// The columns that its rules read and a table with these columns lacks: for each rule that finds none of its columns, those columns. Of fields
+    /// that are read from the column of their name because nothing else is said, only those of collections for which `is_fed_alone` holds.
+    pub fn missing_columns(&self, columns: &[String], is_fed_alone: impl Fn(CollectionId) -> bool) -> Vec<Vec<&str>> {
+        let entries = self.feeds.iter().flat_map(|feed| feed.map.iter().map(move |entry| (feed.collection, entry)));
+        let explicit = entries.filter(|(collection, entry)| !entry.is_default || is_fed_alone(*collection)).map(|(_, entry)| &entry.rule);
+        let rules = self.lets.iter().map(|own| &own.rule).chain(explicit);
         let mut missing: Vec<Vec<&str>> = Vec::new();
         for rule in rules {
             let ValueOrigin::Paths(paths) = &rule.origin else { continue };
@@ -260,6 +263,8 @@ pub struct FieldMapping {
     pub field: FieldId,
     /// The rule.
     pub rule: ValueRule,
+    /// Whether the rule follows from the field's name, because nothing is said.
+    pub is_default: bool,
 }
 
 /// What replaces older contributions of a source: complete files, or the documents of a source with `each:`, which are complete for what they
