@@ -595,3 +595,39 @@ fn cleaners_are_chosen_by_name_and_documented() {
     let words: Vec<&str> = paragraph.split(|character: char| !character.is_alphabetic()).collect();
     assert!(ABBREVIATIONS.iter().all(|word| words.contains(word)), "{paragraph}");
 }
+
+#[test]
+fn each_names_elements_of_documents_that_are_identified() {
+    let definition = |format: &str, source: &str, feeds: &str| {
+        let collections = ["t", "u"].into_iter().filter(|name| feeds.contains(&format!("into: {name}")));
+        let collections: Vec<String> = collections.map(|name| format!("{name}: {{ key: id, fields: {{ id: text }} }}")).collect();
+        let source = format!("format: {format}, as_of: meta.received{source}, feeds: [{feeds}]");
+        format!("catalogue: c\nsources:\n  s: {{ {source} }}\ncollections: {{ {} }}\n", collections.join(", "))
+    };
+    for (format, source, feeds) in [
+        ("marc", "", "{ into: t, map: { id: '001' } }, { into: u, each: 945, map: { id: $i } }"),
+        ("marc", ", let: { n: '001' }", "{ into: u, each: { path: '9..{^1=\\1}', of: n }, map: { id: '/0-3' } }"),
+        ("json", ", let: { n: $.n }", "{ into: u, each: { path: '$.a[*]', of: n } }, { into: u, each: { path: '$.b[*]', of: n }, map: { id: $.x } }"),
+        ("xml", ", let: { n: '@n' }", "{ into: t, map: { id: '@n' } }, { into: u, each: 'item', map: { id: '@id' } }"),
+    ] {
+        let text = definition(format, source, feeds);
+        parse(&text).unwrap_or_else(|problems| panic!("{}", render("catalogue.yaml", &text, &problems, false)));
+    }
+    for (format, source, feeds, expected) in [
+        ("csv", "", "{ into: t }, { into: u, each: a }", "a row of csv has no parts"),
+        ("marc", "", "{ into: t, map: { id: '001' } }, { into: u, each: 945$i, map: { id: $i } }", "this path names fields, not parts of them"),
+        ("marc", "", "{ into: t, map: { id: '001' } }, { into: u, each: 945, map: { id: 945$i } }", "expected a part of the field"),
+        ("json", "", "{ into: u, each: '$.a[*]' }", "no feed is without `each`"),
+        ("json", "", "{ into: u, each: { path: '$.a[*]', of: n } }", "`n`"),
+        ("json", "", "{ into: t }, { into: t, each: '$.a[*]' }", "this source feeds `t` twice"),
+        (
+            "json",
+            ", let: { n: $.n }, replaces: { scope: n }",
+            "{ into: t }, { into: u, each: '$.a[*]' }",
+            "`replaces` is for files that are complete",
+        ),
+    ] {
+        let shown = errors(&definition(format, source, feeds));
+        assert!(shown.contains(expected), "{feeds}: {shown}");
+    }
+}

@@ -230,10 +230,13 @@ impl DefinitionParser<'_> {
         Some(FieldType::Struct(members.into()))
     }
 
-    /// Makes the fields for the members of structs that queries can use: `replica.site`.
+    /// Makes the fields for the members of structs that queries can use: `replica.site`. A list that is kept by contributor is a mapping and has none.
     pub(super) fn member_fields(&mut self, fields: &IdVec<FieldId, Field>, nodes: &[NamedNode<'_>]) -> Vec<Field> {
         let mut members = Vec::new();
         for ((list, field), NamedNode { name, node, .. }) in fields.enumerate().zip(nodes) {
+            if field.survivorship == Survivorship::ByContributor {
+                continue;
+            }
             let struct_members = field.ty.members();
             let indexes = node.get("index").filter(|_| !struct_members.is_empty());
             if let Some(index) = indexes.filter(|index| !matches!(index.kind, NodeKind::Map(_))) {

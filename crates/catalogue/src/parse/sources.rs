@@ -97,6 +97,9 @@ impl DefinitionParser<'_> {
             replaces = Some(CompleteDelivery { id: id_of(&format!("{name} each")), files: None });
         }
         let collect = node.get("collect").and_then(|node| self.collect(name, node, family, records.as_deref()));
+        if let Some(node) = node.get("asks").filter(|_| feeds.iter().any(|feed| feed.each.is_some())) {
+            self.problem(node, "what a service answers takes the place of older answers as a whole; `each` is for sources of files");
+        }
         let asks = node.get("asks").and_then(|node| {
             let source = AskingSource { name, family, as_of: &as_of, replaces: node.get("replaces").is_some() };
             self.service_binding(&source, node, &feeds, context)

@@ -48,7 +48,10 @@ impl DefinitionParser<'_> {
                 self.problem(name_node, format!("`{}` is embedded, so it embeds nothing itself", inner.name));
             }
             if inner.replaces.is_some() || matches!(inner.family, FormatFamily::Marc | FormatFamily::Csv) {
-                self.problem(name_node, format!("`{}` cannot be embedded: what is embedded is xml or json, without `replaces`", inner.name));
+                self.problem(
+                    name_node,
+                    format!("`{}` cannot be embedded: what is embedded is xml or json, without `replaces` and `each`", inner.name),
+                );
             }
         }
     }

@@ -10,7 +10,7 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::show_timestamp;
 use stook_engine::settle::complete_delivery::{self, RetirementReport};
 use stook_store::Store;
-use stook_store::journal::{JournalEntry, OUTCOMES, Outcome as Became, OutcomeCounts};
+use stook_store::journal::{OUTCOMES, Outcome as Became, OutcomeCounts};
 use stook_store::queue::{Job, JobState};
 
 /// Failures shown after an import; the journal has all.
@@ -88,7 +88,7 @@ pub fn report(
     show_replaced(replaced.as_ref());
     let troubles = job.counts.of(Became::Failed) + job.counts.warnings;
     if troubles > 0 {
-        for entry in store.journal(job.id, 0, MAX_SHOWN_ISSUES, true)?.into_iter().filter(JournalEntry::is_issue) {
+        for entry in store.journal(job.id, 0, MAX_SHOWN_ISSUES, true)? {
             let kind = if entry.outcome == Became::Failed { "failed" } else { "warning" };
             let file = entry.file.rsplit('/').next().unwrap_or(&entry.file);
             let key = entry.key.map(|key| format!(" ({key})")).unwrap_or_default();
@@ -194,7 +194,7 @@ pub fn journal(location: &CatalogueLocation, job: u64, errors: bool, limit: Opti
         let Some(last) = page.last() else { break };
         after = last.document;
         remaining = remaining.map(|remaining| remaining.saturating_sub(page.len()));
-        for entry in page.iter().filter(|entry| !errors || entry.is_issue()) {
+        for entry in &page {
             if as_json {
                 writeln!(out, "{}", serde_json::to_string(entry)?)?;
             } else {

@@ -320,6 +320,8 @@ pub fn stale(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collecti
 }
 
 fn to_json(store: &dyn Store, tenant: &Tenant, collection: CollectionId, tag: &Tag) -> Result<Json> {
+    // before the records: of an evaluation that is shown as completed, all records are counted
+    let job = if tag.job > 0 { Some(store.job(tag.job)?) } else { None };
     let mut shown = json!({ "name": tag.name, "kind": kind(&tag.definition) });
     match &tag.definition {
         TagDefinition::Manual => {}
@@ -333,8 +335,7 @@ fn to_json(store: &dyn Store, tenant: &Tenant, collection: CollectionId, tag: &T
     shown["attributes"] = json!(tag.attributes);
     shown["created"] = json!(stook_catalogue::value::show_timestamp(tag.created));
     shown["changed"] = json!(stook_catalogue::value::show_timestamp(tag.changed));
-    if tag.job > 0 {
-        let job = store.job(tag.job)?;
+    if let Some(job) = job {
         shown["evaluation"] = rebuild::progress(&job);
     }
     Ok(shown)

@@ -112,8 +112,7 @@ pub async fn journal(mut ctx: RequestContext) -> HandlerResult {
     let id = job.id;
     let entries = reading(move || app.store.journal(id, after, limit, errors)).await?;
     let next = if entries.len() >= limit { entries.last().map(|entry| entry.document) } else { None };
-    let shown = entries.iter().filter(|entry| !errors || entry.is_issue());
-    let entries: Vec<Json> = shown.map(|entry| serde_json::to_value(entry).unwrap_or_default()).collect();
+    let entries: Vec<Json> = entries.iter().map(|entry| serde_json::to_value(entry).unwrap_or_default()).collect();
     Ok(json_answer(StatusCode::OK, json!({ "entries": entries, "next": next }).to_string()))
 }
 

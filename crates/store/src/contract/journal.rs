@@ -187,13 +187,6 @@ pub struct JournalEntry {
     pub reasons: Vec<String>,
 }
 
-impl JournalEntry {
-    /// Whether it is a failure or has something to report. Of a document with an issue all entries are read, those of its other records, too.
-    pub fn is_issue(&self) -> bool {
-        self.outcome == Outcome::Failed || !self.reasons.is_empty()
-    }
-}
-
 /// The position that marks an issue row as the reason of a correction; its key column has the collection's name.
 pub(crate) const CORRECTION_OFFSET: u64 = u64::MAX;
 

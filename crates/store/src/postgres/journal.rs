@@ -91,7 +91,7 @@ pub fn journal(session: &mut Session, names: &IdVec<CollectionId, String>, range
     } else {
         list_all(session, &mut page, after)?;
     }
-    add_reasons(session, job.id, &mut page.entries)?;
+    add_reasons(session, job.id, &mut page.entries, troubles_only)?;
     Ok(page.entries)
 }
 
@@ -148,14 +148,14 @@ fn list_troubled(session: &mut Session, page: &mut JournalPage<'_>, after: i64) 
 }
 
 /// Adds to the entries of a page why they failed, or what was left out.
-fn add_reasons(session: &mut Session, job: JobId, entries: &mut [JournalEntry]) -> DbResult<()> {
+fn add_reasons(session: &mut Session, job: JobId, entries: &mut Vec<JournalEntry>, issues_only: bool) -> DbResult<()> {
     let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
     let sql = "SELECT document, CASE WHEN position < 0 THEN key END, CASE WHEN position >= 0 THEN key END, reason FROM troubles
          WHERE job = $1 AND document BETWEEN $2 AND $3 ORDER BY document, id";
     let rows = session.query(sql, &[&(job as i64), &(first.document as i64), &(last.document as i64)])?;
     let reason = |row: &Row| Ok(ReasonRow { document: row.at::<i64>(0)? as u64, collection: row.at(1)?, key: row.at(2)?, reason: row.at(3)? });
     let rows = rows.iter().map(reason);
-    listing::add_reasons(entries, rows.collect::<DbResult<Vec<ReasonRow>>>()?);
+    listing::add_reasons(entries, rows.collect::<DbResult<Vec<ReasonRow>>>()?, issues_only);
     Ok(())
 }
 

@@ -105,24 +105,36 @@ pub struct ReasonRow {
 
 /// Adds to entries the reasons why they failed, what was left out, or which contribution counts instead; `rows` are in the order in which they were
 /// written. A reason is added to the entries of its record, or, if there are none, to the first entry of its document.
-pub fn add_reasons(entries: &mut [JournalEntry], rows: impl IntoIterator<Item = ReasonRow>) {
+///
+/// With `issues_only`, entries that no issue was added to are removed: those of the other records of a document with an issue.
+pub fn add_reasons(entries: &mut Vec<JournalEntry>, rows: impl IntoIterator<Item = ReasonRow>, issues_only: bool) {
     let mut reasons: HashMap<u64, Vec<ReasonRow>> = HashMap::new();
     for row in rows {
         reasons.entry(row.document).or_default().push(row);
     }
+    let mut has_issue = Vec::with_capacity(entries.len());
     for entries in entries.chunk_by_mut(|one, next| one.document == next.document) {
+        let before = has_issue.len();
+        has_issue.resize(before + entries.len(), false);
         let document_reasons = reasons.get(&entries[0].document).map(Vec::as_slice).unwrap_or_default();
         for ReasonRow { key, reason, .. } in document_reasons.iter().filter(|row| row.collection.is_none()) {
             let is_of_record = |entry: &JournalEntry| key.is_some() && entry.key == *key;
             let has_entry = entries.iter().any(is_of_record);
             let chosen = entries.iter_mut().enumerate().filter(|(index, entry)| if has_entry { is_of_record(entry) } else { *index == 0 });
-            chosen.for_each(|(_, entry)| entry.reasons.push(reason.clone()));
+            for (index, entry) in chosen {
+                entry.reasons.push(reason.clone());
+                has_issue[before + index] = true;
+            }
         }
         for entry in entries {
             // of several corrections the last one counts, and one that makes the document count again has no reason
             let correction = document_reasons.iter().rfind(|row| row.collection.is_some() && row.collection == entry.collection);
             entry.reasons.extend(correction.map(|row| row.reason.clone()).filter(|reason| !reason.is_empty()));
         }
+    }
+    if issues_only {
+        let mut has_issue = has_issue.into_iter();
+        entries.retain(|_| has_issue.next().unwrap_or(true));
     }
 }
 

@@ -68,7 +68,7 @@ pub fn journal(connection: &Connection, names: &IdVec<CollectionId, String>, ran
     } else {
         list_all(connection, &mut page, after)?;
     }
-    add_reasons(connection, job.id, &mut page.entries)?;
+    add_reasons(connection, job.id, &mut page.entries, troubles_only)?;
     Ok(page.entries)
 }
 
@@ -124,7 +124,7 @@ fn list_troubled(connection: &Connection, page: &mut JournalPage<'_>, after: i64
 }
 
 /// Adds to the entries of a page why they failed, or what was left out.
-fn add_reasons(connection: &Connection, job: JobId, entries: &mut [JournalEntry]) -> Result<()> {
+fn add_reasons(connection: &Connection, job: JobId, entries: &mut Vec<JournalEntry>, issues_only: bool) -> Result<()> {
     let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
     let sql = "SELECT document, CASE WHEN position < 0 THEN key END, CASE WHEN position >= 0 THEN key END, reason FROM troubles
          WHERE job = ? AND document BETWEEN ? AND ? ORDER BY document, id";
@@ -134,7 +134,7 @@ fn add_reasons(connection: &Connection, job: JobId, entries: &mut [JournalEntry]
         |row: &Row<'_>| Ok(ReasonRow { document: row.get::<_, i64>(0)? as u64, collection: row.get(1)?, key: row.get(2)?, reason: row.get(3)? });
     let rows = statement.query_map(range, reason).map_err(store_error)?;
     let rows: Vec<ReasonRow> = rows.collect::<rusqlite::Result<_>>().map_err(store_error)?;
-    listing::add_reasons(entries, rows);
+    listing::add_reasons(entries, rows, issues_only);
     Ok(())
 }
 
