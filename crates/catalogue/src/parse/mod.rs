@@ -15,6 +15,7 @@ mod links;
 mod parser;
 mod profiles;
 mod rollups;
+mod route_keywords;
 mod routes;
 mod rules;
 pub mod schema;
