@@ -26,7 +26,7 @@ lint:
 	RUSTDOCFLAGS="-D rustdoc::broken_intra_doc_links -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items --quiet
 
 # The binary without the parts that can be left out of it, and with each of these parts alone.
-FEATURES := lab pages
+FEATURES := lab pages postgres
 features:
 	cargo clippy --package stook-cli --no-default-features --quiet -- -D warnings
 	@set -e; for feature in $(FEATURES); do \

@@ -92,9 +92,7 @@ impl CatalogueLocation {
     pub fn prepared(&self, catalogue: &Arc<Catalogue>, prepare: bool) -> Result<Arc<dyn Store>, CommandError> {
         let store: Arc<dyn Store> = match self.address()? {
             StoreAddress::File(path) => Arc::new(file(&path, catalogue, sqlite::SqliteOptions::default())?),
-            StoreAddress::Server(url) => {
-                Arc::new(server(&url, catalogue, &postgres::PostgresOptions { prepare, ..postgres::PostgresOptions::default() })?)
-            }
+            StoreAddress::Server(url) => server(&url, catalogue, &postgres::PostgresOptions { prepare, ..postgres::PostgresOptions::default() })?,
         };
         notes_of_areas(catalogue).iter().for_each(|note| eprintln!("note: {note}"));
         for change in store.changes() {
@@ -122,7 +120,7 @@ impl CatalogueLocation {
                 let options = sqlite::SqliteOptions { prepare: sqlite::SqliteStore::is_missing(&path), ..sqlite::SqliteOptions::default() };
                 Arc::new(file(&path, &catalogue, options)?)
             }
-            StoreAddress::Server(url) => Arc::new(server(&url, &catalogue, &UNPREPARED)?),
+            StoreAddress::Server(url) => server(&url, &catalogue, &UNPREPARED)?,
         };
         Ok((catalogue, store))
     }
@@ -142,7 +140,7 @@ impl CatalogueLocation {
             StoreAddress::File(path) => {
                 Arc::new(file(&path, &catalogue, sqlite::SqliteOptions { read_only: true, prepare: false, ..sqlite::SqliteOptions::default() })?)
             }
-            StoreAddress::Server(url) => Arc::new(server(&url, &catalogue, &postgres::PostgresOptions { read_only: true, ..UNPREPARED })?),
+            StoreAddress::Server(url) => server(&url, &catalogue, &postgres::PostgresOptions { read_only: true, ..UNPREPARED })?,
         };
         Ok((catalogue, store))
     }
@@ -209,8 +207,13 @@ fn file(path: &Path, catalogue: &Arc<Catalogue>, options: sqlite::SqliteOptions)
     SqliteStore::open(path, catalogue.clone(), options).map_err(|error| named(path, &error))
 }
 
-fn server(url: &str, catalogue: &Arc<Catalogue>, options: &postgres::PostgresOptions) -> Result<PostgresStore, CommandError> {
-    PostgresStore::open(url, catalogue.clone(), options).map_err(|error| CommandError::new(error.to_string()))
+fn server(url: &str, catalogue: &Arc<Catalogue>, options: &postgres::PostgresOptions) -> Result<Arc<dyn Store>, CommandError> {
+    let store = PostgresStore::open(url, catalogue.clone(), options).map_err(|error| CommandError::new(error.to_string()))?;
+    #[cfg(feature = "postgres")]
+    return Ok(Arc::new(store));
+    // without the feature no such store can be opened
+    #[cfg(not(feature = "postgres"))]
+    match store {}
 }
 
 fn named(path: &Path, error: &StoreError) -> CommandError {

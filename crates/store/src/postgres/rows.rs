@@ -5,7 +5,8 @@ use super::session::{DbResult, Session, SqlParameter};
 use super::tables::{CollectionTables, StoreTables, TenantTables, quoted_name};
 use super::unique;
 use super::values::{self, BoundValue, BoundingBox, RowExt, RowLocation, column_type};
-use crate::sql::unique::{Claim, Digest, Refusal, Taken, claimed_value, decide, sets_unique_fields};
+use crate::sql::row::reserved_value;
+use crate::sql::unique::{Claim, Digest, Refusal, Taken, decide, digest, sets_unique_fields};
 use crate::{RecordChange, RecordContent, RecordWrite, StoreError, UniqueConflict, Version};
 use ::tokio_postgres::types::Type;
 use std::borrow::Cow;
@@ -19,6 +20,12 @@ use stook_catalogue::value::Value;
 
 /// Maximum number of rows whose state one statement changes.
 const MAX_STATE_UPDATES: usize = 32;
+
+/// The hash of the value that a write claims in a unique field; `None` if the record does not exist.
+fn claimed_value(collection: &Collection, field: FieldId, write: &RecordWrite) -> Option<Digest> {
+    let RecordChange::Put(content) = &write.change else { return None };
+    digest(&reserved_value(collection, field, content))
+}
 
 /// A record's new state.
 struct StateUpdate<'w> {

@@ -2,11 +2,8 @@
 //! for the others, and of several records that claim the same value the one with the lowest key gets it. So the order in which a unit lists its
 //! records, which differs when some were merged again, does not matter.
 
-use crate::sql::row::reserved_value;
 use crate::{RecordChange, RecordWrite};
 use std::collections::{BTreeSet, HashMap};
-use stook_catalogue::definition::Collection;
-use stook_catalogue::ids::FieldId;
 use stook_catalogue::record::put_value;
 use stook_catalogue::value::Value;
 
@@ -21,12 +18,6 @@ pub fn digest(value: &Value) -> Option<Digest> {
     let mut bytes = Vec::new();
     put_value(&mut bytes, value);
     Some(blake3::hash(&bytes).as_bytes()[..16].to_vec())
-}
-
-/// The hash of the value that a write claims in a unique field; `None` if the record does not exist.
-pub fn claimed_value(collection: &Collection, field: FieldId, write: &RecordWrite) -> Option<Digest> {
-    let RecordChange::Put(content) = &write.change else { return None };
-    digest(&reserved_value(collection, field, content))
 }
 
 /// Whether a write sets the unique fields of its record; other writes leave them as they are.
