@@ -69,6 +69,22 @@ fn the_sheet_of_a_spreadsheet_that_the_definition_names_is_read() {
 }
 
 #[test]
+fn sheets_of_one_form_of_file_are_told_apart_by_what_they_have() {
+    let definition = "catalogue: c\nsources:\n  people: { format: csv, sheet: People, has: id, as_of: meta.received, into: person }\n  \
+        places: { format: csv, sheet: Places, has: id, as_of: meta.received, into: place }\ncollections:\n  \
+        person: { key: id, fields: { id: text } }\n  place: { key: id, fields: { id: text } }\n";
+    let sandbox = Sandbox::new(definition);
+    for (name, id) in [("People", "a"), ("Places", "b")] {
+        let mut workbook = Workbook::new();
+        let sheet = workbook.add_worksheet().set_name(name).unwrap();
+        sheet.write(0, 0, "id").unwrap().write(1, 0, id).unwrap();
+        let file = sandbox.write_file(&format!("{id}.xlsx"), workbook.save_to_buffer().unwrap());
+        assert_eq!(counts(&sandbox.import(&[&file])), "created 1");
+    }
+    assert_eq!((sandbox.records("person").len(), sandbox.records("place").len()), (1, 1));
+}
+
+#[test]
 fn a_newer_record_of_a_library_takes_back_its_items() {
     let definition = "catalogue: library\nsources:\n  bibs:\n    format: marc\n    let: { id: '001' }\n    as_of: [made, meta.received]\n    feeds:\n      \
         - { into: bib, map: { id: { expr: id }, names: { path: '7..', map: { name: $a, kind: '^1' } } } }\n      \

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::parse::parse;
@@ -17,11 +17,8 @@ use stook_engine::import::{self, DryRunLimits, ImportRequest};
 use stook_engine::record::{self, RecordAddress};
 use stook_engine::settle::complete_delivery;
 use stook_engine::withdraw::{self, WithdrawalRequest};
-use stook_engine::work::{self, WorkerOptions};
 use stook_store::Tenant;
-use stook_store::journal::OUTCOMES;
-use stook_store::plan::{PlanColumn, QueryPlan};
-use stook_store::queue::{JobId, JobState};
+use stook_store::queue::JobId;
 use support::Desk;
 
 const DEFINITION: &str = "\
@@ -187,11 +184,6 @@ static SERVER: LazyLock<Option<Desk>> = LazyLock::new(|| {
 });
 
 impl Desk {
-    fn tenant(&self) -> Tenant {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        Tenant::new(&format!("t{}", NEXT.fetch_add(1, Ordering::SeqCst))).expect("a tenant")
-    }
-
     /// Creates a job for a delivery, in chunks of two documents.
     fn deliver(&self, tenant: &Tenant, delivery: &Delivery) -> JobId {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -206,63 +198,29 @@ impl Desk {
         }
         support::job_of(&self.catalogue, &*self.stores[0], tenant, delivery.source, (&path, &text), (2, delivery.allowed))
     }
-
-    /// Lets workers of several processes do all work.
-    fn work(&self, processes: usize) {
-        let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: true, only: None };
-        std::thread::scope(|scope| {
-            for store in self.stores.iter().cycle().take(processes) {
-                scope.spawn(|| work::run(&self.catalogue, &**store, &options, &AtomicBool::new(false), &|_| ()).expect("it works"));
-            }
-        });
-    }
-
-    fn see(&self, tenant: &Tenant) -> Json {
-        let mut seen = json!({});
-        for (index, collection) in self.catalogue.collections.enumerate() {
-            let mut plan = QueryPlan::all(tenant.clone(), index);
-            plan.columns = [PlanColumn::Key].into_iter().chain(collection.fields.ids().map(PlanColumn::Field)).collect();
-            let mut records = json!({});
-            for row in self.stores[0].find(&plan).expect("rows").rows {
-                let fields = collection.fields.iter().zip(&row[1..]).filter(|(_, value)| !value.is_null());
-                let shown: serde_json::Map<String, Json> =
-                    fields.map(|(field, value)| (field.name.clone(), value.to_json(field.golden_type()))).collect();
-                records[row[0].as_text().unwrap_or_default()] = shown.into();
-            }
-            seen[&collection.name] = records;
-        }
-        seen
-    }
-
-    /// The outcomes of a job that completed.
-    fn counts(&self, job: JobId) -> BTreeMap<&'static str, i64> {
-        let job = self.stores[0].job(job).expect("the job");
-        assert!(matches!(job.state, JobState::Completed | JobState::CompletedWithErrors), "{job:?}");
-        OUTCOMES.iter().map(|(outcome, name)| (*name, job.counts.of(*outcome))).filter(|(_, count)| *count != 0).collect()
-    }
 }
 
 fn assert_every_order_gives_the_same(desk: &Desk, all: &[Delivery], order: &[usize], groups: &[usize], processes: usize) {
-    let tenant = desk.tenant();
+    let tenant = desk.new_tenant();
     let mut jobs = Vec::new();
     let mut remaining = order;
     for group in groups.iter().copied().chain([order.len()]) {
         let (now, later) = remaining.split_at(group.min(remaining.len()));
         remaining = later;
         jobs.extend(now.iter().map(|position| (*position, desk.deliver(&tenant, &all[*position]))));
-        desk.work(processes);
+        desk.drain(processes);
     }
-    assert_eq!(desk.see(&tenant), expected(all));
+    assert_eq!(desk.golden_values(&tenant), expected(all));
     for (position, job) in &jobs {
-        let sum: i64 = desk.counts(*job).values().sum();
-        assert_eq!(sum, all[*position].rows.len() as i64 + i64::from(all[*position].broken), "{:?}", desk.counts(*job));
+        let sum: i64 = desk.outcomes(*job).values().sum();
+        assert_eq!(sum, all[*position].rows.len() as i64 + i64::from(all[*position].broken), "{:?}", desk.outcomes(*job));
     }
     // doing it all again changes nothing
     let again: Vec<JobId> = all.iter().map(|delivery| desk.deliver(&tenant, delivery)).collect();
-    desk.work(processes);
-    assert_eq!(desk.see(&tenant), expected(all));
+    desk.drain(processes);
+    assert_eq!(desk.golden_values(&tenant), expected(all));
     for job in again {
-        let counts = desk.counts(job);
+        let counts = desk.outcomes(job);
         assert!(counts.keys().all(|outcome| ["unchanged", "superseded", "failed"].contains(outcome)), "{counts:?}");
     }
     // after the withdrawal it is as if no plan had ever been delivered: an old one counts again
@@ -275,13 +233,13 @@ fn assert_every_order_gives_the_same(desk: &Desk, all: &[Delivery], order: &[usi
     );
     withdrawn.expect("it is withdrawn");
     let mut remaining: Vec<Delivery> = all.iter().filter(|delivery| delivery.source != "plan").cloned().collect();
-    desk.work(1);
-    assert_eq!(desk.see(&tenant), expected(&remaining));
+    desk.drain(1);
+    assert_eq!(desk.golden_values(&tenant), expected(&remaining));
     if let Some(oldest) = all.iter().find(|delivery| delivery.source == "plan") {
         desk.deliver(&tenant, oldest);
-        desk.work(1);
+        desk.drain(1);
         remaining.push(oldest.clone());
-        assert_eq!(desk.see(&tenant), expected(&remaining));
+        assert_eq!(desk.golden_values(&tenant), expected(&remaining));
     }
 }
 
@@ -315,14 +273,14 @@ proptest! {
 #[test]
 fn a_replaced_contribution_is_kept_and_reported_as_retired() {
     let desk = &*FILE;
-    let tenant = desk.tenant();
+    let tenant = desk.new_tenant();
     let row = |id: &str, at| Row { id: id.into(), side: "l", at, value: 1 };
     let old = Delivery { source: "plan", made: 1, rows: vec![row("t1", 5), row("t2", 2)], broken: false, allowed: false };
     let new = Delivery { source: "plan", made: 2, rows: vec![row("t3", 4)], broken: false, allowed: true };
     desk.deliver(&tenant, &old);
-    desk.work(1);
+    desk.drain(1);
     desk.deliver(&tenant, &new);
-    desk.work(1);
+    desk.drain(1);
     let found = record::get(&desk.catalogue, &*desk.stores[0], &RecordAddress { tenant: &tenant, collection: "task", key: "t1" }, true)
         .expect("it reads")
         .expect("a record");
@@ -336,8 +294,8 @@ fn a_replaced_contribution_is_kept_and_reported_as_retired() {
     // an old file that arrives late is superseded if a newer one replaces it
     let late = Delivery { source: "plan", made: 1, rows: vec![row("t4", 9), row("t5", 3)], broken: false, allowed: false };
     let job = desk.deliver(&tenant, &late);
-    desk.work(1);
-    assert_eq!(desk.counts(job), BTreeMap::from([("created", 1), ("superseded", 1)]));
+    desk.drain(1);
+    assert_eq!(desk.outcomes(job), BTreeMap::from([("created", 1), ("superseded", 1)]));
     let journal = desk.stores[0].journal(job, 0, 10, false).expect("its journal");
     let reasons: Vec<&String> = journal.iter().flat_map(|entry| &entry.reasons).collect();
     assert!(reasons.len() == 1 && reasons[0].starts_with("a newer complete delivery counts instead, as of "), "{reasons:?}");
@@ -358,15 +316,15 @@ fn a_row_of_another_scope_in_the_same_file_is_not_retired() {
             let ways = [[&older, &newer], [&newer, &older]].into_iter().flat_map(|order| [(order, true), (order, false)]);
             let seen: Vec<Json> = ways
                 .map(|(order, settles_between)| {
-                    let tenant = desk.tenant();
+                    let tenant = desk.new_tenant();
                     for delivery in order {
                         desk.deliver(&tenant, delivery);
                         if settles_between {
-                            desk.work(1);
+                            desk.drain(1);
                         }
                     }
-                    desk.work(1);
-                    desk.see(&tenant)
+                    desk.drain(1);
+                    desk.golden_values(&tenant)
                 })
                 .collect();
             assert!(seen.iter().all(|own| *own == seen[0]), "{seen:#?}");
@@ -381,25 +339,25 @@ fn a_row_of_another_scope_in_the_same_file_is_not_retired() {
 #[test]
 fn a_dry_run_counts_what_an_import_retires() {
     let desk = &*FILE;
-    let tenant = desk.tenant();
+    let tenant = desk.new_tenant();
     let row = |id: &str, side, at| Row { id: id.to_owned(), side, at, value: 1 };
     let delivery = |made, rows| Delivery { source: "plan", made, rows, broken: false, allowed: true };
     desk.deliver(&tenant, &delivery(1, vec![row("t1", "l", 3), row("t2", "l", 3), row("t3", "l", 3), row("t4", "l", 3)]));
-    desk.work(1);
+    desk.drain(1);
     // one moves to another side, one to a position after the beginning of the newer file
     desk.deliver(&tenant, &delivery(2, vec![row("t1", "r", 3), row("t2", "l", 12)]));
-    desk.work(1);
+    desk.drain(1);
     let newest = delivery(3, vec![row("t4", "l", 1), row("t5", "r", 9)]);
     let foreseen = dry(desk, &tenant, &newest, "plan");
     let job = desk.deliver(&tenant, &newest);
-    desk.work(1);
+    desk.drain(1);
     assert_eq!((foreseen.retired, replaced(desk, job).retired), (2, 2), "{foreseen:?}");
 }
 
 /// The report of a dry run of a delivery.
 fn dry(desk: &Desk, tenant: &Tenant, delivery: &Delivery, source: &str) -> complete_delivery::RetirementReport {
     // creating a job that no worker processes writes the file
-    let job = desk.stores[0].job(desk.deliver(&desk.tenant(), delivery)).expect("a job");
+    let job = desk.stores[0].job(desk.deliver(&desk.new_tenant(), delivery)).expect("a job");
     let (files, source) = (vec![PathBuf::from(&job.files[0].path)], Some(source.to_owned()));
     let request = ImportRequest { files, profile: None, source, tenant: tenant.clone(), as_of: None, part: None, retires_all: delivery.allowed };
     let wanted = DryRunLimits { documents: 1_000_000, troubles: 10 };
@@ -420,28 +378,28 @@ fn table(made: i64, numbers: std::ops::Range<i64>) -> Delivery {
 #[test]
 fn a_file_that_lacks_too_many_keys_retires_nothing_until_it_is_allowed() {
     for desk in [Some(&*FILE), SERVER.as_ref()].into_iter().flatten() {
-        let tenant = desk.tenant();
-        let words = || desk.see(&tenant)["word"].as_object().map_or(0, serde_json::Map::len);
+        let tenant = desk.new_tenant();
+        let words = || desk.golden_values(&tenant)["word"].as_object().map_or(0, serde_json::Map::len);
         desk.deliver(&tenant, &table(1, 0..100));
-        desk.work(1);
+        desk.drain(1);
         // a tenth is missing, which is allowed
         let job = desk.deliver(&tenant, &table(2, 0..90));
-        desk.work(1);
+        desk.drain(1);
         assert_eq!((words(), replaced(desk, job).retired), (90, 10));
         // two keys are left and one is new: the file retires nothing, but its contributions count
         let mut short = table(3, 88..91);
         let job = desk.deliver(&tenant, &short);
-        desk.work(1);
+        desk.drain(1);
         let report = replaced(desk, job);
         assert_eq!((words(), report.retired, report.files[0].counts), (91, 0, false));
         assert!(report.sentences()[0].contains("98 % of the previous delivery's keys are missing (88 of 90"), "{report:?}");
         // the same when it is imported again, or a day later
         let job = desk.deliver(&tenant, &Delivery { made: 4, ..short.clone() });
-        desk.work(1);
+        desk.drain(1);
         assert_eq!((words(), replaced(desk, job).files[0].counts), (91, false));
         short.allowed = true;
         let job = desk.deliver(&tenant, &short);
-        desk.work(1);
+        desk.drain(1);
         assert_eq!((words(), replaced(desk, job).retired), (3, 88));
     }
 }
@@ -449,15 +407,15 @@ fn a_file_that_lacks_too_many_keys_retires_nothing_until_it_is_allowed() {
 #[test]
 fn a_late_file_between_two_restores_what_the_newer_one_may_not_retire() {
     for desk in [Some(&*FILE), SERVER.as_ref()].into_iter().flatten() {
-        let tenant = desk.tenant();
-        let words = || desk.see(&tenant)["word"].as_object().map_or(0, serde_json::Map::len);
+        let tenant = desk.new_tenant();
+        let words = || desk.golden_values(&tenant)["word"].as_object().map_or(0, serde_json::Map::len);
         desk.deliver(&tenant, &table(1, 0..3));
-        desk.work(1);
+        desk.drain(1);
         // it has all of the three keys
         let newest = desk.deliver(&tenant, &table(9, 0..3));
-        desk.work(1);
+        desk.drain(1);
         desk.deliver(&tenant, &table(5, 0..100));
-        desk.work(1);
+        desk.drain(1);
         assert_eq!(words(), 100);
         assert!(!replaced(desk, newest).files[0].counts);
     }
@@ -466,11 +424,11 @@ fn a_late_file_between_two_restores_what_the_newer_one_may_not_retire() {
 #[test]
 fn a_file_with_a_failed_document_retires_nothing_and_reports_it() {
     let desk = &*FILE;
-    let tenant = desk.tenant();
+    let tenant = desk.new_tenant();
     desk.deliver(&tenant, &table(1, 0..10));
-    desk.work(1);
+    desk.drain(1);
     let job = desk.deliver(&tenant, &Delivery { broken: true, ..table(2, 0..9) });
-    desk.work(1);
+    desk.drain(1);
     let report = replaced(desk, job);
     assert_eq!(report.sentences().len(), 1, "{report:?}");
     assert!(report.sentences()[0].ends_with("nothing was retired, because 1 document of it failed (record 10)"), "{report:?}");
@@ -479,9 +437,9 @@ fn a_file_with_a_failed_document_retires_nothing_and_reports_it() {
 #[test]
 fn a_dry_run_reports_what_would_be_retired() {
     let desk = &*FILE;
-    let tenant = desk.tenant();
+    let tenant = desk.new_tenant();
     desk.deliver(&tenant, &table(1, 0..100));
-    desk.work(1);
+    desk.drain(1);
     let dry = |delivery: &Delivery| dry(desk, &tenant, delivery, "table");
     assert_eq!(dry(&table(2, 0..90)).retired, 10);
     let short = dry(&table(2, 0..2));

@@ -6,18 +6,15 @@ mod support;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::parse::parse;
 use stook_catalogue::value::show_timestamp;
 use stook_engine::settle::complete_delivery;
 use stook_engine::withdraw::{self, WithdrawalRequest};
-use stook_engine::work::{self, WorkerOptions};
 use stook_store::Tenant;
-use stook_store::journal::OUTCOMES;
-use stook_store::plan::{PlanColumn, QueryPlan};
-use stook_store::queue::{JobId, JobState};
+use stook_store::queue::JobId;
 use support::Desk;
 
 const DEFINITION: &str = "\
@@ -127,11 +124,6 @@ static SERVER: LazyLock<Option<Desk>> = LazyLock::new(|| {
 });
 
 impl Desk {
-    fn tenant(&self) -> Tenant {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        Tenant::new(&format!("t{}", NEXT.fetch_add(1, Ordering::SeqCst))).expect("a tenant")
-    }
-
     /// Creates a job for a file with these documents, in chunks of two.
     fn deliver(&self, tenant: &Tenant, documents: &[Json]) -> JobId {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -139,43 +131,10 @@ impl Desk {
         let text: String = documents.iter().map(|document| format!("{document}\n")).collect();
         support::job(&self.catalogue, &*self.stores[0], tenant, "bibs", (&path, &text), 2)
     }
-
-    fn work(&self, processes: usize) {
-        let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: true, only: None };
-        std::thread::scope(|scope| {
-            for store in self.stores.iter().cycle().take(processes) {
-                scope.spawn(|| work::run(&self.catalogue, &**store, &options, &AtomicBool::new(false), &|_| ()).expect("it works"));
-            }
-        });
-    }
-
-    fn see(&self, tenant: &Tenant) -> Json {
-        let mut seen = json!({});
-        for (index, collection) in self.catalogue.collections.enumerate() {
-            let mut plan = QueryPlan::all(tenant.clone(), index);
-            plan.columns = [PlanColumn::Key].into_iter().chain(collection.fields.ids().map(PlanColumn::Field)).collect();
-            let mut records = json!({});
-            for row in self.stores[0].find(&plan).expect("rows").rows {
-                let fields = collection.fields.iter().zip(&row[1..]).filter(|(_, value)| !value.is_null());
-                let shown: serde_json::Map<String, Json> =
-                    fields.map(|(field, value)| (field.name.clone(), value.to_json(field.golden_type()))).collect();
-                records[row[0].as_text().unwrap_or_default()] = shown.into();
-            }
-            seen[&collection.name] = records;
-        }
-        seen
-    }
-
-    /// The outcomes of a job that completed.
-    fn counts(&self, job: JobId) -> BTreeMap<&'static str, i64> {
-        let job = self.stores[0].job(job).expect("the job");
-        assert!(matches!(job.state, JobState::Completed | JobState::CompletedWithErrors), "{job:?}");
-        OUTCOMES.iter().map(|(outcome, name)| (*name, job.counts.of(*outcome))).filter(|(_, count)| *count != 0).collect()
-    }
 }
 
 fn assert_every_order_gives_the_same(desk: &Desk, all: &[Bib], order: &[usize], groups: &[usize], processes: usize) {
-    let tenant = desk.tenant();
+    let tenant = desk.new_tenant();
     let mut remaining = order;
     for group in groups.iter().copied().chain([order.len()]) {
         let (now, later) = remaining.split_at(group.min(remaining.len()));
@@ -188,26 +147,26 @@ fn assert_every_order_gives_the_same(desk: &Desk, all: &[Bib], order: &[usize], 
                 desk.deliver(&tenant, part);
             });
         }
-        desk.work(processes);
+        desk.drain(processes);
     }
-    assert_eq!(desk.see(&tenant), expected(all), "{order:?} {groups:?}");
+    assert_eq!(desk.golden_values(&tenant), expected(all), "{order:?} {groups:?}");
     // doing it all again changes nothing
     let documents: Vec<Json> = all.iter().map(Bib::to_json).collect();
     let again = desk.deliver(&tenant, &documents);
-    desk.work(processes);
-    assert_eq!(desk.see(&tenant), expected(all));
+    desk.drain(processes);
+    assert_eq!(desk.golden_values(&tenant), expected(all));
     if !all.iter().any(|bib| bib.removed) {
-        let counts = desk.counts(again);
+        let counts = desk.outcomes(again);
         assert!(counts.keys().all(|outcome| ["unchanged", "superseded"].contains(outcome)), "{counts:?}");
     }
     // after the withdrawal it is as if nothing had ever been delivered: an old document counts again
     let request = WithdrawalRequest { tenant: &tenant, contributor: "bibs", collection: None, key: None };
     withdraw::withdraw(&desk.catalogue, &*desk.stores[0], &request, &|_| ()).expect("it is withdrawn");
-    desk.work(1);
-    assert_eq!(desk.see(&tenant), json!({ "bib": {}, "item": {} }));
+    desk.drain(1);
+    assert_eq!(desk.golden_values(&tenant), json!({ "bib": {}, "item": {} }));
     desk.deliver(&tenant, &documents[..1]);
-    desk.work(1);
-    assert_eq!(desk.see(&tenant), expected(&all[..1]));
+    desk.drain(1);
+    assert_eq!(desk.golden_values(&tenant), expected(&all[..1]));
 }
 
 fn shuffled() -> impl Strategy<Value = (Vec<Bib>, Vec<usize>, Vec<usize>)> {
@@ -241,13 +200,13 @@ proptest! {
 #[test]
 fn of_documents_of_one_time_the_one_received_later_counts() {
     for desk in [Some(&*FILE), SERVER.as_ref()].into_iter().flatten() {
-        let tenant = desk.tenant();
+        let tenant = desk.new_tenant();
         let bib = |items: &[(usize, i64)]| Bib { id: 1, made: 5, removed: false, items: items.to_vec() };
         desk.deliver(&tenant, &[bib(&[(1, 0), (2, 0)]).to_json()]);
-        desk.work(1);
+        desk.drain(1);
         let job = desk.deliver(&tenant, &[bib(&[(2, 1), (3, 0)]).to_json()]);
-        desk.work(1);
-        assert_eq!(desk.see(&tenant), expected(&[bib(&[(2, 1), (3, 0)])]));
+        desk.drain(1);
+        assert_eq!(desk.golden_values(&tenant), expected(&[bib(&[(2, 1), (3, 0)])]));
         let job = desk.stores[0].job(job).expect("the job");
         let report = complete_delivery::retirement_report(&*desk.stores[0], &desk.catalogue, &job).expect("it reads").expect("a report");
         assert_eq!((report.retired, report.restored), (1, 0));
@@ -258,18 +217,18 @@ fn of_documents_of_one_time_the_one_received_later_counts() {
 #[test]
 fn an_element_that_cannot_be_read_retires_nothing() {
     let desk = &*FILE;
-    let tenant = desk.tenant();
+    let tenant = desk.new_tenant();
     let document = |made: i64, items: Json| json!({ "id": "b1", "made": show_timestamp(made * 1_000_000), "title": "t", "items": items });
-    let codes = || desk.see(&tenant)["item"].as_object().expect("items").keys().cloned().collect::<Vec<_>>();
+    let codes = || desk.golden_values(&tenant)["item"].as_object().expect("items").keys().cloned().collect::<Vec<_>>();
     desk.deliver(&tenant, &[document(1, json!([{ "code": "c1" }, { "code": "c2" }]))]);
-    desk.work(1);
+    desk.drain(1);
     let job = desk.deliver(&tenant, &[document(2, json!([{ "code": "c1", "size": "large" }, { "code": { "no": "text" }, "size": "small" }]))]);
-    desk.work(1);
+    desk.drain(1);
     assert_eq!(codes(), ["c1", "c2"]);
     let reasons: Vec<String> = desk.stores[0].journal(job, 0, 10, false).expect("its journal").into_iter().flat_map(|entry| entry.reasons).collect();
     assert!(reasons.iter().any(|reason| reason == "an element cannot be read, so nothing that older documents contained is retired"), "{reasons:?}");
     assert!(reasons.iter().any(|reason| reason.starts_with("item 2: no key")), "{reasons:?}");
     desk.deliver(&tenant, &[document(3, json!([{ "code": "c1" }, { "shelf": "s" }, { "code": "c1" }]))]);
-    desk.work(1);
+    desk.drain(1);
     assert_eq!(codes(), ["c1"]);
 }

@@ -97,11 +97,6 @@ fn change() -> impl Strategy<Value = Change> {
 }
 
 impl Desk {
-    fn tenant(&self) -> Tenant {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        Tenant::new(&format!("t{}", NEXT.fetch_add(1, Ordering::SeqCst))).expect("a tenant")
-    }
-
     fn import(&self, tenant: &Tenant, text: &str, chunk: u32) -> JobId {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let path = self.folder.join(format!("{}.ndjson", NEXT.fetch_add(1, Ordering::SeqCst)));
@@ -117,15 +112,6 @@ impl Desk {
             json!({ "system_id": format!("m{}", own.machine), "at": at, "lshw": lshw, "lldp": lldp }).to_string() + "\n"
         };
         self.import(tenant, &all.iter().map(line).collect::<String>(), 2)
-    }
-
-    fn work(&self, processes: usize) {
-        let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: true, only: None };
-        std::thread::scope(|scope| {
-            for store in self.stores.iter().cycle().take(processes) {
-                scope.spawn(|| work::run(&self.catalogue, &**store, &options, &AtomicBool::new(false), &|_| ()).expect("it works"));
-            }
-        });
     }
 
     fn define(&self, tenant: &Tenant, tag: &str, definition: &str) -> Option<JobId> {
@@ -176,7 +162,7 @@ fn documents(desk: &Desk, tenant: &Tenant, all: &[MachineReport]) -> BTreeMap<St
 }
 
 fn assert_tags_follow_the_last_definition(desk: &Desk, groups: &[Vec<MachineReport>], changes: &[Change], processes: usize) {
-    let tenant = desk.tenant();
+    let tenant = desk.new_tenant();
     let over = AtomicBool::new(false);
     let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: false, settles: true, only: None };
     let mut wanted: BTreeMap<usize, usize> = BTreeMap::new();
@@ -204,7 +190,7 @@ fn assert_tags_follow_the_last_definition(desk: &Desk, groups: &[Vec<MachineRepo
         delivering.join().expect("no panic");
         over.store(true, Ordering::SeqCst);
     });
-    desk.work(processes);
+    desk.drain(processes);
     let all: Vec<MachineReport> = groups.iter().flatten().cloned().collect();
     let now = documents(desk, &tenant, &all);
     let check = |now: &BTreeMap<String, Documents>, when: &str| {
@@ -219,7 +205,7 @@ fn assert_tags_follow_the_last_definition(desk: &Desk, groups: &[Vec<MachineRepo
     if let Some(job) =
         TaggedCollection::new(&desk.catalogue, &*desk.stores[0], &tenant, "machine").expect("it has tags").reevaluate(&[]).expect("it is made")
     {
-        desk.work(1);
+        desk.drain(1);
         let progress = tags::progress(&desk.stores[0].job(job).expect("the job"));
         assert_eq!((&progress["added"], &progress["removed"]), (&json!(0), &json!(0)), "{progress}");
     }
@@ -263,7 +249,7 @@ proptest! {
 fn records_have_the_tags_that_the_sample_expects() {
     const MACHINES: u64 = 1_200;
     for desk in desks() {
-        let tenant = desk.tenant();
+        let tenant = desk.new_tenant();
         let text: String = (1..=MACHINES).map(|number| machines::machine(7, number).line().to_string() + "\n").collect();
         // half of the tags exist before the machines, half are created later
         let (before, after) = machines::TAGS.split_at(10);
@@ -283,11 +269,11 @@ fn records_have_the_tags_that_the_sample_expects() {
         };
         let empty = save(before);
         let job = desk.import(&tenant, &text, 250);
-        desk.work(desk.stores.len());
+        desk.drain(desk.stores.len());
         let imported = desk.stores[0].job(job).expect("the job");
         assert_eq!(imported.state, JobState::Completed);
         let rebuilt = save(after);
-        desk.work(desk.stores.len());
+        desk.drain(desk.stores.len());
         assert_eq!(tags::progress(&desk.stores[0].job(empty).expect("the job"))["added"], 0);
         let mut added = 0;
         for (index, machines::SampleTag { name, carries, .. }) in machines::TAGS.iter().enumerate() {
@@ -303,7 +289,7 @@ fn records_have_the_tags_that_the_sample_expects() {
         assert_eq!((imported.counts.warnings, imported.counts.documents), (cut as i64, MACHINES as i64));
         // importing the same again changes nothing
         let job = desk.import(&tenant, &text, 250);
-        desk.work(1);
+        desk.drain(1);
         let counts = desk.stores[0].job(job).expect("the job").counts;
         assert_eq!(counts.of(stook_store::journal::Outcome::Unchanged), MACHINES as i64);
     }
@@ -313,10 +299,10 @@ fn records_have_the_tags_that_the_sample_expects() {
 fn a_late_result_of_an_older_definition_is_not_written() {
     // no other workers take its chunks
     for desk in [Some(on_a_file("late")), on_a_server("late")].iter().flatten() {
-        let (tenant, store) = (desk.tenant(), &*desk.stores[0]);
+        let (tenant, store) = (desk.new_tenant(), &*desk.stores[0]);
         let report = |machine, ids: &[&'static str]| MachineReport { machine, at: 1, lshw: Some(ids.to_vec()), lldp: None };
         desk.deliver(&tenant, &[report(0, &["a"]), report(1, &["a", "b"]), report(2, &[])]);
-        desk.work(1);
+        desk.drain(1);
         let begin = |definition: &str| {
             let job = desk.define(&tenant, "one", definition).expect("a job");
             let lease = store.lease(Some(job), 1, 60).expect("it leases").pop().expect("a chunk");
@@ -350,7 +336,7 @@ fn a_late_result_of_an_older_definition_is_not_written() {
 fn tags_stay_until_they_are_replaced_even_if_the_evaluation_is_cancelled() {
     const MACHINES: usize = 2_500;
     for desk in [Some(on_a_file("cancelled")), on_a_server("cancelled")].iter().flatten() {
-        let (tenant, store) = (desk.tenant(), &*desk.stores[0]);
+        let (tenant, store) = (desk.new_tenant(), &*desk.stores[0]);
         // half of them have a, the others b
         let id = |index: usize| format!("m{index:05}");
         let line = |index: usize| {
@@ -358,12 +344,12 @@ fn tags_stay_until_they_are_replaced_even_if_the_evaluation_is_cancelled() {
             json!({ "system_id": id(index), "at": "2026-01-01T00:00:00Z", "lshw": lshw }).to_string() + "\n"
         };
         desk.import(&tenant, &(0..MACHINES).map(line).collect::<String>(), 1_000);
-        desk.work(1);
+        desk.drain(1);
         let with = |remainder: usize| (0..MACHINES).filter(move |index| index % 2 == remainder).map(id);
         let (even, odd): (BTreeSet<String>, BTreeSet<String>) = (with(0).collect(), with(1).collect());
         desk.define(&tenant, "one", "//node[@id='a']");
         desk.define(&tenant, "two", "//node[@id='a']");
-        desk.work(1);
+        desk.drain(1);
         assert_eq!(desk.carriers(&tenant, "one"), even);
         let lease = |job: JobId| {
             let lease = store.lease(Some(job), 1, 60).expect("it leases").pop().expect("a chunk");
@@ -383,7 +369,7 @@ fn tags_stay_until_they_are_replaced_even_if_the_evaluation_is_cancelled() {
         let (_, late) = lease(job);
         store.end_job(job, JobState::Cancelled, "enough").expect("it ends");
         assert!(store.submit(Box::new(late), Priority::Bulk).wait().is_err());
-        desk.work(1);
+        desk.drain(1);
         assert_eq!(desk.carriers(&tenant, "one"), mixed);
         assert_eq!(tags::stale(&desk.catalogue, store, &tenant, CollectionId::from(0)).expect("it reads"), ["one"]);
         // and again: what is missing is done, and nothing else changes
@@ -393,7 +379,7 @@ fn tags_stay_until_they_are_replaced_even_if_the_evaluation_is_cancelled() {
             .expect("it is made")
             .expect("a job");
         assert_eq!(desk.carriers(&tenant, "one"), mixed);
-        desk.work(1);
+        desk.drain(1);
         assert_eq!((desk.carriers(&tenant, "one"), desk.carriers(&tenant, "two")), (odd.clone(), even.clone()));
         let progress = tags::progress(&store.job(job).expect("the job"));
         let remaining = |keys: &BTreeSet<String>| keys.iter().filter(|key| !is_done(key)).count();
@@ -406,7 +392,7 @@ fn tags_stay_until_they_are_replaced_even_if_the_evaluation_is_cancelled() {
         assert_eq!(store.job_state(job).expect("the job"), JobState::Cancelled);
         let chunks = store.chunks(Some(both)).expect("chunks");
         assert_eq!(chunks.iter().map(|chunk| chunk.documents as usize).collect::<Vec<_>>(), [1_000, 1_000, 500]);
-        desk.work(1);
+        desk.drain(1);
         let progress = tags::progress(&store.job(both).expect("the job"));
         assert_eq!(progress["records"], json!(MACHINES));
         // all of the second, and what was left of the first
@@ -418,15 +404,15 @@ fn tags_stay_until_they_are_replaced_even_if_the_evaluation_is_cancelled() {
 #[test]
 fn an_xpath_that_exceeds_its_steps_is_counted_and_reported() {
     for desk in desks() {
-        let (tenant, store) = (desk.tenant(), &*desk.stores[0]);
+        let (tenant, store) = (desk.new_tenant(), &*desk.stores[0]);
         let nodes: String = (0..400).map(|_| "<node><x/></node>").collect();
         let line = |id: usize, nodes: &str| {
             json!({ "system_id": format!("m{id}"), "at": "2026-01-01T00:00:00Z", "lshw": format!("<list>{nodes}</list>") }).to_string() + "\n"
         };
         desk.import(&tenant, &(line(1, &nodes) + &line(2, "<node/>")), 10);
-        desk.work(1);
+        desk.drain(1);
         let job = desk.define(&tenant, "slow", "count(//*[//*[//*]]) > 0 and //*[//*[//*[. = 'nothing']]] or true()").expect("a job");
-        desk.work(1);
+        desk.drain(1);
         let done = store.job(job).expect("the job");
         assert_eq!(tags::progress(&done)["failed"], 1);
         assert_eq!(desk.carriers(&tenant, "slow"), ["m2".to_owned()].into());
@@ -437,7 +423,7 @@ fn an_xpath_that_exceeds_its_steps_is_counted_and_reported() {
         assert!(entries[0].reasons.iter().any(|reason| reason.contains("tag slow: the XPath exceeded 200000 steps")), "{entries:?}");
         // in a chunk it is a warning of the document
         let job = desk.import(&tenant, &line(3, &nodes), 10);
-        desk.work(1);
+        desk.drain(1);
         assert_eq!(store.job(job).expect("the job").counts.warnings, 1);
     }
 }
@@ -445,10 +431,10 @@ fn an_xpath_that_exceeds_its_steps_is_counted_and_reported() {
 #[test]
 fn a_manual_tag_is_given_and_removed_only_by_hand() {
     for desk in desks() {
-        let (tenant, store) = (desk.tenant(), &*desk.stores[0]);
+        let (tenant, store) = (desk.new_tenant(), &*desk.stores[0]);
         let report = |machine| MachineReport { machine, at: 1, lshw: Some(vec!["a"]), lldp: None };
         desk.deliver(&tenant, &[report(0), report(1)]);
-        desk.work(1);
+        desk.drain(1);
         let manual = TagChange { name: "rack7".into(), ..TagChange::default() };
         TaggedCollection::new(&desk.catalogue, store, &tenant, "machine")
             .expect("it has tags")
@@ -466,7 +452,7 @@ fn a_manual_tag_is_given_and_removed_only_by_hand() {
         assert_eq!(assign(&["m0"], &["m1"]), (0, 1, 0));
         desk.define(&tenant, "one", "//node");
         desk.deliver(&tenant, &[MachineReport { at: 3, lshw: Some(vec![]), ..report(0) }]);
-        desk.work(1);
+        desk.drain(1);
         assert_eq!(desk.carriers(&tenant, "rack7"), ["m0".to_owned()].into());
         assert_eq!(desk.carriers(&tenant, "one"), ["m1".to_owned()].into());
         let wrong = |wish: TagChange, new: bool| {
@@ -507,7 +493,7 @@ fn advice_is_given_when_a_tag_is_saved() {
         definition: Some(TagDefinition::XPath("contains(//node[@id=network]/vendor, 'Intel')".into())),
         ..TagChange::default()
     };
-    let saved = TaggedCollection::new(&desk.catalogue, &*desk.stores[0], &desk.tenant(), "machine")
+    let saved = TaggedCollection::new(&desk.catalogue, &*desk.stores[0], &desk.new_tenant(), "machine")
         .expect("it has tags")
         .save(&[wish], true)
         .expect("it is sound");

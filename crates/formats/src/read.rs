@@ -39,8 +39,8 @@ pub struct OpenedInput {
     pub syntax: Option<Syntax>,
     /// The first bytes after blank lines, as many as the syntax is recognised from.
     pub beginning: Vec<u8>,
-    /// The spreadsheet whose sheet the bytes are.
-    workbook: Option<Workbook>,
+    /// The spreadsheet whose sheet the bytes are, and the options by which the sheet was chosen.
+    workbook: Option<(Workbook, CsvOptions)>,
 }
 
 impl OpenedInput {
@@ -52,15 +52,24 @@ impl OpenedInput {
     /// Lets the bytes of a spreadsheet be those of the sheet that the options name. Other files stay as they are.
     ///
     /// # Errors
-    /// When there is no such sheet, or it cannot be read.
+    /// [`io::ErrorKind::NotFound`] when there is no such sheet; another error when it cannot be read.
     pub fn choose_sheet(&mut self, options: &CsvOptions) -> io::Result<()> {
-        let Some(workbook) = self.workbook.clone() else { return Ok(()) };
+        let Some((workbook, chosen)) = &mut self.workbook else { return Ok(()) };
+        if chosen == options {
+            return Ok(());
+        }
         let text = workbook.sheet(options)?;
+        options.clone_into(chosen);
+        self.set_text(text);
+        Ok(())
+    }
+
+    /// Lets the bytes be the text of a sheet.
+    fn set_text(&mut self, text: Vec<u8>) {
         let is_empty = text.iter().skip(BYTE_ORDER_MARK.len()).all(u8::is_ascii_whitespace);
         self.syntax = (!is_empty).then_some(Syntax::Csv);
         self.beginning = text.iter().skip(BYTE_ORDER_MARK.len()).skip_while(|byte| byte.is_ascii_whitespace()).take(LOOK_AHEAD).copied().collect();
         self.bytes = Box::new(io::Cursor::new(text));
-        Ok(())
     }
 }
 
@@ -120,7 +129,11 @@ impl OpenedInput {
     /// # Errors
     /// When they cannot be read.
     pub fn first_document(&mut self, syntax: Syntax, source: &Source, path: &stook_catalogue::path::Path) -> io::Result<FirstDocument> {
-        self.choose_sheet(&source.reading.csv)?;
+        match self.choose_sheet(&source.reading.csv) {
+            // a spreadsheet without the source's sheet may be another source's
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FirstDocument::Lacks),
+            chosen => chosen?,
+        }
         let bytes = std::mem::replace(&mut self.bytes, Box::new(io::empty()));
         let mut seen = Recorder { bytes, read: Vec::new() };
         let found = first_document(&mut seen, syntax, source, path);
@@ -182,12 +195,13 @@ pub fn open_bytes(mut input: Box<dyn Read + Send>) -> io::Result<OpenedInput> {
         [0x28, 0xb5, 0x2f, 0xfd] => (Compression::Zstd, Box::new(zstd::stream::read::Decoder::new(rewound)?)),
         _ => (Compression::None, Box::new(rewound)),
     };
-    let (mut plain, is_archive) = at_archive(plain)?;
+    let (mut plain, is_archive) = detect_archive(plain)?;
     if is_archive {
-        let workbook = Some(Workbook::read(plain)?);
-        let (bytes, beginning) = (Box::new(io::empty()), Vec::new());
+        let workbook = Workbook::read(plain)?;
+        let text = workbook.sheet(CsvOptions::standard())?;
+        let (bytes, beginning, workbook) = (Box::new(io::empty()), Vec::new(), Some((workbook, CsvOptions::DEFAULT)));
         let mut opened = OpenedInput { bytes, compression, converted: true, syntax: None, beginning, workbook };
-        opened.choose_sheet(CsvOptions::standard())?;
+        opened.set_text(text);
         return Ok(opened);
     }
     let (converted_bytes, converted) = converted(plain)?;
@@ -205,7 +219,7 @@ pub fn open_bytes(mut input: Box<dyn Read + Send>) -> io::Result<OpenedInput> {
 ///
 /// # Errors
 /// When it begins like a spreadsheet that cannot be read here, or cannot be read at all.
-fn at_archive(mut input: Box<dyn Read + Send>) -> io::Result<(Box<dyn Read + Send>, bool)> {
+fn detect_archive(mut input: Box<dyn Read + Send>) -> io::Result<(Box<dyn Read + Send>, bool)> {
     let front = take(&mut input, 4)?;
     if workbook::is_old(&front) {
         return Err(workbook::old());

@@ -118,7 +118,7 @@ fn chosen<'n>(names: &'n [String], wanted: Option<&str>) -> io::Result<&'n str> 
         None => names.first(),
     };
     found.map(String::as_str).ok_or_else(|| match wanted {
-        Some(wanted) => refused(format!("no sheet `{wanted}`; the spreadsheet has {}", names.join(", "))),
+        Some(wanted) => io::Error::new(io::ErrorKind::NotFound, format!("no sheet `{wanted}`; the spreadsheet has {}", names.join(", "))),
         None => refused("a spreadsheet without a sheet".to_owned()),
     })
 }

@@ -1,5 +1,6 @@
 //! Warnings about the header of a table: columns that the definition reads and the table lacks, and names that several columns have.
 
+use std::collections::HashMap;
 use stook_catalogue::definition::{Catalogue, Source};
 
 /// The maximum number of columns that a warning lists.
@@ -17,13 +18,16 @@ pub(super) fn header_warnings(catalogue: &Catalogue, source: &Source, columns: &
         let more = if columns.len() > MAX_LISTED { format!(" and {} more", columns.len() - MAX_LISTED) } else { String::new() };
         warnings.push(format!("the header has no column {}; it has {}{more}", missing.join(", "), listed(&names, ", ")));
     }
-    for (index, name) in columns.iter().enumerate() {
-        let same: Vec<usize> = (0..columns.len()).filter(|other| columns[*other] == *name).collect();
-        if !name.is_empty() && same.len() > 1 && same[0] == index {
-            let numbers: Vec<String> = same.iter().map(|index| (index + 1).to_string()).collect();
-            warnings.push(format!("columns {} of the header are all called `{name}`; column {} is read", numbers.join(", "), index + 1));
-        }
+    let mut positions: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (index, name) in columns.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+        positions.entry(name).or_default().push(index + 1);
     }
+    let mut repeated: Vec<(&str, Vec<usize>)> = positions.into_iter().filter(|(_, numbers)| numbers.len() > 1).collect();
+    repeated.sort_by_key(|(_, numbers)| numbers[0]);
+    warnings.extend(repeated.into_iter().map(|(name, numbers)| {
+        let shown: Vec<String> = numbers.iter().map(usize::to_string).collect();
+        format!("columns {} of the header are all called `{name}`; column {} is read", shown.join(", "), numbers[0])
+    }));
     warnings
 }
 

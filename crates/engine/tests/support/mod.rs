@@ -4,12 +4,18 @@
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, TestRunner};
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use stook_catalogue::definition::Catalogue;
 use stook_engine::split;
+use stook_engine::work::{self, WorkerOptions};
+use stook_store::journal::OUTCOMES;
+use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::postgres::{self, PostgresStore};
-use stook_store::queue::{JobFile, JobId, NewJob, SplitProgress};
+use stook_store::queue::{JobFile, JobId, JobState, NewJob, SplitProgress};
 use stook_store::sqlite::{self, SqliteStore};
 use stook_store::{Store, Tenant};
 use stook_testkit::postgres::TestServer;
@@ -26,6 +32,49 @@ pub struct Desk {
     /// Several connections to one store, as several processes have them.
     pub stores: Vec<Box<dyn Store>>,
     pub folder: PathBuf,
+}
+
+impl Desk {
+    /// A tenant that no other test has.
+    pub fn new_tenant(&self) -> Tenant {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Tenant::new(&format!("t{}", NEXT.fetch_add(1, Ordering::SeqCst))).expect("a tenant")
+    }
+
+    /// Lets workers of several processes do all work.
+    pub fn drain(&self, processes: usize) {
+        let options = WorkerOptions { workers: 2, lease_seconds: 60, drain: true, settles: true, only: None };
+        std::thread::scope(|scope| {
+            for store in self.stores.iter().cycle().take(processes) {
+                scope.spawn(|| work::run(&self.catalogue, &**store, &options, &AtomicBool::new(false), &|_| ()).expect("it works"));
+            }
+        });
+    }
+
+    /// The golden values of all records that exist, by collection and key; without absent ones.
+    pub fn golden_values(&self, tenant: &Tenant) -> Json {
+        let mut collections = json!({});
+        for (index, collection) in self.catalogue.collections.enumerate() {
+            let mut plan = QueryPlan::all(tenant.clone(), index);
+            plan.columns = [PlanColumn::Key].into_iter().chain(collection.fields.ids().map(PlanColumn::Field)).collect();
+            let mut records = json!({});
+            for row in self.stores[0].find(&plan).expect("rows").rows {
+                let fields = collection.fields.iter().zip(&row[1..]).filter(|(_, value)| !value.is_null());
+                let shown: serde_json::Map<String, Json> =
+                    fields.map(|(field, value)| (field.name.clone(), value.to_json(field.golden_type()))).collect();
+                records[row[0].as_text().unwrap_or_default()] = shown.into();
+            }
+            collections[&collection.name] = records;
+        }
+        collections
+    }
+
+    /// The outcomes of a job that completed.
+    pub fn outcomes(&self, job: JobId) -> BTreeMap<&'static str, i64> {
+        let job = self.stores[0].job(job).expect("the job");
+        assert!(matches!(job.state, JobState::Completed | JobState::CompletedWithErrors), "{job:?}");
+        OUTCOMES.iter().map(|(outcome, name)| (*name, job.counts.of(*outcome))).filter(|(_, count)| *count != 0).collect()
+    }
 }
 
 /// A folder of this process, in memory if possible.

@@ -359,12 +359,25 @@ impl GroupStatement<'_> {
 }
 
 /// The page of groups that a store reads: one more than may be returned, if there is no limit.
-pub fn page_limit(plan: &QueryPlan) -> u64 {
+fn page_limit(plan: &QueryPlan) -> u64 {
     plan.limit.unwrap_or(MAX_GROUPS + 1)
 }
 
+/// Reads the page of groups that the plan wants. `page` reads groups by limit and offset.
+pub fn read_groups<E: From<StoreError>>(
+    plan: &QueryPlan,
+    mut page: impl FnMut(u64, u64) -> std::result::Result<Groups, E>,
+) -> std::result::Result<Groups, E> {
+    let groups = page(page_limit(plan), plan.offset)?;
+    if groups.rows.is_empty() && (plan.offset > 0 || plan.limit == Some(0)) {
+        // the number of groups is in the rows
+        return Ok(Groups { total: page(1, 0)?.total, ..groups });
+    }
+    Ok(checked(plan, groups)?)
+}
+
 /// Returns the groups, unless there are more than may be returned.
-pub fn checked(plan: &QueryPlan, groups: Groups) -> Result<Groups> {
+fn checked(plan: &QueryPlan, groups: Groups) -> Result<Groups> {
     if plan.limit.is_none() && groups.rows.len() as u64 > MAX_GROUPS {
         return Err(StoreError::Wrong(format!(
             "there are {} groups, and at most {MAX_GROUPS} are returned without a limit; \

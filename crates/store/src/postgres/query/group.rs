@@ -7,7 +7,7 @@ use super::parameters::QueryParameter;
 use super::select::SqlBuilder;
 use crate::StoreError;
 use crate::plan::{Aggregate, AggregateFunction, Grouping, Groups, Period, QueryPlan};
-use crate::sql::grouping::{ElementsSql, GroupDialect, GroupRow, GroupedColumn, checked, group_statement, page_limit};
+use crate::sql::grouping::{ElementsSql, GroupDialect, GroupRow, GroupedColumn, group_statement, read_groups};
 use crate::sql::plan_parts::all_rows;
 use ::tokio_postgres::Row;
 use stook_catalogue::definition::Catalogue;
@@ -76,7 +76,7 @@ pub fn group(
     plan: &QueryPlan,
     (aggregates, grouping): (&[Aggregate], &Grouping),
 ) -> DbResult<Groups> {
-    let mut page = |limit: u64, offset: u64| -> DbResult<Groups> {
+    read_groups(plan, |limit, offset| -> DbResult<Groups> {
         let mut builder = SqlBuilder::new(catalogue, tenant, &all_rows(plan))?;
         let column_of = |column| {
             let info = column_info(catalogue, builder.collection, plan.each, column)?;
@@ -99,11 +99,5 @@ pub fn group(
             groups.total = total;
         }
         Ok(groups)
-    };
-    let groups = page(page_limit(plan), plan.offset)?;
-    if groups.rows.is_empty() && (plan.offset > 0 || plan.limit == Some(0)) {
-        // the number of groups is in the rows
-        return Ok(Groups { total: page(1, 0)?.total, ..groups });
-    }
-    Ok(checked(plan, groups)?)
+    })
 }

@@ -6,7 +6,7 @@ use super::aggregate::read_element;
 use super::columns::column_info;
 use super::select::SqlBuilder;
 use crate::plan::{Aggregate, AggregateFunction, Grouping, Groups, Period, QueryPlan};
-use crate::sql::grouping::{ElementsSql, GroupDialect, GroupRow, GroupedColumn, checked, group_statement, page_limit};
+use crate::sql::grouping::{ElementsSql, GroupDialect, GroupRow, GroupedColumn, group_statement, read_groups};
 use crate::sql::plan_parts::all_rows;
 use crate::{Result, StoreError};
 use rusqlite::types::Value as Sql;
@@ -77,7 +77,7 @@ pub fn group(
         Ok::<_, StoreError>(GroupedColumn { sql: info.sql, ty: info.ty, name: info.name })
     };
     let statement = group_statement(&SqliteDialect, builder.collection, plan, (aggregates, grouping), &builder.from(), column_of)?;
-    let page = |limit: u64, offset: u64| -> Result<Groups> {
+    read_groups(plan, |limit, offset| -> Result<Groups> {
         let mut prepared = connection.prepare_cached(&format!("{} LIMIT ? OFFSET ?", statement.sql)).map_err(store_error)?;
         let page = [limit, offset].map(|number| Sql::Integer(number.min(i64::MAX as u64) as i64));
         let parameters: Vec<&dyn ToSql> = builder.parameters.iter().chain(&page).map(|value| value as &dyn ToSql).collect();
@@ -89,11 +89,5 @@ pub fn group(
             groups.total = total;
         }
         Ok(groups)
-    };
-    let groups = page(page_limit(plan), plan.offset)?;
-    if groups.rows.is_empty() && (plan.offset > 0 || plan.limit == Some(0)) {
-        // the number of groups is in the rows
-        return Ok(Groups { total: page(1, 0)?.total, ..groups });
-    }
-    checked(plan, groups)
+    })
 }
