@@ -25,13 +25,9 @@ lint:
 	cargo clippy --workspace --all-targets --quiet -- -D warnings -A clippy::unwrap_used -A clippy::expect_used
 	RUSTDOCFLAGS="-D rustdoc::broken_intra_doc_links -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items --quiet
 
-# The binary without the parts that can be left out of it, and with each of these parts alone.
-FEATURES := lab pages postgres
-features:
-	cargo clippy --package stook-cli --no-default-features --quiet -- -D warnings
-	@set -e; for feature in $(FEATURES); do \
-	  echo "cargo clippy --package stook-cli --no-default-features --features $$feature --quiet -- -D warnings"; \
-	  cargo clippy --package stook-cli --no-default-features --features $$feature --quiet -- -D warnings; done
+# The binary without the parts that can be left out of it, and with each of these parts alone: built without warnings, and tested.
+features: reference postgres browser shells
+	@tests/features.sh
 
 # What tests need is installed where that is possible (packages of Debian: as root). Without it those tests say "skipped" and the rest
 # runs; with STOOK_TEST_REQUIRE=1 they fail.

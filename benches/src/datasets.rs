@@ -148,7 +148,7 @@ fn warm_queries(bench: &Bench<'_>, figures: &mut Figures, hello: &Running, name:
     let catalogue = services.catalogue(bench.setting, &bench.folder)?;
     bench.stook(&catalogue, &store, &["query", "block | count(key)", "--format", "csv"])?;
     // as many places as there are clients: who is turned away is not measured here
-    let served = bench.serve(&catalogue, &store, &["--workers", "0", "--most", "512", "--wait", "2000"])?;
+    let served = bench.serve(&catalogue, &store, &["--workers", "0", "--max-requests", "512", "--wait", "2000"])?;
     let mut random = Random::new(SEED);
     let path = |query: &str, index: u64| format!("/v1/main/query?limit=1&idx={index}&q={}", url_encoded(query));
     let one_block = known_block(&data, &mut random);

@@ -155,7 +155,7 @@ impl Seeds<'_> {
     /// `stook serve`, and `stook work` beside it where that is wanted.
     fn serve(&self, catalogue: &Path, store: &str, words: &[&str], with_workers: bool) -> Result<Served> {
         let log = self.folder.join("serve.log");
-        let words = [&["serve", "--listen", "127.0.0.1:0", "--most", "512", "--wait", "5000"], words].concat();
+        let words = [&["serve", "--listen", "127.0.0.1:0", "--max-requests", "512", "--wait", "5000"], words].concat();
         let mut programs = vec![self.start(catalogue, store, &words, &log)?];
         let started = Instant::now();
         let url = loop {

@@ -643,7 +643,7 @@ const COSTLY: &str = "/v1/main/query?limit=20&q=version%20ref%3E%3D49900009001%2
 
 /// Ten times what a server can do, for a minute. It is `stook serve` with eight places, so that all of them are taken.
 fn overload(bench: &Bench<'_>, figures: &mut Figures, file: &str) -> Result<()> {
-    let running = bench.serve("businesses", file, &["--workers", "0", "--most", "8", "--wait", "15"])?;
+    let running = bench.serve("businesses", file, &["--workers", "0", "--max-requests", "8", "--wait", "15"])?;
     let paths = bench.lines("costly.txt", std::iter::once(COSTLY.to_owned()))?;
     // eight callers that wait for each other: as much as it can do, and nobody is refused
     bench.closed_loop(&running, &paths, "8")?;
@@ -661,7 +661,7 @@ fn overload(bench: &Bench<'_>, figures: &mut Figures, file: &str) -> Result<()> 
     let after = memory(running.child.id());
     std::thread::sleep(Duration::from_secs(1));
     let calm_again = bench.open_loop(&running, requests_at(calm, 5))?;
-    let title = format!("stook serve --most 8, {storm:.0}/s where {max_rate:.0}/s can be done, 60 s: no answer");
+    let title = format!("stook serve --max-requests 8, {storm:.0}/s where {max_rate:.0}/s can be done, 60 s: no answer");
     figures.forbidden_event(&title, first.count_except(&["200", "503"]) + later.count_except(&["200", "503"]));
     figures.forbidden_event("the same: connections dropped", dropped_connections() - drops);
     let done = single_sample(later.count("200") as f64 / 50.0);

@@ -2,7 +2,8 @@
 //! read what it answers.
 //!
 //! The program is built once per test process, with the profile and in the target folder of the tests themselves, so that
-//! `cargo test -p stook-tests` never tests yesterday's. `STOOK_BIN` names another one.
+//! `cargo test -p stook-tests` never tests yesterday's. `STOOK_BIN` names another one, and `STOOK_LAB_BIN` the one for
+//! `stook sample` and `stook lab`, if that is built without them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
 
@@ -52,6 +53,11 @@ pub fn stook() -> &'static Path {
         None => build(),
     });
     program.as_ref().unwrap_or_else(|problem| panic!("{problem}"))
+}
+
+/// The program that has `stook sample` and `stook lab`: the one under test, unless it is built without them.
+pub fn program_with_lab() -> PathBuf {
+    std::env::var_os("STOOK_LAB_BIN").map_or_else(|| stook().to_owned(), PathBuf::from)
 }
 
 fn build() -> Result<PathBuf, String> {
@@ -212,7 +218,8 @@ impl Sandbox {
 
     /// A command in this sandbox, not yet started. Nothing of the environment tells it where its store is.
     pub fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
-        let mut command = Command::new(stook());
+        let of_lab = arguments.first().is_some_and(|first| first.as_ref() == "sample" || first.as_ref() == "lab");
+        let mut command = if of_lab { Command::new(program_with_lab()) } else { Command::new(stook()) };
         match &self.server {
             Some(url) => command.env("STOOK_STORE", url),
             None => command.env_remove("STOOK_STORE"),
@@ -435,7 +442,7 @@ pub fn sum_of_outcomes(job: &Json) -> u64 {
 pub fn authorities(records: u64, seed: u64, first: u64) -> Vec<u8> {
     let (records, seed, first) = (records.to_string(), seed.to_string(), first.to_string());
     let arguments = ["sample", "authorities", "--records", &records, "--seed", &seed, "--first", &first];
-    let output = Command::new(stook()).args(arguments).output().expect("stook runs");
+    let output = Command::new(program_with_lab()).args(arguments).output().expect("stook runs");
     Answer::from_output(output).exits(0).out
 }
 

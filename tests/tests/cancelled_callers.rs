@@ -68,7 +68,7 @@ fn work_of_a_disconnected_caller_ends_and_keeps_its_permit_until_then() {
         let record = |number: usize| json!({ "id": format!("t{number:05}"), "rank": number % 97, "kind": "a", "labels": labels }).to_string() + "\n";
         let file = sandbox.write_file("things.ndjson", (0..RECORDS).map(record).collect::<String>());
         sandbox.ok(&["import", &file, "--source", "files"]);
-        let stook = Served::new(&sandbox, &["--workers", "0", "--most", &MAX_REQUESTS.to_string()]);
+        let stook = Served::new(&sandbox, &["--workers", "0", "--max-requests", &MAX_REQUESTS.to_string()]);
         let mut given_up = 0;
         for (path, requests, class) in [
             (format!("/v1/main/query?q={}&total=true", endless(" | sort rank-, id")), MAX_REQUESTS, "interactive_in_work"),

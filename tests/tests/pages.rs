@@ -9,7 +9,7 @@ use stook_catalogue::value::{FieldType, from_text};
 use stook_formats::marc::MarcBuilder;
 use stook_sample::random::Random;
 use stook_tests::http::{Client, Reply, Served, url_encoded};
-use stook_tests::{LIBRARY, Sandbox, authorities, repository, stook};
+use stook_tests::{LIBRARY, Sandbox, authorities, program_with_lab, repository};
 
 /// A sandbox as its example has it, on both stores.
 fn sandboxes(example: &str) -> Vec<Sandbox> {
@@ -21,7 +21,7 @@ fn token(sandbox: &Sandbox, role: &str) -> String {
 }
 
 fn sample(words: &[&str]) {
-    assert!(Command::new(stook()).arg("sample").args(words).output().unwrap().status.success(), "{words:?}");
+    assert!(Command::new(program_with_lab()).arg("sample").args(words).output().unwrap().status.success(), "{words:?}");
 }
 
 /// Where the packages of the browser tests are, and the browser.

@@ -28,6 +28,15 @@ pub fn binaries() -> Option<PathBuf> {
     folders.find(|folder| folder.join("postgres").exists() && folder.join("initdb").exists())
 }
 
+/// Whether `STOOK_TEST_POSTGRES=none` says that the program under test has no stores on PostgreSQL.
+fn is_left_out() -> bool {
+    let left_out = std::env::var_os("STOOK_TEST_POSTGRES").is_some_and(|value| value == "none");
+    if left_out {
+        crate::skip::left_out("the program under test is built without PostgreSQL");
+    }
+    left_out
+}
+
 fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|metadata| std::os::unix::fs::MetadataExt::uid(&metadata) == 0)
 }
@@ -46,6 +55,9 @@ impl TestServer {
     /// The server that all tests of a process share, for data that need not outlive it; nothing, and a word that the test was
     /// skipped, where there is none.
     pub fn shared() -> Option<&'static Self> {
+        if is_left_out() {
+            return None;
+        }
         static SHARED: OnceLock<Result<TestServer, String>> = OnceLock::new();
         let shared =
             SHARED.get_or_init(|| Self::start_in(&crate::memory::folder(), &["fsync=off", "full_page_writes=off", "deadlock_timeout=200ms"]));
@@ -54,6 +66,9 @@ impl TestServer {
 
     /// A server of a test's own, as [`TestServer::start`] starts it; nothing, and a word that the test was skipped, where there is none.
     pub fn for_test(settings: &[&str]) -> Option<Self> {
+        if is_left_out() {
+            return None;
+        }
         Self::start(settings).map_err(|reason| crate::skip::missing(&reason)).ok()
     }
 

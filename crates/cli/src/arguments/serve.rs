@@ -20,8 +20,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     pub runs: Option<PathBuf>,
     /// Maximum number of requests in progress; further requests wait briefly, and then fail with status 503.
-    #[arg(long, value_name = "N", default_value_t = 128)]
-    pub most: usize,
+    #[arg(alias = "most", long, value_name = "N", default_value_t = 128)]
+    pub max_requests: usize,
     /// How long a request waits to be admitted before it fails with status 503, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 100)]
     pub wait: u64,

@@ -26,7 +26,7 @@ pub fn serve(location: &CatalogueLocation, arguments: &ServeArgs) -> CommandResu
     };
     let loopback = arguments.listen.ip().is_loopback();
     let options = ServerOptions {
-        interactive: ClassLimits { max_requests: arguments.most.max(1), wait: Duration::from_millis(arguments.wait) },
+        interactive: ClassLimits { max_requests: arguments.max_requests.max(1), wait: Duration::from_millis(arguments.wait) },
         cache: arguments.cache << 20,
         files: arguments.files.clone(),
         runs: arguments.runs.clone(),

@@ -133,7 +133,7 @@ impl Running {
 fn valid_definitions_give_the_same_results_on_both_stores_and_in_any_order() {
     let began = Instant::now();
     let running = Running {
-        count: variable("STOOK_TEST_DEFINITIONS", 2_000),
+        count: variable("STOOK_TEST_DEFINITIONS", 600),
         most_faults: variable("STOOK_TEST_FAULTS", 1) as usize,
         next: AtomicU64::new(variable("STOOK_TEST_SEED", 1)),
         ran: AtomicU64::new(0),
