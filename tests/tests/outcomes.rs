@@ -1,6 +1,7 @@
 //! What becomes of documents: every profile, every refusal, every kind of damage, and what is left in the store after it.
 
 use serde_json::{Value as Json, json};
+use stook_formats::marc::MarcBuilder;
 use stook_tests::http::{Served, url_encoded};
 use stook_tests::{Sandbox, authorities, counts, gzip, sum_of_outcomes, touch, zstandard};
 
@@ -106,6 +107,41 @@ fn fail_profiles_refuse_documents_with_a_reason() {
     assert_eq!(deliver(&sandbox, "only_known", &[("a", "one!", 2), ("c", "three", 1)]), "updated 1, failed 1");
     assert_eq!(reasons(&sandbox.troubles(3)[0]), "there is no record with this key");
     assert_eq!(names(&sandbox), pairs(&[("a", "one!"), ("b", "two")]));
+}
+
+/// A record must not change another one's because its number stands second.
+#[test]
+fn a_document_with_different_values_of_its_key_fails_and_names_them() {
+    let definition = |format: &str, id: &str, group: &str| {
+        format!(
+            "catalogue: c\nsources:\n  list: {{ format: {format}, into: thing, as_of: meta.received }}\ncollections:\n  thing:\n    key: '{{group}}/{{id}}'\n    \
+             fields:\n      id: {{ type: text, path: '{id}', clean: trim }}\n      group: {{ type: text, path: '{group}' }}\n"
+        )
+    };
+    let marc = |numbers: &[&str]| {
+        let mut record = MarcBuilder::new("00000nz  a2200000n  4500").unwrap();
+        for (tag, value) in numbers.iter().map(|number| ("010", *number)).chain([("040", "DLC")]) {
+            record.data(tag, " ", " ").unwrap();
+            record.subfield("a", value).unwrap();
+        }
+        record.finish().to_iso2709().unwrap()
+    };
+    let json = |ids: &str| format!("{{\"ids\": {ids}, \"g\": \"DLC\"}}").into_bytes();
+    let xml = |ids: &str| format!("<r>{ids}<g>DLC</g></r>").into_bytes();
+    let cases = [
+        ("marc", "010$a", "040$a", [marc(&["n 1"]), marc(&["n 1", "n 2"]), marc(&["n 1", " n 1 ", ""])]),
+        ("json", "$.ids[*]", "$.g", [json("[\"n 1\"]"), json("[\"n 1\", \"n 2\"]"), json("[null, \"n 1\", \"n 1 \"]")]),
+        ("xml", "id", "g", [xml("<id>n 1</id>"), xml("<id>n 1</id><id>n 2</id>"), xml("<id> n 1</id><id/><id>n 1</id>")]),
+    ];
+    for (format, id, group, [one, two, equal]) in cases {
+        let sandbox = Sandbox::new(&definition(format, id, group));
+        assert_eq!(counts(&sandbox.import(&[&sandbox.write_file("one", one)])), "created 1", "{format}");
+        let job = sandbox.import(&[&sandbox.write_file("two", two)]);
+        assert_eq!(counts(&job), "failed 1", "{format}");
+        let reason = reasons(&sandbox.troubles(2)[0]);
+        assert!(reason.ends_with("id: it identifies the record and has different values here: `n 1`, `n 2`"), "{format}: {reason}");
+        assert_eq!(counts(&sandbox.import(&[&sandbox.write_file("equal", equal)])), "unchanged 1", "{format}");
+    }
 }
 
 #[test]

@@ -259,6 +259,7 @@ impl Reader<'_> {
             .flatten()
             .filter(|(_, field_definition)| field_definition.get("derive").is_none() && field_definition.get("rollup").is_none());
         let contributed_fields: Vec<(&String, &Json)> = contributed_fields.collect();
+        let mut key_is_certain = Ok(());
         // computed values follow those that are read
         for computed in [false, true] {
             for (field, field_definition) in &contributed_fields {
@@ -277,12 +278,15 @@ impl Reader<'_> {
                 let default = matches!(self.format, "json" | "csv").then(|| super::grammar::path(self.format, field, false));
                 let read_values = values.clone();
                 let named = |name: &str| read_values.get(name).or(lets.get(name)).cloned().unwrap_or(ModelValue::Unknown);
-                let mut value = self.value(&rule, ty, default, &named);
+                let mut value = self.value(&rule, ty, default.clone(), &named);
                 if let (ModelValue::Value(json), Some(allowed)) = (&value, field_definition["one_of"].as_array()) {
                     let all = json.as_array().cloned().unwrap_or_else(|| vec![json.clone()]);
                     if !all.iter().all(|element| allowed.contains(element)) {
                         value = ModelValue::Unreadable;
                     }
+                }
+                if is_in_key(collection, field) && key_is_certain.is_ok() {
+                    key_is_certain = self.certain(&rule, ty, default.clone());
                 }
                 let fails = rule["on_error"] == "fail" || source.get("replaces").is_some();
                 if value == ModelValue::Unreadable && fails {
@@ -302,7 +306,7 @@ impl Reader<'_> {
             match accepted(source, &named) {
                 Outcome::Contributed(_) => {}
                 Outcome::Skipped(_) => {
-                    let keys = match self.key(collection, &values) {
+                    let keys = match key_is_certain.and_then(|()| self.key(collection, &values)) {
                         Ok(key) => vec![(name.to_owned(), key)],
                         Err(Outcome::Unknown) if source.get("replaces").is_some() => return Err(Outcome::Unknown),
                         Err(_) => Vec::new(),
@@ -327,6 +331,7 @@ impl Reader<'_> {
                 _ => return Err(Outcome::Failed),
             }
         }
+        key_is_certain?;
         let key = self.key(collection, &values)?;
         // of a list, the first time counts; the last entry is the delivery's time
         let first = source["as_of"].as_str().or(source["as_of"][0].as_str());
@@ -427,6 +432,30 @@ impl Reader<'_> {
             }
         }
         ModelValue::Nothing
+    }
+
+    /// Returns whether the value of a field of the key is certain: all that its path finds is equal.
+    fn certain(&self, rule: &Json, ty: &Json, default: Option<String>) -> Result<(), Outcome> {
+        let computed = ["expr", "cases", "match", "map", "join"].iter().any(|keyword| rule.get(keyword).is_some());
+        if computed || ty.is_array() {
+            return Ok(());
+        }
+        let mut paths: Vec<String> = rule["first"].as_array().into_iter().flatten().filter_map(|path| path.as_str().map(str::to_owned)).collect();
+        if paths.is_empty() {
+            paths.extend(rule.as_str().or(rule["path"].as_str()).map(str::to_owned).or(default));
+        }
+        let found = paths.iter().filter_map(|path| self.select(path)).find(|found| !found.is_empty()).unwrap_or_default();
+        let mut different: Vec<Json> = Vec::new();
+        for value in found.iter().take(if found.len() > 1 { found.len() } else { 0 }) {
+            match self.convert_one(value, rule, ty) {
+                ModelValue::Value(value) if different.contains(&value) => {}
+                ModelValue::Value(value) => different.push(value),
+                ModelValue::Unreadable => return Err(Outcome::Failed),
+                ModelValue::Unknown => return Err(Outcome::Unknown),
+                ModelValue::Nothing | ModelValue::Cleared => {}
+            }
+        }
+        if different.len() > 1 { Err(Outcome::Failed) } else { Ok(()) }
     }
 
     /// Returns what a path finds; `None` if that is not modelled.
@@ -558,6 +587,12 @@ impl Reader<'_> {
 }
 
 /// Returns a cleaned text; `None` if that is not modelled.
+/// Returns whether keys of a collection are made of this field.
+fn is_in_key(collection: &Json, field: &str) -> bool {
+    let rule = collection["key"].as_str().unwrap_or_default();
+    rule.split(|character: char| !character.is_ascii_alphanumeric() && character != '_').any(|word| word == field)
+}
+
 fn clean(name: &str, text: &str) -> Option<String> {
     let squashed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     Some(match name {

@@ -45,6 +45,15 @@ impl Collection {
         }
     }
 
+    /// Whether keys are made of this field, alone or with others.
+    pub fn is_in_key(&self, field: &Field) -> bool {
+        match &self.key {
+            KeyDefinition::Field(index) => self.fields[*index].name == field.name,
+            KeyDefinition::Template(template) => template.names().any(|name| name == field.name),
+            KeyDefinition::Expression(expression) => expression.variables().contains(&field.name),
+        }
+    }
+
     /// Returns the document that XPath tags are evaluated on.
     pub fn tag_document(&self) -> Option<&TagDocument> {
         self.tags.as_ref()?.document.as_ref()

@@ -376,11 +376,15 @@ impl<'c> DocumentMapper<'c> {
         let namesakes = &self.same_name_fields[index];
         let mut values = vec![Value::Null; collection.fields.len()];
         let mut unread: Vec<FieldId> = Vec::new();
+        let mut ambiguity = None;
         for (done, entry) in feed.map.iter().enumerate() {
             let field = &collection.fields[entry.field];
             let mapped_fields = MappedFields { collection, values: &values, unread: &unread, mapped: &feed.map[..done], namesakes };
             let lent_scope = scope.lend(Some(mapped_fields));
             let value = self.values.value(input.origin(), &entry.rule, &lent_scope, found).and_then(|value| allowed(value, field, entry.rule.strict));
+            if found.len() > 1 && matches!(entry.rule.origin, ValueOrigin::Paths(_)) && collection.is_in_key(field) {
+                ambiguity = ambiguity.or(self.values.ambiguity(found, &entry.rule).map(|reason| format!("{}: {reason}", field.name)));
+            }
             self.note_repairs(&field.name, mapped);
             let reads_unread = matches!(value, Ok(Value::Null)) && lent_scope.reads_unread(&entry.rule);
             let lent = lent_scope.end();
@@ -396,7 +400,8 @@ impl<'c> DocumentMapper<'c> {
         // the conditions of a source with several feeds use only its `let` values
         let mapped_fields = is_only_feed.then_some(MappedFields { collection, values: &values, unread: &unread, mapped: &feed.map, namesakes });
         let lent_scope = scope.lend(mapped_fields);
-        let result = self.contribution_header(&lent_scope, (feed, element), &values, mapped);
+        let key = ambiguity.map_or_else(|| key_of(collection, &values, self.evaluator), Err);
+        let result = self.contribution_header(key, &lent_scope, (feed, element), &values, mapped);
         let lent = lent_scope.end();
         scope.take_back(lent);
         let ContributionHeader { key, contributor, as_of, is_deleted, scope } = result?;
@@ -435,13 +440,13 @@ impl<'c> DocumentMapper<'c> {
 
     fn contribution_header(
         &self,
+        key: Result<Key, String>,
         scope: &DocumentScope<'_, '_>,
         (feed, element): (&Feed, Option<Element<'_>>),
         values: &[Value],
         mapped: &mut MappedDocument,
     ) -> Option<ContributionHeader> {
         let collection = &self.catalogue.collections[feed.collection];
-        let key = key_of(collection, values, self.evaluator);
         mapped.key = key.as_ref().ok().cloned();
         if self.is_only_feed() {
             self.conditions(scope, mapped);

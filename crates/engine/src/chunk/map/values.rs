@@ -13,6 +13,9 @@ use stook_catalogue::plain::PlainValue;
 use stook_catalogue::value::{FieldType, Value, ranges, ranges_of, repaired_from_json, repaired_from_text, struct_of};
 use stook_formats::{ContextNode, Document, SelectedValue, find_context_nodes, find_nodes_from, select, select_from, unreadable};
 
+/// How many different values of a key an error names.
+const SHOWN_KEY_VALUES: usize = 3;
+
 /// Where the paths of a rule start: a document, or one of its elements.
 #[derive(Clone, Copy)]
 pub(super) struct PathOrigin<'d> {
@@ -183,6 +186,26 @@ impl<'c> ValueReader<'c> {
             }
         }
         Ok(if values.is_empty() { Value::Null } else { Value::List(values) })
+    }
+
+    /// Why what a path found cannot identify a record: its values differ, or one cannot be read. A rule that makes one value of all has none.
+    pub(super) fn ambiguity(&self, found: &[SelectedValue<'_>], rule: &ValueRule) -> Option<String> {
+        if rule.join.is_some() || rule.ty.is_list() || rule.ty == FieldType::Ranges {
+            return None;
+        }
+        let mut different: Vec<Value> = Vec::new();
+        for selected in found {
+            match self.convert_one(selected, rule) {
+                Ok(value) if value.is_null() || different.contains(&value) => {}
+                Ok(value) => different.push(value),
+                Err(reason) => return Some(reason),
+            }
+            if different.len() == SHOWN_KEY_VALUES {
+                break;
+            }
+        }
+        let values: Vec<String> = different.iter().map(|value| format!("`{}`", value.show(&rule.ty))).collect();
+        (values.len() > 1).then(|| format!("it identifies the record and has different values here: {}", values.join(", ")))
     }
 
     fn joined(&self, found: &[SelectedValue<'_>], separator: &str, rule: &ValueRule) -> Result<Value, String> {

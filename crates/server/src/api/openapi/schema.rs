@@ -108,14 +108,6 @@ pub fn response_schema(ty: &FieldType) -> Json {
     }
 }
 
-pub fn is_in_key(collection: &Collection, field: &Field) -> bool {
-    match &collection.key {
-        KeyDefinition::Field(index) => collection.fields[*index].name == field.name,
-        KeyDefinition::Template(template) => template.names().any(|name| name == field.name),
-        KeyDefinition::Expression(expression) => expression.variables().contains(&field.name),
-    }
-}
-
 /// Kinds of edits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum EditKind {
@@ -128,20 +120,20 @@ pub enum EditKind {
 pub fn edit_schema(collection: &Collection, edit: EditKind) -> Json {
     let patch = edit == EditKind::Patch;
     let contributed = || collection.fields.iter().filter(|field| field.derive.is_none());
-    let needed = |field: &Field| field.required || (is_in_key(collection, field) && !matches!(collection.key, KeyDefinition::Expression(_)));
+    let needed = |field: &Field| field.required || (collection.is_in_key(field) && !matches!(collection.key, KeyDefinition::Expression(_)));
     let member = |field: &Field| {
         let mut member_schema = schema_with_limits(&field.ty, &field.one_of, None, None);
         if needed(field) && field.ty == FieldType::Text {
             member_schema["minLength"] = 1.into();
         }
-        if matches!(collection.key, KeyDefinition::Field(_)) && is_in_key(collection, field) && field.ty == FieldType::Text {
+        if matches!(collection.key, KeyDefinition::Field(_)) && collection.is_in_key(field) && field.ty == FieldType::Text {
             member_schema["maxLength"] = MAX_KEY_BYTES.into();
         }
         let member_schema = if patch || !needed(field) { nullable(member_schema) } else { member_schema };
         (field.name.clone(), member_schema)
     };
     // for a PUT, a key that is a field is given by the path
-    let is_given_by_path = |field: &Field| edit == EditKind::Put && matches!(collection.key, KeyDefinition::Field(_)) && is_in_key(collection, field);
+    let is_given_by_path = |field: &Field| edit == EditKind::Put && matches!(collection.key, KeyDefinition::Field(_)) && collection.is_in_key(field);
     let required: Vec<&str> =
         contributed().filter(|field| !patch && needed(field) && !is_given_by_path(field)).map(|field| field.name.as_str()).collect();
     let members: Map<String, Json> = contributed().map(member).collect();
