@@ -4,6 +4,7 @@
 
 use rust_xlsxwriter::Workbook;
 use serde_json::{Value as Json, json};
+use stook_tests::http::{Served, url_encoded};
 use stook_tests::{Sandbox, counts};
 
 /// A catalogue of airports from tables that are read with these options.
@@ -114,5 +115,43 @@ fn a_newer_record_of_a_library_takes_back_its_items() {
             sandbox.ok(&["withdraw", "bibs"]);
         }
         sandbox.assert_sound();
+    }
+}
+
+#[test]
+fn an_exported_spreadsheet_can_be_imported_again() {
+    let definition = "catalogue: c\nsources:\n  list: { format: csv, as_of: meta.received, into: thing }\ncollections:\n  thing:\n    key: id\n    fields:\n      \
+        id: text\n      text: text\n      number: integer\n      share: float\n      day: date\n      seen: timestamp\n      is_new: boolean\n";
+    let row = |id: &str, text: &str| format!("{id},{text},12345678901234567,0.1,1850-01-01,2026-01-02T03:04:05.678901Z,true\n");
+    let header = "id,text,number,share,day,seen,is_new\n";
+    for sandbox in Sandbox::on_each_store(definition) {
+        let rows = [header, &row("007", "=SUM(A1)"), &row("1E5", "\"two\nlines\""), "8,,-5,-1e300,2026-11-27,2026-01-02T00:00:00Z,false\n"].concat();
+        assert_eq!(counts(&sandbox.import(&[&sandbox.write_file("rows.csv", rows)])), "created 3");
+        let stook = Served::new(&sandbox, &[]);
+        let over_http = |path: &str| {
+            let reply = stook.get(path);
+            assert_eq!((reply.status, reply.header("content-type").is_some_and(|media| media.contains("spreadsheetml"))), (200, true), "{path}");
+            reply.body
+        };
+        let files = [
+            sandbox.export("thing", "xlsx"),
+            sandbox.run(&["query", "thing", "--format", "xlsx", "--limit", "0"]).exits(0).out,
+            over_http("/v1/main/export/thing?format=xlsx"),
+            over_http(&format!("/v1/main/export?format=xlsx&q={}", url_encoded("thing | grep id, text, number, share, day, seen, is_new"))),
+        ];
+        for bytes in files {
+            assert_eq!(counts(&sandbox.import(&[&sandbox.write_file("again.xlsx", bytes)])), "unchanged 3");
+        }
+        // one text that fits no cell
+        let long = sandbox.write_file("long.csv", [header, &row("9", &"x".repeat(40_000))].concat());
+        sandbox.import(&[&long]);
+        let file = sandbox.path("cut.xlsx");
+        let exported = sandbox.run(&["export", "thing", "--format", "xlsx", "-o", file.to_str().unwrap()]).exits(2);
+        exported.stderr_contains(&["changed: 9: `text` is cut after 32767 characters"]);
+        sandbox.run(&["query", "thing", "--format", "xlsx", "--limit", "0"]).exits(2).stderr_contains(&["`text` is cut"]);
+        for path in ["/v1/main/export/thing?format=xlsx", "/v1/main/export?format=xlsx&q=thing"] {
+            assert_eq!(stook.get(path).status, 409, "{path}");
+        }
+        assert_eq!(stook.get("/v1/main/export/thing?format=xlsx&lossy=true").status, 200);
     }
 }

@@ -4,13 +4,14 @@
 //! * [`strange`] describes bytes that contain no document.
 //! * [`read`] opens files, also compressed ones, and returns documents with their numbers and offsets.
 //! * [`Document::parse`] parses the bytes of one document; [`select()`] evaluates paths on it.
-//! * [`write`](mod@write) writes MARC.
+//! * [`write`](mod@write) writes MARC, [`spreadsheet`] writes rows as XLSX.
 //!
 //! Two crates do not depend on catalogues and can be used without this one: [`marc`] is `stook-marc`, [`xpath`] is `stook-xpath`.
 
 pub mod read;
 pub mod scan;
 mod select;
+pub mod spreadsheet;
 pub mod strange;
 mod workbook;
 pub mod write;

@@ -8,9 +8,11 @@ use rust_xlsxwriter::{ExcelDateTime, Format, Workbook};
 use std::io::{Cursor, Read, Write};
 use stook_catalogue::definition::{CsvEncoding, CsvOptions, DocumentOptions};
 use stook_catalogue::path::{Path, PathLanguage};
+use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_formats::marc::{ReadOptions, Repairs};
 use stook_formats::read::{OpenedInput, open_bytes};
 use stook_formats::scan::ScanOptions;
+use stook_formats::spreadsheet::{MAX_CELL_TEXT, SheetColumn, SheetWriter};
 use stook_formats::{Document, SelectedValue, Syntax, select};
 use support::{Random, collect, read_in_chunks_cut_in_front_with, read_in_chunks_with};
 
@@ -353,4 +355,77 @@ fn repeated_cells_are_limited() {
     assert_eq!(repeat(10, 10), Ok(()));
     assert!(repeat(1, 4_000_000_000).is_err_and(|reason| reason.contains("there is a cell in row 1, column 16385")));
     assert!(repeat(4_000_000_000, 10_000).is_err_and(|reason| reason.contains("MiB as text")));
+}
+
+/// A value of each type that a row of a result can have, at its limits, too.
+fn value_of(ty: &FieldType, random: &mut Random) -> Value {
+    const TEXTS: [&str; 9] = ["=1+1", "007", "1E5", "_x0041_", "a\nb", "  two  blanks ", "\u{1F600}", "tab\there", "<&>\"'"];
+    let number = |random: &mut Random| random.next() as i64 >> random.below(60);
+    match ty {
+        _ if random.below(8) == 0 => Value::Null,
+        FieldType::Integer | FieldType::Size => Value::Int(number(random)),
+        FieldType::Float => Value::float(f64::from_bits(random.next())),
+        FieldType::Boolean => Value::Bool(random.below(2) == 0),
+        FieldType::Date => Value::Int(random.below(3_300_000) as i64 - 719_162),
+        FieldType::Timestamp => {
+            let unit = [1, 1_000, 1_000_000, 86_400_000_000][random.below(4)];
+            Value::Int((random.next() as i64).rem_euclid(250_000_000_000_000_000) / unit * unit - 60_000_000_000_000_000)
+        }
+        _ => Value::text(*random.pick(&TEXTS)),
+    }
+}
+
+#[test]
+fn a_spreadsheet_that_was_written_is_read_with_the_same_values() {
+    let types = [FieldType::Text, FieldType::Integer, FieldType::Size, FieldType::Float, FieldType::Boolean, FieldType::Date, FieldType::Timestamp];
+    let columns: Vec<SheetColumn> = types.iter().map(|ty| SheetColumn { name: ty.to_string(), ty: ty.clone() }).collect();
+    let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
+    let mut random = Random::new(7);
+    for _ in 0..20 {
+        // the first column makes each row one
+        let rows: Vec<Vec<Value>> = (0..50)
+            .map(|number| {
+                let first = Value::text(&*format!("row {number}"));
+                std::iter::once(first).chain(types[1..].iter().map(|ty| value_of(ty, &mut random))).collect()
+            })
+            .collect();
+        let mut sheet = SheetWriter::new("rows: [all]", columns.clone()).expect("a sheet");
+        rows.iter().for_each(|row| sheet.row(row, &mut |column| panic!("{column} is cut")).expect("a row"));
+        let mut bytes = Vec::new();
+        sheet.finish(&mut bytes).expect("a workbook");
+        let found = read(open(bytes).expect("a spreadsheet"), &CsvOptions::DEFAULT, &names);
+        let values = |row: Vec<Option<String>>| {
+            let value = |(text, ty): (Option<String>, &FieldType)| match text.filter(|text| !text.is_empty()) {
+                None => Value::Null,
+                Some(text) => from_text(&text, ty, None).unwrap_or_else(|error| panic!("{text}: {error}")),
+            };
+            row.into_iter().zip(&types).map(value).collect::<Vec<_>>()
+        };
+        let found: Vec<Vec<Value>> = found.into_iter().map(|row| values(row.expect("a row"))).collect();
+        assert_eq!(found, rows);
+    }
+}
+
+#[test]
+fn texts_of_a_spreadsheet_stay_texts_and_those_that_are_too_long_are_named() {
+    let columns = vec![SheetColumn { name: "a".to_owned(), ty: FieldType::Text }, SheetColumn { name: "b".to_owned(), ty: FieldType::Text }];
+    let mut sheet = SheetWriter::new("", columns).expect("a sheet");
+    let mut random = Random::new(3);
+    let texts: Vec<Value> = (0..200).map(|_| value_of(&FieldType::Text, &mut random)).collect();
+    for text in &texts {
+        sheet.row(&[Value::text("x"), text.clone()], &mut |column| panic!("{column} is cut")).expect("a row");
+    }
+    let mut cut = Vec::new();
+    // of two UTF-16 code units each
+    let long = "\u{1F600}".repeat(MAX_CELL_TEXT / 2 + 1);
+    sheet.row(&[Value::text("x"), Value::text(&*long)], &mut |column| cut.push(column.to_owned())).expect("a row");
+    sheet.row(&[Value::text("x"), Value::text(&*"x".repeat(MAX_CELL_TEXT))], &mut |column| cut.push(column.to_owned())).expect("a row");
+    assert_eq!(cut, ["b"]);
+    let mut bytes = Vec::new();
+    sheet.finish(&mut bytes).expect("a workbook");
+    let found = read(open(bytes).expect("a spreadsheet"), &CsvOptions::DEFAULT, &["b".to_owned()]);
+    let found: Vec<String> = found.into_iter().map(|row| row.expect("a row").remove(0).unwrap_or_default()).collect();
+    let expected: Vec<&str> = texts.iter().map(|text| text.as_text().unwrap_or_default()).collect();
+    assert_eq!(found[..texts.len()], expected);
+    assert_eq!((found[200].chars().count(), found[201].len()), (MAX_CELL_TEXT / 2, MAX_CELL_TEXT));
 }

@@ -73,6 +73,7 @@ pub enum QueryFormat {
     Json,
     Ndjson,
     Csv,
+    Xlsx,
 }
 
 /// Formats of `export`.
@@ -80,6 +81,7 @@ pub enum QueryFormat {
 pub enum ExportFormat {
     Ndjson,
     Csv,
+    Xlsx,
     Marc,
     Marcxml,
 }

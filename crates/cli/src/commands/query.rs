@@ -14,6 +14,7 @@ use stook_catalogue::diagnostic::render;
 use stook_catalogue::value::{FieldType, Value};
 use stook_engine::aggregate::{by_source, over};
 use stook_engine::fetch::{FetchOptions, FetchPolicy, Fetcher, ServiceStatus};
+use stook_formats::spreadsheet::{MAX_CELL_TEXT, SheetColumn, SheetWriter};
 use stook_query::{AllCollectionsQuery, CompiledQuery, ResultColumn, Suggestion, Vocabulary, resolve, resolve_all_collections};
 use stook_store::plan::QueryPlan;
 use stook_store::{Store, StoreError};
@@ -176,6 +177,12 @@ fn show_answer(catalogue: &Arc<Catalogue>, store: &dyn Store, mut compiled: Comp
 
 /// Prints rows as they are read.
 fn stream_rows(store: &dyn Store, compiled: &CompiledQuery, format: QueryFormat) -> CommandResult {
+    if format == QueryFormat::Xlsx {
+        return write_spreadsheet(&compiled.columns, |row| {
+            store.visit(&compiled.plan, row)?;
+            Ok(())
+        });
+    }
     let mut out = stream();
     let mut is_first = true;
     let mut write_result = Ok(());
@@ -199,6 +206,31 @@ fn stream_rows(store: &dyn Store, compiled: &CompiledQuery, format: QueryFormat)
     }
     out.flush()?;
     Ok(0)
+}
+
+/// Writes the rows that `visit` passes on as a spreadsheet, and says what was cut.
+fn write_spreadsheet(
+    headings: &[ResultColumn],
+    visit: impl FnOnce(&mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>) -> Result<(), CommandError>,
+) -> CommandResult {
+    let columns = headings.iter().map(|heading| SheetColumn { name: heading.name.clone(), ty: heading.ty.clone() });
+    let mut sheet = SheetWriter::new("rows", columns.collect())?;
+    let (mut row_number, mut cut_rows) = (0, 0);
+    let mut write_result = Ok(());
+    let visited = visit(&mut |row| {
+        row_number += 1;
+        let mut is_cut = false;
+        write_result = sheet.row(&row, &mut |column| {
+            is_cut = true;
+            eprintln!("row {row_number}: `{column}` is cut after {MAX_CELL_TEXT} characters, which is what a cell can hold");
+        });
+        cut_rows += u64::from(is_cut);
+        write_result.as_ref().map_err(|error| StoreError::Wrong(error.to_string())).copied()
+    });
+    write_result?;
+    visited?;
+    sheet.finish(&mut stream())?;
+    Ok(if cut_rows > 0 { 2 } else { 0 })
 }
 
 fn csv_line(out: &mut dyn Write, values: impl Iterator<Item = String>) -> std::io::Result<()> {
@@ -242,6 +274,7 @@ fn show_rows(headings: &[ResultColumn], rows: Vec<Vec<Value>>, format: QueryForm
             }
         }
         QueryFormat::Json => say!("{}", Json::Array(rows.iter().map(|row| row_json(headings, row)).collect())),
+        QueryFormat::Xlsx => return write_spreadsheet(headings, |row| Ok(rows.into_iter().try_for_each(row)?)),
         QueryFormat::Ndjson => rows.iter().for_each(|row| say!("{}", row_json(headings, row))),
     }
     Ok(0)

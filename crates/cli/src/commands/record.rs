@@ -149,6 +149,7 @@ pub fn export(location: &CatalogueLocation, collection: &str, format: ExportForm
     let format = match format {
         ExportFormat::Ndjson => export::ExportFormat::Ndjson,
         ExportFormat::Csv => export::ExportFormat::Csv,
+        ExportFormat::Xlsx => export::ExportFormat::Xlsx,
         ExportFormat::Marc => export::ExportFormat::Marc,
         ExportFormat::Marcxml => export::ExportFormat::MarcXml,
     };

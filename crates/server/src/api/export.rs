@@ -1,9 +1,8 @@
 //! Exports: all rows of a query, or all records of a collection, sent while they are read.
 
 use super::queries::{compile_for_all_collections, compiled};
-use super::rows::{CSV, NDJSON, csv, csv_line, shown};
+use super::rows::{CSV, NDJSON, XLSX, csv, csv_line, shown};
 use crate::App;
-use crate::app::pending::RowFormat;
 use crate::guard::admission::BlockingWork;
 use crate::guard::blocking::reading;
 use crate::guard::problem::{HandlerResult, Problem};
@@ -14,21 +13,24 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::{Value as Json, json};
-use std::io::Write;
+use std::fs::File;
+use std::io::{Seek, Write};
 use std::sync::Arc;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::export::{self, ExportFormat, ExportRemark, ExportReport, ExportRequest};
-use stook_query::{AllCollectionsQuery, CompiledQuery};
+use stook_formats::spreadsheet::{MAX_CELL_TEXT, SheetColumn, SheetWriter};
+use stook_query::{AllCollectionsQuery, CompiledQuery, ResultColumn};
 use stook_store::StoreError;
 
-/// All rows of a query as they are read, `?q=QUERY&format=ndjson|csv`. Services are not asked.
+/// All rows of a query as they are read, `?q=QUERY&format=ndjson|csv|xlsx`. Services are not asked.
 pub async fn rows(mut ctx: RequestContext) -> HandlerResult {
     let Some(query) = ctx.params.single("q")? else { return Err(Problem::bad_request("give ?q=QUERY, for example ?q=authority%20heading=Smith*")) };
     let format = match ctx.params.single("format")?.as_deref() {
-        None | Some("ndjson") => RowFormat::Ndjson,
-        Some("csv") => RowFormat::Csv,
-        Some(_) => return Err(Problem::bad_request("format is ndjson or csv")),
+        None | Some("ndjson") => ExportFormat::Ndjson,
+        Some("csv") => ExportFormat::Csv,
+        Some("xlsx") => ExportFormat::Xlsx,
+        Some(_) => return Err(Problem::bad_request("format is ndjson, csv or xlsx")),
     };
     ctx.params.end()?;
     let all_collections = compile_for_all_collections(&ctx, &query).await?;
@@ -44,27 +46,51 @@ pub async fn rows(mut ctx: RequestContext) -> HandlerResult {
         }
         single => (single, Vec::new()),
     };
-    let write = move |out: &mut dyn Write| -> Result<(), EngineError> {
-        if format == RowFormat::Csv {
-            out.write_all(csv(&headings, &[]).as_bytes()).map_err(failed)?;
-        }
-        let mut line = |row: Vec<Value>| {
-            let line = match format {
-                RowFormat::Csv => csv_line(row.iter().zip(&headings).map(|(value, heading)| value.show(&heading.ty))),
-                _ => Json::Object(shown(&headings, &row)).to_string() + "\n",
-            };
-            out.write_all(line.as_bytes()).map_err(failed)
-        };
+    let visit = move |line: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>| -> Result<(), EngineError> {
         if let Some(all_collections) = &all_collections {
-            all_collections.visit(&*app.store, &mut line)?;
+            all_collections.visit(&*app.store, line)?;
         }
-        computed.into_iter().try_for_each(&mut line)?;
+        computed.into_iter().try_for_each(&mut *line)?;
         if let Some(compiled) = &single {
-            app.store.visit(&compiled.plan, &mut line)?;
+            app.store.visit(&compiled.plan, line)?;
         }
         Ok(())
     };
-    Ok(streamed(if format == RowFormat::Csv { CSV } else { NDJSON }, write))
+    if format == ExportFormat::Xlsx {
+        let mut file = reading(move || spreadsheet(headings, visit)).await??;
+        return Ok(streamed(XLSX, move |out| std::io::copy(&mut file, out).map(drop).map_err(|error| failed(error).into())));
+    }
+    let write = move |out: &mut dyn Write| -> Result<(), EngineError> {
+        if format == ExportFormat::Csv {
+            out.write_all(csv(&headings, &[]).as_bytes()).map_err(failed)?;
+        }
+        visit(&mut |row| {
+            let line = match format {
+                ExportFormat::Csv => csv_line(row.iter().zip(&headings).map(|(value, heading)| value.show(&heading.ty))),
+                _ => Json::Object(shown(&headings, &row)).to_string() + "\n",
+            };
+            out.write_all(line.as_bytes()).map_err(failed)
+        })
+    };
+    Ok(streamed(if format == ExportFormat::Csv { CSV } else { NDJSON }, write))
+}
+
+/// A temporary file with all rows as a spreadsheet; or the refusal, because a text is too long for a cell.
+fn spreadsheet(
+    headings: Vec<ResultColumn>,
+    visit: impl FnOnce(&mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>) -> Result<(), EngineError>,
+) -> Result<Result<File, Problem>, EngineError> {
+    let columns = headings.into_iter().map(|heading| SheetColumn { name: heading.name, ty: heading.ty });
+    let mut sheet = SheetWriter::new("rows", columns.collect()).map_err(failed)?;
+    let mut too_long = None;
+    visit(&mut |row| sheet.row(&row, &mut |column| too_long = Some(column.to_owned())).map_err(failed))?;
+    if let Some(column) = too_long {
+        let reason = format!("`{column}` has texts of more than {MAX_CELL_TEXT} characters, which no cell can hold; use csv or ndjson");
+        return Ok(Err(Problem::new(StatusCode::CONFLICT, reason)));
+    }
+    let mut file = tempfile::tempfile().map_err(failed)?;
+    sheet.finish(&mut file).and_then(|()| file.rewind()).map_err(failed)?;
+    Ok(Ok(file))
 }
 
 /// The row of aggregates, or that of each group.
@@ -106,16 +132,17 @@ pub fn streamed(media: &'static str, write: impl FnOnce(&mut dyn Write) -> Resul
 /// The reasons in the answer to a refused export; `report=true` lists all.
 const MAX_REASONS: usize = 20;
 
-/// Streams a complete collection: `?format=ndjson|csv|marc|marcxml`. An export as MARC that would have to change or leave out records is
+/// Streams a complete collection: `?format=ndjson|csv|xlsx|marc|marcxml`. An export as MARC or XLSX that would have to change or leave out records is
 /// refused before anything is sent, unless `lossy=true`; `report=true` lists those records instead.
 pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
     let collection = ctx.collection();
     let (format, media) = match ctx.params.single("format")?.as_deref() {
         None | Some("ndjson") => (ExportFormat::Ndjson, NDJSON),
         Some("csv") => (ExportFormat::Csv, CSV),
+        Some("xlsx") => (ExportFormat::Xlsx, XLSX),
         Some("marc") => (ExportFormat::Marc, "application/marc"),
         Some("marcxml") => (ExportFormat::MarcXml, "application/marcxml+xml"),
-        Some(_) => return Err(Problem::bad_request("format is ndjson, csv, marc or marcxml")),
+        Some(_) => return Err(Problem::bad_request("format is ndjson, csv, xlsx, marc or marcxml")),
     };
     let (lossy, report) = (ctx.params.flag("lossy")?, ctx.params.flag("report")?);
     ctx.params.end()?;
@@ -139,7 +166,7 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
             Ok(sent.map_err(failed)?)
         }));
     }
-    if is_marc && !lossy {
+    if (is_marc || format == ExportFormat::Xlsx) && !lossy {
         // checked before anything is sent, because the end of a failed transfer may overtake what was sent before it
         let check = export.clone();
         let (exported, reasons) = reading(move || {

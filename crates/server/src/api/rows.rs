@@ -9,6 +9,10 @@ use stook_query::ResultColumn;
 /// Media types of rows.
 pub const CSV: &str = "text/csv; charset=utf-8; header=present";
 pub const NDJSON: &str = "application/x-ndjson";
+pub const XLSX: &str = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
+
+/// Expected length of a line of CSV, in bytes.
+const LINE: usize = 256;
 
 /// Returns a row as an object.
 pub fn shown(headings: &[ResultColumn], row: &[Value]) -> Map<String, Json> {
@@ -31,9 +35,8 @@ pub fn csv(headings: &[ResultColumn], rows: &[Vec<Value>]) -> String {
 }
 
 pub fn csv_line(cells: impl Iterator<Item = String>) -> String {
-    let quoted = |text: String| {
-        let plain = !text.contains(['"', ',', '\n', '\r']);
-        if plain { text } else { format!("\"{}\"", text.replace('"', "\"\"")) }
-    };
-    cells.map(quoted).collect::<Vec<_>>().join(",") + "\r\n"
+    let mut line = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).buffer_capacity(LINE).from_writer(Vec::with_capacity(LINE));
+    // memory takes everything, and texts are UTF-8
+    let written = line.write_record(cells).ok().and_then(|()| line.into_inner().ok());
+    String::from_utf8(written.unwrap_or_default()).unwrap_or_default()
 }

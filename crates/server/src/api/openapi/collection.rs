@@ -2,6 +2,7 @@
 
 use super::operation::Operation;
 use super::schema::{EditKind, NO_NUL, arguments_schema, edit_schema, key, limit_schema, nullable, reference, schema, transition_result_schema};
+use crate::api::rows::XLSX;
 use crate::api::tags::MAX_RECORDS;
 use crate::guard::request::MAX_INTEGER;
 use serde_json::{Map, Value as Json, json};
@@ -93,18 +94,17 @@ pub fn describe(collection: &Collection, add: &mut impl FnMut(String, &str, Json
         }
         add(format!("{record_path}/{}", transition.name), "post", run.guarded());
     }
-    let mut formats = vec!["ndjson", "csv"];
+    let mut formats = vec!["ndjson", "csv", "xlsx"];
     let mut export = Operation::new(&format!("export_{name}"), name, "The whole collection")
         .answer(200, "Records.", "application/x-ndjson", json!({}))
-        .answer(200, "Records.", "text/csv", json!({}));
+        .answer(200, "Records.", "text/csv", json!({}))
+        .answer(200, "Records.", XLSX, json!({}))
+        .query("lossy", json!({ "type": "boolean" }), "With xlsx, marc and marcxml: export although records have to be changed or left out.")
+        .query("report", json!({ "type": "boolean" }), "With xlsx, marc and marcxml: list the records that would be changed or left out instead.")
+        .problems(&[409]);
     if collection.keep_raw {
         formats.extend(["marc", "marcxml"]);
-        export = export
-            .answer(200, "Records.", "application/marc", json!({}))
-            .answer(200, "Records.", "application/marcxml+xml", json!({}))
-            .query("lossy", json!({ "type": "boolean" }), "With marc and marcxml: export although records have to be changed or left out.")
-            .query("report", json!({ "type": "boolean" }), "With marc and marcxml: list the records that would be changed or left out instead.")
-            .problems(&[409]);
+        export = export.answer(200, "Records.", "application/marc", json!({})).answer(200, "Records.", "application/marcxml+xml", json!({}));
     }
     let export = export.query("format", json!({ "enum": formats }), "The format; ndjson when it is not given.");
     add(format!("/v1/{{tenant}}/export/{name}"), "get", export.guarded());
