@@ -434,7 +434,7 @@ pub fn counts(job: &Json) -> String {
 
 /// The sum of a job's outcomes.
 pub fn sum_of_outcomes(job: &Json) -> u64 {
-    let names = ["created", "updated", "unchanged", "superseded", "skipped", "withdrawn", "failed"];
+    let names = ["created", "updated", "unchanged", "deleted", "superseded", "skipped", "withdrawn", "failed"];
     names.iter().map(|name| job["counts"][name].as_u64().unwrap_or_else(|| panic!("{name} of {job}"))).sum()
 }
 

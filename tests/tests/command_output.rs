@@ -122,7 +122,7 @@ fn json_has_the_documented_keys() {
     let imported = sandbox.run(&["import", "--json", &broken, "--profile", "stock"]).exits(2).json();
     let with_seconds: BTreeSet<String> = job.union(&set(&["seconds"])).cloned().collect();
     assert_eq!(keys(&imported), with_seconds);
-    let outcomes = ["documents", "created", "updated", "unchanged", "superseded", "skipped", "withdrawn", "failed", "warnings"];
+    let outcomes = ["documents", "created", "updated", "unchanged", "deleted", "superseded", "skipped", "withdrawn", "failed", "warnings"];
     assert_eq!(keys(&imported["counts"]), set(&outcomes));
     assert_eq!((&imported["profile"], &imported["source"], &imported["tenant"]), (&json!("stock"), &json!("holdings"), &json!("main")));
     assert!(imported["created"].as_u64() <= imported["finished"].as_u64());

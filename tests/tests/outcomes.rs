@@ -302,7 +302,8 @@ fn a_tombstone_deletes_by_its_time_and_a_later_document_revives() {
     assert_eq!(import(row("here", 2)), "created 1");
     assert_eq!(import(row("gone", 1)), "superseded 1", "an older tombstone does not delete");
     assert_eq!(sandbox.records("thing").len(), 1);
-    assert_eq!(import(row("gone", 3)), "updated 1");
+    assert_eq!(import(row("gone", 3)), "deleted 1");
+    assert_eq!(import(row("gone", 3)), "unchanged 1");
     assert_eq!(sandbox.records("thing").len(), 0);
     assert_eq!(sandbox.get("thing", "a"), Json::Null);
     assert_eq!(sandbox.run(&["get", "thing", "a", "--deleted", "--format", "json"]).exits(0).json()["key"], "a");
@@ -311,6 +312,50 @@ fn a_tombstone_deletes_by_its_time_and_a_later_document_revives() {
     assert_eq!(sandbox.records("thing").len(), 0);
     assert_eq!(import(row("here", 4)), "created 1");
     assert_eq!(sandbox.records("thing").len(), 1);
+}
+
+/// Whether or not documents of one time are ordered by their reception.
+#[test]
+fn a_repeated_deletion_is_unchanged_whatever_its_order() {
+    let row = |id: &str, status: &str, day: u32| format!("{id},one,,{status},2020-01-{day:02}T00:00:00Z\n");
+    for as_of in ["changed", "[changed, meta.received]"] {
+        let sandbox = Sandbox::new(&THINGS.replace("as_of: changed", &format!("as_of: {as_of}")));
+        let import = |rows: &[String]| counts(&sandbox.import(&[&sandbox.write_file("rows.csv", format!("{HEADER}{}", rows.concat()))]));
+        assert_eq!(import(&[row("a", "here", 1), row("b", "here", 1)]), "created 2");
+        assert_eq!(import(&[row("a", "gone", 2), row("b", "here", 1), row("c", "gone", 2)]), "unchanged 1, deleted 2", "{as_of}");
+        assert_eq!(import(&[row("a", "gone", 2), row("c", "gone", 2)]), "unchanged 2", "{as_of}");
+        assert_eq!(import(&[row("a", "gone", 3)]), "unchanged 1", "{as_of}: a later one says the same");
+        assert_eq!(import(&[row("a", "here", 4), row("a", "gone", 2)]), "created 1, superseded 1", "{as_of}");
+        assert_eq!(import(&[row("a", "gone", 5)]), "deleted 1", "{as_of}");
+        let outcomes: Vec<String> = sandbox.journal(2).iter().map(|entry| entry["outcome"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(outcomes, ["deleted", "unchanged", "deleted"]);
+    }
+}
+
+/// A record that another source still has is not gone, which the journal says.
+#[test]
+fn a_deletion_of_a_record_that_remains_names_who_keeps_it() {
+    let sandbox = Sandbox::new(
+        "\
+catalogue: things
+sources:
+  list: &source { format: csv, into: thing, as_of: meta.received, gone: \"name == 'gone'\" }
+  staff: { <<: *source }
+collections:
+  thing: { key: id, exists: any, fields: { id: text, name: text } }
+",
+    );
+    let import = |source: &str, name: &str, day: &str| {
+        let file = sandbox.write_file("rows.csv", format!("id,name\na,{name}\n"));
+        sandbox.import(&[&file, "--source", source, "--as-of", day])
+    };
+    import("list", "one", "2020-01-01");
+    import("staff", "two", "2020-01-01");
+    assert_eq!(counts(&import("list", "gone", "2020-01-02")), "deleted 1");
+    assert_eq!(sandbox.journal(3)[0]["reasons"], json!(["the record remains, because `staff` contributes to it, as of 2020-01-01T00:00:00Z"]));
+    assert_eq!(sandbox.records("thing").len(), 1);
+    assert_eq!(counts(&import("staff", "gone", "2020-01-02")), "deleted 1");
+    assert_eq!((sandbox.journal(4)[0]["reasons"].clone(), sandbox.records("thing").len()), (json!([]), 0));
 }
 
 const TWO_VOICES: &str = "\

@@ -79,7 +79,7 @@ prop_compose! {
             contributor: contributor.into(), as_of, received, hash: [hash; 16], generation: 1, origin: ContributionOrigin { job, document },
             before: before.map(|(retired, origin, received)| {
                 let origin = origin.map(|(job, document)| ContributionOrigin { job, document });
-                PreviousContribution { as_of: as_of - 1, received, hash: [hash; 16], generation: 7, retired, origin }
+                PreviousContribution { as_of: as_of - 1, received, hash: [hash; 16], generation: 7, retired, deletes: retired ^ origin.is_some(), origin }
             }),
             retired,
             content: if is_tombstone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) }, raw: None,
@@ -315,7 +315,7 @@ fn contributions_of_earlier_versions_are_read_and_compare_as_before() {
         hash: [hash; 16],
         generation: 1,
         origin: ContributionOrigin { job, document: 2 },
-        before: Some(PreviousContribution { as_of: 4, received: None, hash: [1; 16], generation: 1, retired: false, origin: None }),
+        before: Some(PreviousContribution { as_of: 4, received: None, hash: [1; 16], generation: 1, retired: false, deletes: false, origin: None }),
         retired: Retirement::None,
         content: ContributionContent::Tombstone,
         raw: None,

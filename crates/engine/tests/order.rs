@@ -480,8 +480,10 @@ fn outcomes(
         }));
         let Some(winner) = newer.iter().max_by_key(|statement| age(statement)) else { continue };
         outcomes.extend(std::iter::repeat_n("superseded", newer.len() - 1));
-        effective.extend((winner.content != ContributionContent::Tombstone).then_some(outcomes.len()));
+        effective.extend((!is_deletion(winner)).then_some(outcomes.len()));
         outcomes.push(match previous {
+            Some(previous) if is_deletion(winner) && is_deletion(previous) => "unchanged",
+            _ if is_deletion(winner) => "deleted",
             _ if !existed => "created",
             Some(previous) if previous.hash == winner.hash => "unchanged",
             _ => "updated",
@@ -495,6 +497,10 @@ fn outcomes(
         }
     }
     outcomes
+}
+
+fn is_deletion(statement: &Statement) -> bool {
+    statement.content == ContributionContent::Tombstone
 }
 
 fn age(statement: &Statement) -> (i64, Option<(usize, usize)>, [u8; 16]) {
@@ -789,7 +795,7 @@ fn a_document_older_than_a_deletion_is_superseded_and_the_deletion_is_named() {
             };
             let reason = "the deletion by `dated:y` counts instead, as of 1970-01-01T00:00:03Z".to_owned();
             let found = outcomes_of(vec![doc("x", 1, false), doc("y", 3, true), doc("z", 2, false)]);
-            assert_eq!(found, [("superseded", reason.clone()), ("created", String::new()), ("superseded", reason)], "{order:?}");
+            assert_eq!(found, [("superseded", reason.clone()), ("deleted", String::new()), ("superseded", reason)], "{order:?}");
             // another one is superseded, too, unless the job has one that is newer than the deletion
             let found = outcomes_of(vec![doc("v", 2, false), doc("u", 4, false), doc("t", 1, false)]);
             assert_eq!(found, [("created", String::new()), ("created", String::new()), ("created", String::new())], "{order:?}");

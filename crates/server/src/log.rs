@@ -33,6 +33,7 @@ pub fn worked(event: &WorkerEvent) {
                     ("created", count(Outcome::Created)),
                     ("updated", count(Outcome::Updated)),
                     ("unchanged", count(Outcome::Unchanged)),
+                    ("deleted", count(Outcome::Deleted)),
                     ("answered", (stage.job.is_none()).then_some(stage.marks_cleared).into()),
                     ("rows", stage.rows.into()),
                     ("failing", (stage.failures.count > 0).then_some(stage.failures.count).into()),

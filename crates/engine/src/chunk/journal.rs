@@ -43,7 +43,7 @@ impl ChunkUnit {
                     collection: Some(*collection),
                     outcome: *outcome,
                     key: key.shared(),
-                    reason: decision.superseded.get(&position).filter(|_| *outcome == Outcome::Superseded).map(Into::into),
+                    reason: decision.instead.get(&position).filter(|_| matches!(outcome, Outcome::Superseded | Outcome::Deleted)).map(Into::into),
                 });
                 if let Some(reason) = reason {
                     let (document, file, key, reason) = (numbered.document, self.file, Some(key.to_string()), reason.clone());
@@ -110,6 +110,6 @@ impl ChunkUnit {
 fn with_embedded(numbered: &NumberedContribution, outcome: Outcome, contributions: &[NumberedContribution], decision: &MergeResult) -> Outcome {
     let embedded =
         contributions.iter().zip(&decision.outcomes).filter(|(other, _)| other.contribution.embedded && other.document == numbered.document);
-    let changes = |(_, (outcome, _)): (&NumberedContribution, &(Outcome, Option<String>))| matches!(outcome, Outcome::Created | Outcome::Updated);
+    let changes = |(_, (outcome, _)): (&NumberedContribution, &(Outcome, Option<String>))| matches!(outcome, Outcome::Created | Outcome::Updated | Outcome::Deleted);
     if outcome == Outcome::Unchanged && embedded.into_iter().any(changes) { Outcome::Updated } else { outcome }
 }

@@ -51,7 +51,7 @@ impl Unit for ChunkUnit {
         if let Some(decision) = self.decisions.get_mut(&record_id) {
             expected_values = decision.after.take();
             decision.outcomes.iter_mut().for_each(|outcome| *outcome = (Outcome::Failed, Some(reason.clone())));
-            decision.superseded.clear();
+            decision.instead.clear();
             decision.corrections.clear();
             decision.repaired = None;
             decision.logged = None;

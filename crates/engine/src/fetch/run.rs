@@ -19,7 +19,7 @@ use stook_catalogue::definition::{FormatFamily, Pagination, Service, ServiceCall
 use stook_catalogue::value::show_timestamp;
 use stook_formats::read::{DocumentReader, open};
 use stook_formats::strange;
-use stook_store::journal::Outcome;
+use stook_store::journal::{OUTCOMES, Outcome};
 use stook_store::queue::{JobId, JobState};
 use stook_store::{Store, Tenant};
 
@@ -183,8 +183,8 @@ impl FetchRun<'_> {
             JobState::Completed | JobState::CompletedWithErrors => {
                 // a single object may be a document or an error message: if the source skips it, it is no document
                 let is_one = self.source.records.is_none() && documents == 1 && opened.beginning.trim_ascii_start().starts_with(b"{");
-                let outcomes = [Outcome::Created, Outcome::Updated, Outcome::Unchanged, Outcome::Superseded, Outcome::Withdrawn, Outcome::Failed];
-                if is_one && outcomes.iter().all(|outcome| job.counts.of(*outcome) == 0) {
+                let is_skipped = OUTCOMES.iter().all(|(outcome, _)| *outcome == Outcome::Skipped || job.counts.of(*outcome) == 0);
+                if is_one && is_skipped {
                     let reason = strange::no_document(&opened.beginning, "its only object is not accepted by the source");
                     return Err(EngineError::NoDocument { name: String::new(), reason });
                 }

@@ -3,7 +3,7 @@
 use super::contribution::NumberedContribution;
 use super::merger::{RecordMerger, sorted};
 use super::result::{ChangedOutcome, MergeResult};
-use super::superseded::{Successor, deleted_by, replaced_by};
+use super::superseded::{Successor, deleted_by, kept_by, replaced_by};
 use crate::content::history::golden_change;
 use std::collections::HashMap;
 use stook_catalogue::parts::prune;
@@ -55,7 +55,7 @@ impl RecordMerger<'_> {
             {
                 let stored = before.filter(|before| !incoming[position].supersedes(before)).map(|before| Successor::before(&before));
                 let reason = stored.as_ref().or(winner.as_ref()).map(|successor| successor.counts_instead_of(incoming[position].age()));
-                decision.superseded.extend(reason.map(|reason| (position, reason)));
+                decision.instead.extend(reason.map(|reason| (position, reason)));
             }
             // older contributions provide the fields that could not be read in the newest one
             let older =
@@ -74,8 +74,7 @@ impl RecordMerger<'_> {
             };
             if let Some(in_job) = in_job {
                 // a document of another chunk had won so far
-                let on_arrival = in_job.retired == Retirement::OnArrival;
-                let former = unless_deleted(outcome(existed, before, in_job.hash, in_job.generation, on_arrival), &in_job.content, was_alive);
+                let former = unless_deleted(outcome(existed, in_job), &in_job.content, was_alive);
                 // an embedded document has no outcome of its own in the journal
                 if !incoming[best].contribution.embedded {
                     let reason = Successor::incoming(&incoming[best]).counts_instead_of(in_job.age());
@@ -84,10 +83,9 @@ impl RecordMerger<'_> {
                 }
             }
             let winner = &incoming[best];
-            let replacement = winner.contribution.replaced_by;
-            decision.outcomes[best].0 = outcome(existed, before, winner.contribution.hash, winner.generation, replacement.is_some());
-            decision.superseded.extend(replacement.map(|delivery| (best, replaced_by(delivery))));
             let mut newest = winner.stored(before, job);
+            decision.outcomes[best].0 = outcome(existed, &newest);
+            decision.instead.extend(winner.contribution.replaced_by.map(|delivery| (best, replaced_by(delivery))));
             if !newest.unreadable.is_empty() {
                 for position in older(&newest) {
                     newest.inherit_unreadable(&incoming[position].stored(None, job));
@@ -155,8 +153,8 @@ impl RecordMerger<'_> {
         decision
     }
 
-    /// Gives documents the outcome that follows if a newer deletion counts instead of them, or no longer does. That depends on all contributions
-    /// together, so documents that other chunks have stored may get another outcome, too.
+    /// Gives documents the outcome that follows if a newer deletion counts instead of them, or no longer does, and says of deletions what the record
+    /// remains for. That depends on all contributions together, so documents that other chunks have stored may change, too.
     fn apply_deletion(
         &self,
         contributions: &[Contribution],
@@ -165,29 +163,31 @@ impl RecordMerger<'_> {
         incoming: &[NumberedContribution],
         decision: &mut MergeResult,
     ) {
-        if is_alive && was_alive {
-            return;
-        }
-        let deletions = contributions.iter().filter(|contribution| contribution.counts() && contribution.content == ContributionContent::Tombstone);
-        let deletion = deletions.max_by_key(|contribution| contribution.age());
-        let reason = || deletion.map_or_else(String::new, deleted_by);
+        // of the contributions that decide whether the record exists, the newest one
+        let decides = |contribution: &&Contribution| contribution.counts() && is_alive == matches!(contribution.content, ContributionContent::Values(_));
+        let deciding = contributions.iter().filter(decides).max_by_key(|contribution| contribution.age());
+        let reason = || deciding.map_or_else(String::new, if is_alive { kept_by } else { deleted_by });
         for (position, _) in winners {
             let former = decision.outcomes[*position].0;
-            decision.outcomes[*position].0 = unless_deleted(former, &incoming[*position].contribution.content, is_alive);
-            if decision.outcomes[*position].0 != former {
-                decision.superseded.insert(*position, reason());
+            let outcome = unless_deleted(former, &incoming[*position].contribution.content, is_alive);
+            decision.outcomes[*position].0 = outcome;
+            if outcome != former || is_alive && outcome == Outcome::Deleted {
+                decision.instead.insert(*position, reason());
             }
+        }
+        if is_alive == was_alive {
+            return;
         }
         let is_winner = |contribution: &Contribution| {
             winners.iter().any(|(position, _)| incoming[*position].contribution.contributor == contribution.contributor)
         };
         for contribution in contributions.iter().filter(|contribution| self.policy.wrote(contribution.origin.job) && !is_winner(contribution)) {
-            let outcome =
-                outcome(existed, contribution.before, contribution.hash, contribution.generation, contribution.retired == Retirement::OnArrival);
+            let outcome = outcome(existed, contribution);
             let (from, to) = (unless_deleted(outcome, &contribution.content, was_alive), unless_deleted(outcome, &contribution.content, is_alive));
             // an embedded document has no outcome of its own in the journal
-            if from != to && !self.rules.catalogue.is_embedded(contribution.source()) {
-                let reason = if to == Outcome::Superseded { reason() } else { String::new() };
+            if (from != to || to == Outcome::Deleted) && !self.rules.catalogue.is_embedded(contribution.source()) {
+                let is_ineffective = to == if is_alive { Outcome::Deleted } else { Outcome::Superseded };
+                let reason = if is_ineffective { reason() } else { String::new() };
                 decision.corrections.push(ChangedOutcome { document: contribution.origin.document, from, to, reason });
             }
         }
@@ -208,11 +208,9 @@ impl RecordMerger<'_> {
             if let Some(winner) = winner {
                 let (position, _) = winners.swap_remove(winner);
                 decision.outcomes[position] = (Outcome::Superseded, Some(reason.clone()));
-                decision.superseded.remove(&position);
+                decision.instead.remove(&position);
             } else if self.policy.wrote(contribution.origin.job) && !self.rules.catalogue.is_embedded(contribution.source()) {
-                let former =
-                    outcome(existed, contribution.before, contribution.hash, contribution.generation, contribution.retired == Retirement::OnArrival);
-                let former = unless_deleted(former, &contribution.content, was_alive);
+                let former = unless_deleted(outcome(existed, &contribution), &contribution.content, was_alive);
                 let (document, reason) = (contribution.origin.document, reason.clone());
                 decision.corrections.push(ChangedOutcome { document, from: former, to: Outcome::Superseded, reason });
             }
@@ -245,11 +243,15 @@ fn by_contributor(incoming: &[NumberedContribution]) -> Vec<Vec<usize>> {
 }
 
 /// The outcome of a contribution that wins.
-fn outcome(existed: bool, before: Option<PreviousContribution>, hash: [u8; 16], generation: u32, on_arrival: bool) -> Outcome {
-    match before {
-        _ if on_arrival => Outcome::Superseded,
-        _ if !existed => Outcome::Created,
-        Some(before) if before.hash == hash && before.generation == generation && !before.retired => Outcome::Unchanged,
-        _ => Outcome::Updated,
+fn outcome(existed: bool, winner: &Contribution) -> Outcome {
+    let is_same = |before: &PreviousContribution| before.hash == winner.hash && before.generation == winner.generation;
+    let before = winner.before.filter(|before| !before.retired);
+    match winner.content {
+        _ if winner.retired == Retirement::OnArrival => Outcome::Superseded,
+        ContributionContent::Tombstone if before.is_some_and(|before| before.deletes || is_same(&before)) => Outcome::Unchanged,
+        ContributionContent::Tombstone => Outcome::Deleted,
+        ContributionContent::Values(_) if !existed => Outcome::Created,
+        ContributionContent::Values(_) if before.is_some_and(|before| is_same(&before)) => Outcome::Unchanged,
+        ContributionContent::Values(_) => Outcome::Updated,
     }
 }

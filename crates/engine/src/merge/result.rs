@@ -30,8 +30,8 @@ pub struct MergeResult {
     pub write: Option<(Option<Version>, RecordChange)>,
     /// The outcome of each contribution, in their order, and the reason if it failed.
     pub outcomes: Vec<(Outcome, Option<String>)>,
-    /// What counts instead of superseded contributions, in words, by their positions.
-    pub superseded: BTreeMap<usize, String>,
+    /// What counts instead of superseded contributions and keeps records that others delete, in words, by their positions.
+    pub instead: BTreeMap<usize, String>,
     /// Documents of other chunks whose outcome changes.
     pub corrections: Vec<ChangedOutcome>,
     /// The change of the record's golden fields, for the change log.

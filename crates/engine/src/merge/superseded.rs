@@ -1,4 +1,4 @@
-//! What counts instead of a superseded document, in words.
+//! What counts instead of a superseded document, or keeps a record that a document deletes, in words.
 
 use super::contribution::NumberedContribution;
 use crate::job::NO_JOB;
@@ -61,4 +61,9 @@ pub(super) fn replaced_by(delivery: i64) -> String {
 /// The reason that a deletion counts instead.
 pub(super) fn deleted_by(deletion: &Contribution) -> String {
     format!("the deletion by `{}` counts instead, as of {}", deletion.contributor, show_timestamp(deletion.as_of))
+}
+
+/// The reason that a record remains although a document deletes it.
+pub(super) fn kept_by(contribution: &Contribution) -> String {
+    format!("the record remains, because `{}` contributes to it, as of {}", contribution.contributor, show_timestamp(contribution.as_of))
 }

@@ -13,6 +13,7 @@ use maud::{Markup, html};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use stook_store::access::Role;
+use stook_store::journal::OUTCOMES;
 
 /// Max dead chunks that are listed.
 const MAX_DEAD_CHUNKS: usize = 20;
@@ -135,9 +136,9 @@ fn dry_run_report(report: &Json) -> Markup {
 
 /// The outcomes that occurred, with their numbers.
 fn counts(is_tagging: bool, counts: &Json) -> Markup {
-    const OUTCOMES: [&str; 8] = ["created", "updated", "unchanged", "superseded", "skipped", "withdrawn", "failed", "warnings"];
     let number = |name: &str| counts[name].as_u64().unwrap_or(0);
-    html! { dl { @for name in OUTCOMES { @if number(name) > 0 { dt { (outcome(is_tagging, name)) } dd { (count(number(name))) } } } } }
+    let names = OUTCOMES.iter().map(|(_, name)| *name).chain(["warnings"]);
+    html! { dl { @for name in names { @if number(name) > 0 { dt { (outcome(is_tagging, name)) } dd { (count(number(name))) } } } } }
 }
 
 /// `?id=JOB&errors=true&after=`: a job and its journal.

@@ -34,13 +34,16 @@ pub enum Outcome {
     Withdrawn = 5,
     /// It could not be imported.
     Failed = 6,
+    /// It says that its record was deleted, which its contributor had not said before.
+    Deleted = 7,
 }
 
-/// All outcomes with their names, by number.
-pub const OUTCOMES: [(Outcome, &str); 7] = [
+/// All outcomes with their names, in the order in which they are listed.
+pub const OUTCOMES: [(Outcome, &str); 8] = [
     (Outcome::Created, "created"),
     (Outcome::Updated, "updated"),
     (Outcome::Unchanged, "unchanged"),
+    (Outcome::Deleted, "deleted"),
     (Outcome::Superseded, "superseded"),
     (Outcome::Skipped, "skipped"),
     (Outcome::Withdrawn, "withdrawn"),
@@ -50,12 +53,12 @@ pub const OUTCOMES: [(Outcome, &str); 7] = [
 impl Outcome {
     /// The outcome's name.
     pub fn name(self) -> &'static str {
-        OUTCOMES[self as usize].1
+        OUTCOMES.iter().find(|(outcome, _)| *outcome == self).map_or("?", |(_, name)| name)
     }
 
     /// The outcome with this number.
     pub fn from_number(number: u8) -> Option<Self> {
-        OUTCOMES.get(usize::from(number)).map(|(outcome, _)| *outcome)
+        OUTCOMES.iter().map(|(outcome, _)| *outcome).find(|outcome| *outcome as u8 == number)
     }
 }
 

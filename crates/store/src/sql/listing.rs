@@ -9,10 +9,14 @@ use std::collections::HashMap;
 use stook_catalogue::ids::{CollectionId, IdVec};
 use stook_catalogue::record::{DecodeError, Decoder, put_varint};
 
+/// Outcomes that a packed list of counts begins with; later ones follow the documents and warnings, and older lists lack them.
+const FIRST_OUTCOMES: usize = 7;
+
 /// Packs counts as zigzag varints.
 pub fn pack_counts(counts: &OutcomeCounts) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for count in counts.outcomes.iter().chain([&counts.documents, &counts.warnings]) {
+    let (first, later) = counts.outcomes.split_at(FIRST_OUTCOMES);
+    for count in first.iter().chain([&counts.documents, &counts.warnings]).chain(later) {
         put_varint(&mut bytes, ((count << 1) ^ (count >> 63)) as u64);
     }
     bytes
@@ -22,12 +26,16 @@ pub fn pack_counts(counts: &OutcomeCounts) -> Vec<u8> {
 pub fn read_counts(bytes: &[u8]) -> Result<OutcomeCounts, DecodeError> {
     let mut input = Decoder { bytes };
     let mut counts = OutcomeCounts::default();
-    let mut next = || input.varint().map(|number| (number >> 1) as i64 ^ -((number & 1) as i64));
-    for count in &mut counts.outcomes {
-        *count = next()?;
+    let next = |input: &mut Decoder<'_>| input.varint().map(|number| (number >> 1) as i64 ^ -((number & 1) as i64));
+    let (first, later) = counts.outcomes.split_at_mut(FIRST_OUTCOMES);
+    for count in first.iter_mut().chain([&mut counts.documents, &mut counts.warnings]) {
+        *count = next(&mut input)?;
     }
-    counts.documents = next()?;
-    counts.warnings = next()?;
+    for count in later {
+        if !input.bytes.is_empty() {
+            *count = next(&mut input)?;
+        }
+    }
     Ok(counts)
 }
 

@@ -176,8 +176,8 @@ pub fn counts_of_chunks_add_up_with_corrections(location: &StoreLocation) {
     let fixture = Fixture::open(location, TWO);
     let job = fixture.store.job(eventful(&fixture)).expect("the job is there");
     use Outcome::*;
-    let counted = [Created, Updated, Unchanged, Superseded, Skipped, Withdrawn, Failed].map(|outcome| job.counts.of(outcome));
-    assert_eq!(counted, [3 - 2 + 48, 1, 1, 2, 1, 0, 2]);
+    let counted = [Created, Updated, Unchanged, Deleted, Superseded, Skipped, Withdrawn, Failed].map(|outcome| job.counts.of(outcome));
+    assert_eq!(counted, [3 - 2 + 48, 1, 1, 0, 2, 1, 0, 2]);
     assert_eq!((job.counts.documents, job.counts.warnings), (30, 20 + 2 + 8));
     assert_eq!(job.state, JobState::CompletedWithErrors);
     // the counts are those of the list

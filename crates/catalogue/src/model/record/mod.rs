@@ -187,7 +187,8 @@ impl Contribution {
     /// Returns what is remembered of it when another job replaces it.
     pub fn previous(&self) -> PreviousContribution {
         let Contribution { as_of, received, hash, generation, origin, .. } = *self;
-        PreviousContribution { as_of, received, hash, generation, retired: !self.counts(), origin: Some(origin) }
+        let (retired, deletes) = (!self.counts(), self.content == ContributionContent::Tombstone);
+        PreviousContribution { as_of, received, hash, generation, retired, deletes, origin: Some(origin) }
     }
 }
 
@@ -216,6 +217,8 @@ pub struct PreviousContribution {
     pub generation: u32,
     /// Whether it was retired.
     pub retired: bool,
+    /// Whether it said that the record was deleted; false if an earlier version of Stook wrote it.
+    pub deletes: bool,
     /// The job and document it was read from; unknown if an earlier version of Stook wrote it.
     pub origin: Option<ContributionOrigin>,
 }

@@ -6,7 +6,8 @@
 //! flags        u8      1 tombstone, 2 values are the record's golden values, 4 has raw, 8 has `before`,
 //!                      16 retired, 32 retired on arrival, 64 `before` was retired,
 //!                      128 values are the golden ones but for those that follow
-//! more         u8      1 has `received`, 2 has the `origin` of `before`, 4 `before` has `received`
+//! more         u8      1 has `received`, 2 has the `origin` of `before`, 4 `before` has `received`,
+//!                      8 `before` was a deletion
 //! contributor  text    source, or source ":" part
 //! as_of        i64 LE  microseconds, i64::MIN when the document did not say
 //! hash         16      of the content
@@ -84,7 +85,13 @@ pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[V
         out.push(flags);
         let before_received = contribution.before.and_then(|before| before.received);
         let before_origin = contribution.before.and_then(|before| before.origin);
-        out.push(u8::from(contribution.received.is_some()) | u8::from(before_origin.is_some()) << 1 | u8::from(before_received.is_some()) << 2);
+        let before_deletes = contribution.before.is_some_and(|before| before.deletes);
+        out.push(
+            u8::from(contribution.received.is_some())
+                | u8::from(before_origin.is_some()) << 1
+                | u8::from(before_received.is_some()) << 2
+                | u8::from(before_deletes) << 3,
+        );
         put_bytes(&mut out, contribution.contributor.as_bytes());
         out.extend_from_slice(&contribution.as_of.to_le_bytes());
         out.extend_from_slice(&contribution.hash);
@@ -291,7 +298,8 @@ pub fn unpack_reporting_damage(
             let (as_of, hash, generation) = (input.time()?, input.array()?, input.varint()? as u32);
             let origin = if more_flags & 2 != 0 { Some(input.origin()?) } else { None };
             let received = if more_flags & 4 != 0 { Some(input.time()?) } else { None };
-            Some(PreviousContribution { as_of, received, hash, generation, retired: flags & 64 != 0, origin })
+            let (retired, deletes) = (flags & 64 != 0, more_flags & 8 != 0);
+            Some(PreviousContribution { as_of, received, hash, generation, retired, deletes, origin })
         } else {
             None
         };
