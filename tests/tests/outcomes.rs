@@ -352,7 +352,10 @@ collections:
     import("list", "one", "2020-01-01");
     import("staff", "two", "2020-01-01");
     assert_eq!(counts(&import("list", "gone", "2020-01-02")), "deleted 1");
-    assert_eq!(sandbox.journal(3)[0]["reasons"], json!(["the record remains, because `staff` contributes to it, as of 2020-01-01T00:00:00Z"]));
+    assert_eq!(
+        sandbox.journal(3)[0]["reasons"],
+        json!(["the record remains, because of what `staff` (document 1 of job 2) says as of 2020-01-01T00:00:00Z"])
+    );
     assert_eq!(sandbox.records("thing").len(), 1);
     assert_eq!(counts(&import("staff", "gone", "2020-01-02")), "deleted 1");
     assert_eq!((sandbox.journal(4)[0]["reasons"].clone(), sandbox.records("thing").len()), (json!([]), 0));

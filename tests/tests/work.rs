@@ -273,6 +273,25 @@ fn a_cancelled_job_keeps_what_is_done_and_reports_how_much() {
     }
 }
 
+/// One worker was killed and still has leases, another one is at work.
+#[test]
+fn a_job_is_cancelled_whatever_became_of_its_workers() {
+    let bytes = authorities(RECORDS, 1, 1);
+    for kind in kinds() {
+        let (sandbox, _killed) = signalled_at_work(kind, &bytes, workers(&[], &bytes), "-KILL");
+        let mut other = sandbox.command(&["work", "--workers", "2"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let answer = sandbox.run(&["cancel", "1", "--json"]).exits(0).json();
+        assert_eq!((&answer["state"], &answer["chunks_left"], &answer["chunks_working"]), (&"cancelled".into(), &0.into(), &0.into()), "{answer}");
+        let done = answer["documents"].as_u64().unwrap();
+        // it waits for other jobs; what it had in hand is not written
+        std::thread::sleep(Duration::from_millis(500));
+        signal(&other, "-TERM");
+        assert!(wait_for_exit(&mut other).success());
+        assert_eq!((sandbox.job(1), sandbox.queue().len()), (answer, 0));
+        assert_eq!((sandbox.journal(1).len() as u64, sandbox.records("authority").len() as u64), (done, done));
+    }
+}
+
 #[test]
 fn an_import_cancelled_by_another_process_reports_that_and_offers_no_resumption() {
     for (kind, bytes) in kinds().into_iter().flat_map(|kind| [(kind, authorities(RECORDS, 1, 1)), (kind, gzip(&authorities(RECORDS, 1, 1)))]) {

@@ -16,7 +16,7 @@ mod process;
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
-use commands::{backup, collect, definition, help, import, jobs, query, queue, record, serve, settle, tag, token, work};
+use commands::{backup, collect, definition, help, import, jobs, journal, query, queue, record, serve, settle, tag, token, work};
 #[cfg(feature = "lab")]
 use commands::{lab, sample};
 use std::process::ExitCode;
@@ -70,7 +70,7 @@ fn run(arguments: &Arguments) -> CommandResult {
         Command::Token { command } => token::token(&location, command),
         Command::Jobs { json, tenant, limit } => jobs::jobs(&location, tenant.as_deref(), *limit, *json),
         Command::Cancel { job, json } => jobs::cancel(&location, *job, *json),
-        Command::Journal { job, errors, limit, json } => jobs::journal(&location, *job, *errors, *limit, *json),
+        Command::Journal(arguments) => journal::journal(&location, arguments),
         Command::Queue { command } => queue::run(&location, command),
         Command::Get(get) => record::get(&location, get),
         Command::Query(arguments) => query::query(&location, arguments),

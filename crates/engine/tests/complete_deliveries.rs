@@ -298,7 +298,7 @@ fn a_replaced_contribution_is_kept_and_reported_as_retired() {
     assert_eq!(desk.outcomes(job), BTreeMap::from([("created", 1), ("superseded", 1)]));
     let journal = desk.stores[0].journal(job, 0, 10, false).expect("its journal");
     let reasons: Vec<&String> = journal.iter().flat_map(|entry| &entry.reasons).collect();
-    assert!(reasons.len() == 1 && reasons[0].starts_with("a newer complete delivery counts instead, as of "), "{reasons:?}");
+    assert!(reasons.len() == 1 && reasons[0].starts_with("a newer complete delivery of `"), "{reasons:?}");
 }
 
 /// A file contains a record in two scopes, and a newer file covers one of these: which row counts does not depend on when the newer file is

@@ -791,13 +791,13 @@ fn a_document_older_than_a_deletion_is_superseded_and_the_deletion_is_named() {
             let outcomes_of = |docs: Vec<Doc>| {
                 let Ran::Job(job) = desk.run(&tenant, &deliver(docs), &schedule) else { panic!("it is a job") };
                 let entries = desk.store(0).journal(job, 0, 10, false).expect("its journal");
-                entries.into_iter().map(|entry| (entry.outcome.name(), entry.reasons.join("; "))).collect::<Vec<_>>()
+                (job, entries.into_iter().map(|entry| (entry.outcome.name(), entry.reasons.join("; "))).collect::<Vec<_>>())
             };
-            let reason = "the deletion by `dated:y` counts instead, as of 1970-01-01T00:00:03Z".to_owned();
-            let found = outcomes_of(vec![doc("x", 1, false), doc("y", 3, true), doc("z", 2, false)]);
+            let (job, found) = outcomes_of(vec![doc("x", 1, false), doc("y", 3, true), doc("z", 2, false)]);
+            let reason = format!("the deletion by `dated:y` (document 2 of job {job}) counts instead, as of 1970-01-01T00:00:03Z");
             assert_eq!(found, [("superseded", reason.clone()), ("deleted", String::new()), ("superseded", reason)], "{order:?}");
             // another one is superseded, too, unless the job has one that is newer than the deletion
-            let found = outcomes_of(vec![doc("v", 2, false), doc("u", 4, false), doc("t", 1, false)]);
+            let (_, found) = outcomes_of(vec![doc("v", 2, false), doc("u", 4, false), doc("t", 1, false)]);
             assert_eq!(found, [("created", String::new()), ("created", String::new()), ("created", String::new())], "{order:?}");
         }
     }

@@ -5,9 +5,11 @@
 //! * [`read`] opens files, also compressed ones, and returns documents with their numbers and offsets.
 //! * [`Document::parse`] parses the bytes of one document; [`select()`] evaluates paths on it.
 //! * [`write`](mod@write) writes MARC, [`spreadsheet`] writes rows as XLSX.
+//! * [`frame`] writes documents of any syntax as files that their source reads again.
 //!
 //! Two crates do not depend on catalogues and can be used without this one: [`marc`] is `stook-marc`, [`xpath`] is `stook-xpath`.
 
+pub mod frame;
 pub mod read;
 pub mod scan;
 mod select;

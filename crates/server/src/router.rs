@@ -1,7 +1,7 @@
 //! The paths of the API with their handlers, each behind the guard of its class.
 
 use crate::App;
-use crate::api::{coverage, deliver, export, health, history, jobs, metrics, openapi, queries, records, routes, runs, services, uploads};
+use crate::api::{coverage, deliver, export, failed, health, history, jobs, metrics, openapi, queries, records, routes, runs, services, uploads};
 use crate::api::{suggest, summary, tags, tenants, tokens, transitions, unknown};
 use crate::guard::admission::RequestClass;
 use crate::guard::request::RequestContext;
@@ -44,13 +44,17 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/{tenant}/jobs/{job}/chunks", get(jobs::chunks))
         .route("/v1/{tenant}/jobs/{job}/chunks/{chunk}/rechunk", post(jobs::rechunk))
         .route("/v1/{tenant}/jobs/{job}/documents/{document}", get(jobs::document))
+        .route("/v1/{tenant}/jobs/{job}/failed/retry", post(failed::retry))
         .route("/v1/{tenant}/jobs/{job}/cancel", post(jobs::cancel))
         .route("/v1/{tenant}/jobs/{job}/retry", post(jobs::retry))
         .route("/v1/{tenant}/tokens", get(tokens::list).post(tokens::create))
         .route("/v1/{tenant}/tokens/{token}", delete(tokens::revoke));
     let mut v1 = v1.merge(routes::router(&app.catalogue));
     let rows = get(export::rows).layer(CompressionLayer::new());
-    let mut bulk = Router::new().route("/v1/{tenant}/import", post(uploads::create)).route("/v1/{tenant}/export", rows);
+    let mut bulk = Router::new()
+        .route("/v1/{tenant}/import", post(uploads::create))
+        .route("/v1/{tenant}/export", rows)
+        .route("/v1/{tenant}/jobs/{job}/failed", get(failed::get));
     for (index, collection) in app.catalogue.collections.enumerate() {
         v1 = v1.merge(collection_routes(index, collection));
         let export = move |ctx: RequestContext| export::collection(ctx.with_collection(index));

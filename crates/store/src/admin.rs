@@ -71,6 +71,14 @@ impl AdminStore {
         self.0.journal(job, after, limit, troubles_only)
     }
 
+    /// As [`Queue::failed_document`](crate::Queue::failed_document).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn failed_document(&self, job: JobId, document: u64) -> Result<Option<Vec<u8>>> {
+        self.0.failed_document(job, document)
+    }
+
     /// As [`Queue::chunks`](crate::Queue::chunks).
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use super::import::{CollectArgs, ImportArgs, WorkArgs};
 #[cfg(feature = "lab")]
 use super::lab::LabCommand;
-use super::queue::QueueCommand;
+use super::queue::{JournalArgs, QueueCommand};
 use super::records::{ExportFormat, GetArgs, QueryArgs, WithdrawArgs};
 #[cfg(feature = "lab")]
 use super::sample::SampleArgs;
@@ -82,7 +82,7 @@ pub enum Command {
     },
     /// Import files and folders: map their documents to records, consolidate and store them.
     #[command(
-        after_help = "Examples:\n  stook import names.mrc --profile upsert\n  stook import day.csv.gz --source holdings --as-of 2026-01-31T06:00:00Z\n  stook import names.mrc --dry-run\n  stook import deliveries/2026-01 --dry-run\n  stook import --resume 3"
+        after_help = "Examples:\n  stook import names.mrc --profile upsert\n  stook import day.csv.gz --source holdings --as-of 2026-01-31T06:00:00Z\n  stook import names.mrc --dry-run\n  stook import deliveries/2026-01 --dry-run\n  stook import --resume 3\n  stook import --retry 3"
     )]
     Import(ImportArgs),
     /// Fetch what services have published since the last time, and import it.
@@ -148,20 +148,10 @@ pub enum Command {
         json: bool,
     },
     /// Show a job's journal: the outcome of each document.
-    #[command(after_help = "Examples:\n  stook journal 3 --errors\n  stook journal 3 --json | jq 'select(.outcome == \"updated\")'")]
-    Journal {
-        /// The job's number.
-        job: u64,
-        /// Show only failures and warnings.
-        #[arg(long)]
-        errors: bool,
-        /// Show at most N entries [default: all].
-        #[arg(long, value_name = "N")]
-        limit: Option<usize>,
-        /// Print one JSON object per line.
-        #[arg(long)]
-        json: bool,
-    },
+    #[command(
+        after_help = "Examples:\n  stook journal 3 --errors\n  stook journal 3 --json | jq 'select(.outcome == \"updated\")'\n  stook journal 3 --failed -o again.mrc   # mend again.mrc, then: stook import again.mrc"
+    )]
+    Journal(JournalArgs),
     /// Inspect the queue, and retry, split or move its chunks.
     Queue {
         /// The command.

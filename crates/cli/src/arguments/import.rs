@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub struct ImportArgs {
     /// Files, which may be compressed by gzip or zstd, and folders. All files below a folder are imported, except symbolic links and
     /// names that begin with `.` or end in `.part` or `.tmp`. One job is created for each source that has files.
-    #[arg(required_unless_present = "resume", value_name = "FILE|FOLDER")]
+    #[arg(required_unless_present_any = ["resume", "retry"], value_name = "FILE|FOLDER")]
     pub files: Vec<PathBuf>,
     /// The profile of the definition that says what to do with documents that match a record, and with those that do not.
     #[arg(long, value_name = "P")]
@@ -33,6 +33,10 @@ pub struct ImportArgs {
     /// Resume this interrupted job.
     #[arg(long, value_name = "JOB", conflicts_with_all = ["files", "profile", "source", "as_of", "retire_all", "dry_run"])]
     pub resume: Option<u64>,
+    /// Import the failed documents of this job again, as a new job with its source, profile and as-of time; after the definition was
+    /// changed, for example. To mend the documents themselves, see `stook journal --failed`.
+    #[arg(long, value_name = "JOB", conflicts_with_all = ["files", "profile", "source", "as_of", "retire_all", "dry_run", "resume"])]
+    pub retry: Option<u64>,
     /// Number of threads that process documents [default: one per core].
     #[arg(long, value_name = "N", conflicts_with = "detach")]
     pub workers: Option<usize>,

@@ -1,7 +1,30 @@
-//! Arguments of `queue`.
+//! Arguments of `queue` and `journal`.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
+
+/// Arguments of `journal`.
+#[derive(Debug, Args)]
+pub struct JournalArgs {
+    /// The job's number.
+    pub job: u64,
+    /// Show only failures and warnings.
+    #[arg(long)]
+    pub errors: bool,
+    /// Write the failed documents themselves, in the form in which they came: as a file that can be mended and imported.
+    #[arg(long, conflicts_with_all = ["errors", "limit"])]
+    pub failed: bool,
+    /// The file for the failed documents [default: standard output]. Documents that cannot be in one file, such as rows with
+    /// different headers, are written to several: again.csv, again.2.csv and so on.
+    #[arg(short, long, value_name = "FILE", requires = "failed")]
+    pub output: Option<PathBuf>,
+    /// Show at most N entries [default: all].
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Print one JSON object per line; with --failed and -o, one about the files.
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Commands of `queue`.
 #[derive(Debug, Subcommand)]

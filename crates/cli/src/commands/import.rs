@@ -39,6 +39,10 @@ pub fn import(location: &CatalogueLocation, arguments: &ImportArgs) -> CommandRe
         let store = location.prepared(&catalogue, false)?;
         return run_job(&Import { catalogue, store, arguments, stop: stop_signal()? }, job);
     }
+    if let Some(job) = arguments.retry {
+        let store = location.prepared(&catalogue, false)?;
+        return retry(&Import { catalogue, store, arguments, stop: stop_signal()? }, job);
+    }
     let sorted = import::sort_files(&catalogue, &request)?;
     let store = location.prepared(&catalogue, false)?;
     // all jobs are created before the first one starts: if one is interrupted, the others can be resumed
@@ -73,6 +77,19 @@ struct Import<'i> {
     store: Arc<dyn Store>,
     arguments: &'i ImportArgs,
     stop: Arc<AtomicBool>,
+}
+
+/// Imports the failed documents of a job again.
+fn retry(import: &Import<'_>, failed: JobId) -> CommandResult {
+    let (job, report) = import::retry(&import.catalogue, &*import.store, &import.store.job(failed)?)?;
+    if let Some(missing) = report.sentence() {
+        eprintln!("warning: {missing}");
+    }
+    if !import.arguments.json {
+        say!("job {}: {} that failed in job {failed}", job.id, count(report.documents(), "document"));
+    }
+    let code = run_job(import, job.id)?;
+    Ok(worse(code, if report.not_kept.is_empty() { 0 } else { 2 }))
 }
 
 fn noun(jobs: usize) -> &'static str {

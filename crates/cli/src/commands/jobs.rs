@@ -1,13 +1,13 @@
-//! `jobs`, `cancel`, `journal`, and reports of jobs.
+//! `jobs`, `cancel`, and reports of jobs.
 
 use crate::open::{self, CatalogueLocation};
-use crate::output::{bytes, count, number, seconds, stream, table};
+use crate::output::{bytes, count, number, seconds, table};
 use crate::{CommandError, CommandResult};
 use serde_json::{Value as Json, json};
-use std::io::Write;
 use std::time::Duration;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::show_timestamp;
+use stook_engine::import::UPLOADED;
 use stook_engine::settle::complete_delivery::{self, RetirementReport};
 use stook_store::Store;
 use stook_store::journal::{OUTCOMES, Outcome as Became, OutcomeCounts};
@@ -32,6 +32,18 @@ fn done_of(job: &Job) -> String {
         true => format!("{} of {}", number(done), number(planned)),
         false => format!("{} of at least {}", number(done), number(planned)),
     }
+}
+
+/// Returns the name of a job's file without its folder, and of how many others.
+fn file_names(job: &Job) -> String {
+    let more = job.files.len().saturating_sub(1);
+    let first = job.files.first().map(|file| file_name(&file.path).to_owned()).unwrap_or_default();
+    if more > 0 { format!("{first} and {} more", number(more as u64)) } else { first }
+}
+
+/// Returns the name of a file of a job without its folder.
+pub fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path).trim_start_matches(UPLOADED)
 }
 
 /// Returns the exit code for a job that has ended.
@@ -90,11 +102,14 @@ pub fn report(
     if troubles > 0 {
         for entry in store.journal(job.id, 0, MAX_SHOWN_ISSUES, true)? {
             let kind = if entry.outcome == Became::Failed { "failed" } else { "warning" };
-            let file = entry.file.rsplit('/').next().unwrap_or(&entry.file);
+            let file = file_name(&entry.file);
             let key = entry.key.map(|key| format!(" ({key})")).unwrap_or_default();
             say!("  {kind}: {file} record {} at byte {}{key}: {}", entry.record, entry.offset, entry.reasons.join("; "));
         }
         say!("  for all issues: stook journal {} --errors", job.id);
+        if job.counts.of(Became::Failed) > 0 {
+            say!("  the failed documents as a file: stook journal {} --failed -o FILE", job.id);
+        }
     }
     Ok(())
 }
@@ -131,30 +146,23 @@ pub fn jobs(location: &CatalogueLocation, tenant: Option<&str>, limit: usize, as
         say!("{}", Json::Array(jobs.iter().map(to_json).collect::<Result<_, _>>()?));
         return Ok(0);
     }
-    let rows: Vec<Vec<String>> = jobs
-        .iter()
-        .map(|job| {
-            let of = |outcome: Became| number(job.counts.of(outcome).max(0) as u64);
-            let took = job.finished.map(|finished| seconds(Duration::from_micros((finished - job.created).max(0) as u64)));
-            let size: u64 = job.files.iter().map(|file| file.size).sum();
-            vec![
-                job.id.to_string(),
-                shown_state(job),
-                job.tenant.clone(),
-                job.profile.clone().unwrap_or_else(|| job.source.clone()),
-                bytes(size),
-                done_of(job),
-                of(Became::Created),
-                of(Became::Updated),
-                of(Became::Unchanged),
-                of(Became::Failed),
-                show_timestamp(job.created).chars().take(19).collect(),
-                took.unwrap_or_default(),
-            ]
-        })
-        .collect();
-    let headings = ["job", "state", "tenant", "profile", "size", "documents", "created", "updated", "unchanged", "failed", "started", "took"];
-    let right = [true, false, false, false, true, true, true, true, true, true, false, true];
+    // outcomes that always have a column, and others that occur
+    let always = [Became::Created, Became::Updated, Became::Unchanged, Became::Failed];
+    let occurs = |outcome: Became| jobs.iter().any(|job| job.counts.of(outcome) != 0);
+    let shown: Vec<(Became, &str)> = OUTCOMES.into_iter().filter(|(outcome, _)| always.contains(outcome) || occurs(*outcome)).collect();
+    let row = |job: &Job| {
+        let size: u64 = job.files.iter().map(|file| file.size).sum();
+        let profile = job.profile.clone().unwrap_or_else(|| job.source.clone());
+        let first = [job.id.to_string(), shown_state(job), job.tenant.clone(), profile, file_names(job), bytes(size), done_of(job)];
+        let counts = shown.iter().map(|(outcome, _)| number(job.counts.of(*outcome).max(0) as u64));
+        let started = show_timestamp(job.created).chars().take(19).collect();
+        let took = job.finished.map(|finished| seconds(Duration::from_micros((finished - job.created).max(0) as u64)));
+        first.into_iter().chain(counts).chain([started, took.unwrap_or_default()]).collect()
+    };
+    let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
+    let first = [("job", true), ("state", false), ("tenant", false), ("profile", false), ("file", false), ("size", true), ("documents", true)];
+    let counts = shown.iter().map(|(_, name)| (*name, true));
+    let (headings, right): (Vec<&str>, Vec<bool>) = first.into_iter().chain(counts).chain([("started", false), ("took", true)]).unzip();
     say!("{}", table(&headings, &rows, &right));
     Ok(0)
 }
@@ -177,64 +185,5 @@ pub fn cancel(location: &CatalogueLocation, job: u64, as_json: bool) -> CommandR
     } else {
         say!("job {} cancelled; {} of its documents are committed and remain", job.id, done_of(&job));
     }
-    Ok(0)
-}
-
-/// Entries of a journal read at one time.
-const PAGE: usize = 5_000;
-
-pub fn journal(location: &CatalogueLocation, job: u64, errors: bool, limit: Option<usize>, as_json: bool) -> CommandResult {
-    let store = location.admin_store(true)?;
-    let mut out = stream();
-    let mut after = 0;
-    let mut remaining = limit;
-    let mut first = true;
-    loop {
-        let page = store.journal(job, after, remaining.map_or(PAGE, |remaining| remaining.min(PAGE)), errors)?;
-        let Some(last) = page.last() else { break };
-        after = last.document;
-        remaining = remaining.map(|remaining| remaining.saturating_sub(page.len()));
-        for entry in &page {
-            if as_json {
-                writeln!(out, "{}", serde_json::to_string(entry)?)?;
-            } else {
-                if first {
-                    writeln!(out, "{:>9}  {:>9}  {:>11}  {:<11} {:<14} key / reason", "document", "record", "byte", "outcome", "collection")?;
-                }
-                let reasons = if entry.reasons.is_empty() { String::new() } else { format!("  {}", entry.reasons.join("; ")) };
-                writeln!(
-                    out,
-                    "{:>9}  {:>9}  {:>11}  {:<11} {:<14} {}{reasons}",
-                    entry.document,
-                    entry.record,
-                    entry.offset,
-                    entry.outcome.name(),
-                    entry.collection.as_deref().unwrap_or_default(),
-                    entry.key.as_deref().unwrap_or_default(),
-                )?;
-            }
-            first = false;
-        }
-        if remaining == Some(0) {
-            break;
-        }
-    }
-    // results of complete deliveries need the definition
-    match location.read() {
-        Ok((catalogue, store)) => {
-            let replaced = complete_delivery::retirement_report(&*store, &catalogue, &store.job(job)?)?;
-            if let (Some(replaced), true) = (&replaced, as_json) {
-                writeln!(out, "{}", json!({ "replaced": replaced }))?;
-            }
-            for sentence in replaced.iter().flat_map(RetirementReport::sentences).filter(|_| !as_json) {
-                writeln!(out, "{sentence}")?;
-            }
-        }
-        Err(failure) => {
-            let reason = failure.message.lines().next().unwrap_or_default().to_owned();
-            eprintln!("note: whether older deliveries were retired could not be determined: {reason}");
-        }
-    }
-    out.flush()?;
     Ok(0)
 }

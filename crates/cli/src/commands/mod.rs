@@ -6,6 +6,7 @@ pub mod definition;
 pub mod help;
 pub mod import;
 pub mod jobs;
+pub mod journal;
 #[cfg(feature = "lab")]
 pub mod lab;
 pub mod query;

@@ -8,7 +8,32 @@ use crate::tags::{FailedEvaluation, TagEvaluator};
 use stook_catalogue::key::Key;
 use stook_store::journal::{ChunkJournal, DocumentOutcome, Issue, Outcome, OutcomeCorrection, OutcomeCounts, pack};
 
+/// The maximum number of bytes of a document that is kept when it fails.
+pub const MAX_KEPT_BYTES: usize = 256 << 10;
+/// The maximum number of bytes of all failed documents of a chunk that are kept.
+pub const MAX_KEPT_BYTES_OF_CHUNK: usize = 1 << 20;
+
 impl ChunkUnit {
+    /// The documents that failed, by number, as far as they are kept: completely or not at all.
+    fn failed_documents(&self, outcomes: &[DocumentOutcome]) -> Vec<(u64, Vec<u8>)> {
+        let mut kept: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut kept_bytes = 0;
+        let mut failed: Vec<u64> = outcomes.iter().filter(|outcome| outcome.outcome == Outcome::Failed).map(|outcome| outcome.document).collect();
+        // one may have failed in several collections
+        failed.dedup();
+        let mut entries = self.mapped.entries.iter();
+        for document in failed {
+            // both are in the order of the documents
+            let Some(entry) = entries.find(|entry| entry.document == document) else { continue };
+            let length = self.mapped.prefix.len() + entry.bytes.len();
+            if !entry.bytes.is_empty() && length <= MAX_KEPT_BYTES && kept_bytes + length <= MAX_KEPT_BYTES_OF_CHUNK {
+                kept_bytes += length;
+                kept.push((entry.document, [&self.mapped.prefix[..], &entry.bytes].concat()));
+            }
+        }
+        kept
+    }
+
     /// The journal; built if it is not up to date.
     pub(super) fn current_journal(&mut self) -> Option<&ChunkJournal> {
         if self.journal.is_none() {
@@ -92,7 +117,7 @@ impl ChunkUnit {
         troubles.sort_by_key(|trouble| trouble.document);
         counts.warnings = troubles.iter().filter(|trouble| !trouble.failed).count() as i64;
         let first = self.mapped.entries.first().map_or(0, |entry| entry.document);
-        let failed_documents = self.mapped.failed_documents.clone();
+        let failed_documents = self.failed_documents(&document_outcomes);
         ChunkJournal {
             file: self.file,
             file_start: self.mapped.file_start,
@@ -110,6 +135,8 @@ impl ChunkUnit {
 fn with_embedded(numbered: &NumberedContribution, outcome: Outcome, contributions: &[NumberedContribution], decision: &MergeResult) -> Outcome {
     let embedded =
         contributions.iter().zip(&decision.outcomes).filter(|(other, _)| other.contribution.embedded && other.document == numbered.document);
-    let changes = |(_, (outcome, _)): (&NumberedContribution, &(Outcome, Option<String>))| matches!(outcome, Outcome::Created | Outcome::Updated | Outcome::Deleted);
+    let changes = |(_, (outcome, _)): (&NumberedContribution, &(Outcome, Option<String>))| {
+        matches!(outcome, Outcome::Created | Outcome::Updated | Outcome::Deleted)
+    };
     if outcome == Outcome::Unchanged && embedded.into_iter().any(changes) { Outcome::Updated } else { outcome }
 }

@@ -2,7 +2,7 @@
 
 use super::header::header_warnings;
 use super::map::{CompleteDocument, DocumentMapper, Envelope, SkippedContribution};
-use super::read;
+use super::read::{self, DocumentBytes};
 use crate::job::JobContext;
 use crate::job::file::{UPLOADED, syntax};
 use crate::merge::NumberedContribution;
@@ -17,15 +17,10 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{ContributionOrigin, Reception};
 use stook_formats::marc::Repairs;
-use stook_formats::{Document, Syntax};
+use stook_formats::{Document, Syntax, frame};
 use stook_store::journal::{Issue, Outcome};
 use stook_store::queue::{ChunkSlice, JobFile};
 use stook_store::{Edge, Store, Tenant};
-
-/// The maximum number of bytes that are kept of a document that failed.
-const MAX_KEPT_BYTES: usize = 64 << 10;
-/// The maximum number of bytes that are kept of all failed documents of a chunk.
-const MAX_KEPT_BYTES_OF_CHUNK: usize = 256 << 10;
 
 /// A chunk, and where its bytes come from.
 pub struct ChunkInput<'i> {
@@ -42,6 +37,8 @@ pub(super) struct PendingDocument {
     pub(super) document: u64,
     pub(super) record: u64,
     pub(super) offset: u64,
+    /// Its bytes, as they are kept if it fails.
+    pub(super) bytes: Bytes,
 }
 
 /// The mapped documents of a chunk.
@@ -57,9 +54,8 @@ pub(super) struct MappedDocuments {
     pub(super) without_record: Vec<UnmappedDocument>,
     /// Failures and warnings.
     pub(super) troubles: Vec<Issue>,
-    /// Documents that failed, by number, as far as they are kept.
-    pub(super) failed_documents: Vec<(u64, Vec<u8>)>,
-    kept_bytes: usize,
+    /// What stands before the bytes of a document that is kept.
+    pub(super) prefix: Vec<u8>,
     /// How much of its file the chunk is, if the source says `replaces:`.
     pub(super) share: Option<FileShare>,
     /// The documents that are complete for what their elements contribute: what identifies each, and its age.
@@ -92,15 +88,6 @@ impl MappedDocuments {
         }
         Ok(())
     }
-
-    /// Keeps a document that failed, if the limit allows it.
-    fn keep(&mut self, document: u64, bytes: &[u8]) {
-        let head = &bytes[..bytes.len().min(MAX_KEPT_BYTES)];
-        if self.kept_bytes + head.len() <= MAX_KEPT_BYTES_OF_CHUNK {
-            self.kept_bytes += head.len();
-            self.failed_documents.push((document, head.to_vec()));
-        }
-    }
 }
 
 /// Reads and maps a chunk's documents. Reads nothing from the store except the ledger of scopes, for a source with complete deliveries.
@@ -122,13 +109,15 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
         let origin = ContributionOrigin { job: context.policy.job, document };
         source.as_of.by_reception.then_some(Reception { at: context.accepted, origin })
     };
-    let mut chunk = MappedDocuments { file_start, ..MappedDocuments::default() };
+    let mut chunk = MappedDocuments { file_start, prefix: frame::prefix(syntax, &slice.head), ..MappedDocuments::default() };
     let mut repairs = Repairs::default();
     let mut skipped = Vec::new();
-    read::documents(input, syntax, source, |found, bytes| {
+    read::documents(input, syntax, source, |found, DocumentBytes { own, complete: bytes }| {
         let (record, offset) = (found.number, found.offset);
         let document = file_start + record;
-        chunk.entries.push(PendingDocument { document, record, offset });
+        // of JSON, the document may be a part of what is in the list
+        let kept = if matches!(syntax, Syntax::Json | Syntax::MarcJson) { own } else { bytes.clone() };
+        chunk.entries.push(PendingDocument { document, record, offset, bytes: kept });
         repairs.begin(offset);
         let parsed = match found.problem {
             Some(problem) => Err(problem),
@@ -147,7 +136,6 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
             Err(reason) => {
                 chunk.without_record.push(UnmappedDocument { document, outcome: Outcome::Failed, key: None, reason: None });
                 chunk.troubles.push(trouble(&None, true, reason));
-                chunk.keep(document, &bytes);
                 return Ok(());
             }
         };
@@ -164,7 +152,6 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
         if let Some(reason) = mapped.failed {
             chunk.without_record.push(UnmappedDocument { document, outcome: Outcome::Failed, key: mapped.key.clone(), reason: None });
             chunk.troubles.push(trouble(&mapped.key, true, reason));
-            chunk.keep(document, &bytes);
         } else if let Some(reason) = mapped.skipped {
             chunk.without_record.push(UnmappedDocument { document, outcome: Outcome::Skipped, key: mapped.key, reason: Some(reason) });
             skipped.extend(mapped.skipped_contribution);

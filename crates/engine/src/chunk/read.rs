@@ -73,32 +73,51 @@ pub fn range(slice: &ChunkSlice) -> DocumentRange {
     DocumentRange { before: slice.file_documents, offset: slice.offset, last }
 }
 
-/// Calls `visit` with every document of a chunk, in a form that can be parsed without the rest of the file; kept documents share the
-/// chunk's bytes.
+/// The bytes of a document, which share those of its chunk where that is possible.
+pub struct DocumentBytes {
+    /// As they are in the file.
+    pub own: Bytes,
+    /// In a form that can be parsed without the rest of the file.
+    pub complete: Bytes,
+}
+
+impl DocumentBytes {
+    fn new(found: &ScannedDocument, own: Bytes) -> Self {
+        let complete = match found.head.complete(&own) {
+            Cow::Borrowed(part) => own.slice_ref(part),
+            Cow::Owned(complete) => complete.into(),
+        };
+        Self { own, complete }
+    }
+}
+
+/// Calls `visit` with every document of a chunk.
 ///
 /// # Errors
 /// When the file cannot be read, or `visit` fails.
-pub fn documents(chunk: &ChunkInput<'_>, syntax: Syntax, source: &Source, mut visit: impl FnMut(ScannedDocument, Bytes) -> Result<()>) -> Result<()> {
+pub fn documents(
+    chunk: &ChunkInput<'_>,
+    syntax: Syntax,
+    source: &Source,
+    mut visit: impl FnMut(ScannedDocument, DocumentBytes) -> Result<()>,
+) -> Result<()> {
     let (slice, file) = (chunk.slice, chunk.file);
     let scanner = Scanner::resume(syntax, source, &slice.head);
     if slice.is_given_up() {
         let (number, problem, head) = (slice.file_documents + 1, Some(scanner.too_long()), Arc::new(ParseContext::new(syntax, &slice.head)));
-        return visit(ScannedDocument { number, offset: slice.offset, problem, head }, Bytes::new());
+        return visit(ScannedDocument { number, offset: slice.offset, problem, head }, DocumentBytes { own: Bytes::new(), complete: Bytes::new() });
     }
     match input(slice, file, chunk.bytes.as_ref())? {
         ChunkBytes::Whole(bytes) => each(&bytes, scanner, range(slice), |found, own| {
-            let complete = match found.head.complete(own) {
-                Cow::Borrowed(own) => bytes.slice_ref(own),
-                Cow::Owned(complete) => complete.into(),
-            };
-            visit(found, complete)
+            let document = DocumentBytes::new(&found, bytes.slice_ref(own));
+            visit(found, document)
         }),
         ChunkBytes::Stream(stream) => {
             let failed = |error| EngineError::File { path: file.path.clone(), error };
             let mut documents = DocumentReader::with_scanner(stream, scanner, range(slice));
             while let Some((found, own)) = documents.next().map_err(failed)? {
-                let complete = found.head.complete(own).into_owned().into();
-                visit(found, complete)?;
+                let document = DocumentBytes::new(&found, Bytes::copy_from_slice(own));
+                visit(found, document)?;
             }
             Ok(())
         }

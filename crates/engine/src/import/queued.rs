@@ -9,9 +9,10 @@ use crate::job::source::{guess_source, named_source};
 use crate::{EngineError, Result};
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
-use stook_catalogue::definition::Catalogue;
+use stook_catalogue::definition::{Catalogue, Source};
+use stook_formats::read::OpenedInput;
 use stook_store::Store;
-use stook_store::queue::{Job, JobFile, JobId, JobState, NewJob};
+use stook_store::queue::{Job, JobFile, JobId, JobState, NewJob, SplitProgress};
 
 /// Writes a job for a stream of bytes and splits it into chunks, which workers may start at once. Calls `created` with the job's number. If the
 /// stream ends with an error, the job fails; what was committed stays.
@@ -53,7 +54,19 @@ pub fn upload(
         files: vec![file.clone()],
     })?;
     created(job);
-    let split_result = split::split_stream(opened, &file, source, queued_chunk(store), |chunks, progress| {
+    let mut opened = Some(opened);
+    let open = |file: &JobFile| opened.take().ok_or_else(|| EngineError::Wrong(format!("{} was read already", file.path)));
+    queue((store, job), &[file], source, open)
+}
+
+/// Splits streams into chunks of a job, which carry their bytes. If one cannot be read, the job fails.
+pub(super) fn queue(
+    (store, job): (&dyn Store, JobId),
+    files: &[JobFile],
+    source: &Source,
+    open: impl FnMut(&JobFile) -> Result<OpenedInput>,
+) -> Result<Job> {
+    let split_result = split::split_streams((files, SplitProgress::default()), (source, queued_chunk(store)), open, |chunks, progress| {
         store.add_chunks(job, chunks, progress)?;
         Ok(!store.job_state(job)?.is_final())
     });

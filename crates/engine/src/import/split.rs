@@ -24,43 +24,39 @@ pub fn split(
     files: &[JobFile],
     source: &Source,
     max_documents: u32,
-    mut progress: SplitProgress,
+    progress: SplitProgress,
+    add: impl FnMut(Vec<NewChunk>, SplitProgress) -> Result<bool>,
+) -> Result<()> {
+    let open_file = |file: &JobFile| {
+        let failed = |error| EngineError::File { path: file.path.clone(), error };
+        check_unchanged(file)?;
+        let mut opened = open(Path::new(&file.path)).map_err(failed)?;
+        opened.choose_sheet(&source.reading.csv).map_err(failed)?;
+        Ok(opened)
+    };
+    split_streams((files, progress), (source, max_documents), open_file, add)
+}
+
+/// Splits streams of bytes, as [`split`] does with files, each opened by `open_file` when its turn comes; chunks of a file that is compressed carry
+/// their bytes.
+///
+/// # Errors
+/// When a stream cannot be opened or read, or `add` fails.
+pub fn split_streams(
+    (files, mut progress): (&[JobFile], SplitProgress),
+    (source, max_documents): (&Source, u32),
+    mut open_file: impl FnMut(&JobFile) -> Result<OpenedInput>,
     mut add: impl FnMut(Vec<NewChunk>, SplitProgress) -> Result<bool>,
 ) -> Result<()> {
     let mut batch = Vec::new();
     while let Some(file) = files.get(progress.file) {
-        let failed = |error| EngineError::File { path: file.path.clone(), error };
-        if syntax(file).is_some() {
-            check_unchanged(file)?;
-            let mut opened = open(Path::new(&file.path)).map_err(failed)?;
-            opened.choose_sheet(&source.reading.csv).map_err(failed)?;
-            if !split_file(opened, (file, source, max_documents), &mut progress, &mut batch, &mut add)? {
-                return Ok(());
-            }
+        if syntax(file).is_some() && !split_file(open_file(file)?, (file, source, max_documents), &mut progress, &mut batch, &mut add)? {
+            return Ok(());
         }
         progress = SplitProgress { file: progress.file + 1, offset: 0, file_documents: 0, ..progress };
     }
     progress.complete = true;
     add(batch, progress)?;
-    Ok(())
-}
-
-/// Splits a stream of bytes, as [`split`] does with a job's only file; if `file` is compressed, the chunks carry their bytes.
-///
-/// # Errors
-/// When the stream cannot be read, or `add` fails.
-pub fn split_stream(
-    opened: OpenedInput,
-    file: &JobFile,
-    source: &Source,
-    max_documents: u32,
-    mut add: impl FnMut(Vec<NewChunk>, SplitProgress) -> Result<bool>,
-) -> Result<()> {
-    let (mut batch, mut progress) = (Vec::new(), SplitProgress::default());
-    if !split_file(opened, (file, source, max_documents), &mut progress, &mut batch, &mut add)? {
-        return Ok(());
-    }
-    add(batch, SplitProgress { file: 1, offset: 0, file_documents: 0, complete: true, ..progress })?;
     Ok(())
 }
 

@@ -101,6 +101,11 @@ pub fn check_unchanged(file: &JobFile) -> Result<()> {
     Ok(())
 }
 
+/// Whether a failed document is kept completely: earlier versions kept the first 64 KiB of longer ones.
+pub(crate) fn check_kept(document: &[u8]) -> bool {
+    document.len() != 64 << 10
+}
+
 /// The syntax of a job's file; `None` if the file is empty.
 pub fn syntax(file: &JobFile) -> Option<Syntax> {
     file.syntax.as_deref().and_then(Syntax::named)

@@ -85,7 +85,7 @@ impl RecordMerger<'_> {
             let winner = &incoming[best];
             let mut newest = winner.stored(before, job);
             decision.outcomes[best].0 = outcome(existed, &newest);
-            decision.instead.extend(winner.contribution.replaced_by.map(|delivery| (best, replaced_by(delivery))));
+            decision.instead.extend(replaced_by(&winner.contribution).map(|reason| (best, reason)));
             if !newest.unreadable.is_empty() {
                 for position in older(&newest) {
                     newest.inherit_unreadable(&incoming[position].stored(None, job));
@@ -164,7 +164,8 @@ impl RecordMerger<'_> {
         decision: &mut MergeResult,
     ) {
         // of the contributions that decide whether the record exists, the newest one
-        let decides = |contribution: &&Contribution| contribution.counts() && is_alive == matches!(contribution.content, ContributionContent::Values(_));
+        let decides =
+            |contribution: &&Contribution| contribution.counts() && is_alive == matches!(contribution.content, ContributionContent::Values(_));
         let deciding = contributions.iter().filter(decides).max_by_key(|contribution| contribution.age());
         let reason = || deciding.map_or_else(String::new, if is_alive { kept_by } else { deleted_by });
         for (position, _) in winners {

@@ -1,5 +1,6 @@
 //! A contribution that a document makes, before it is known whether it is stored.
 
+use crate::settle::complete_delivery::DeliveryAge;
 use bytes::Bytes;
 use stook_catalogue::ids::{CollectionId, FieldId, SourceId};
 use stook_catalogue::key::Key;
@@ -39,8 +40,8 @@ pub struct NewContribution {
     pub tree: Option<Bytes>,
     /// The scope it belongs to and its position there, if the source says `replaces:`.
     pub scope: Option<Box<ScopePosition>>,
-    /// The as-of time of a newer complete delivery that retires it on arrival.
-    pub replaced_by: Option<i64>,
+    /// A newer complete delivery that retires it on arrival.
+    pub replaced_by: Option<DeliveryAge>,
 }
 
 impl NewContribution {

@@ -1,6 +1,6 @@
 //! What counts instead of a superseded document, or keeps a record that a document deletes, in words.
 
-use super::contribution::NumberedContribution;
+use super::contribution::{NewContribution, NumberedContribution};
 use crate::job::NO_JOB;
 use stook_catalogue::record::{Contribution, ContributionAge, ContributionOrigin, PreviousContribution};
 use stook_catalogue::value::show_timestamp;
@@ -39,8 +39,7 @@ impl Successor {
         let document = match self.delivery {
             SuccessorDelivery::SameDelivery(document) => format!("document {document} of the same delivery"),
             SuccessorDelivery::Earlier(None) => "a document of another delivery".to_owned(),
-            SuccessorDelivery::Earlier(Some(origin)) if origin.job == NO_JOB => "a document that was delivered without a job".to_owned(),
-            SuccessorDelivery::Earlier(Some(origin)) => format!("document {} of job {}", origin.document, origin.job),
+            SuccessorDelivery::Earlier(Some(origin)) => place(origin).unwrap_or_else(|| "a document that was delivered without a job".to_owned()),
         };
         let as_of = show_timestamp(self.age.as_of);
         let received = self.age.received.map(|received| format!(", received {}", show_timestamp(received.at))).unwrap_or_default();
@@ -53,17 +52,34 @@ impl Successor {
     }
 }
 
-/// The reason that a newer complete delivery counts instead.
-pub(super) fn replaced_by(delivery: i64) -> String {
-    format!("a newer complete delivery counts instead, as of {}", show_timestamp(delivery))
+/// The reason that a newer complete delivery counts instead of a contribution, if one does.
+pub(super) fn replaced_by(contribution: &NewContribution) -> Option<String> {
+    let delivery = contribution.replaced_by?;
+    let scope = contribution.scope.as_deref().map(|scoped| scoped.scope.as_str()).filter(|scope| !scope.is_empty());
+    let of = scope.map(|scope| format!(" of `{scope}`")).unwrap_or_default();
+    let place = delivery.received.and_then(|received| place(received.origin)).map(|place| format!(" ({place})")).unwrap_or_default();
+    Some(format!("a newer complete delivery{of}{place} counts instead, as of {}", show_timestamp(delivery.as_of)))
 }
 
 /// The reason that a deletion counts instead.
 pub(super) fn deleted_by(deletion: &Contribution) -> String {
-    format!("the deletion by `{}` counts instead, as of {}", deletion.contributor, show_timestamp(deletion.as_of))
+    format!("the deletion by {} counts instead, as of {}", named(deletion), show_timestamp(deletion.as_of))
 }
 
 /// The reason that a record remains although a document deletes it.
 pub(super) fn kept_by(contribution: &Contribution) -> String {
-    format!("the record remains, because `{}` contributes to it, as of {}", contribution.contributor, show_timestamp(contribution.as_of))
+    format!("the record remains, because of what {} says as of {}", named(contribution), show_timestamp(contribution.as_of))
+}
+
+/// The contributor, and where its contribution is from.
+fn named(contribution: &Contribution) -> String {
+    match place(contribution.origin) {
+        Some(place) => format!("`{}` ({place})", contribution.contributor),
+        None => format!("`{}`", contribution.contributor),
+    }
+}
+
+/// The document and the job that it was in, if it was in one.
+fn place(origin: ContributionOrigin) -> Option<String> {
+    (origin.job != NO_JOB).then(|| format!("document {} of job {}", origin.document, origin.job))
 }

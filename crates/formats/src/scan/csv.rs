@@ -70,6 +70,24 @@ impl<'h> CsvHeader<'h> {
     }
 }
 
+/// The head of a chunk as the front of a table of its own, without its last line end; rows that follow it are UTF-8, or in the encoding of the source.
+pub(crate) fn csv_head_alone(head: &[u8]) -> Vec<u8> {
+    CsvHeader { is_utf8: false, ..CsvHeader::of_head(head) }.write()
+}
+
+/// Splits a table that begins with [`csv_head_alone`] in front of its first row.
+pub(crate) fn csv_split(table: &[u8]) -> (&[u8], &[u8]) {
+    let mut scanner = CsvScanner::new(CsvOptions::standard());
+    let mut at = 0;
+    while scanner.head.is_none() {
+        match scanner.step(&table[at..], true) {
+            ScanStep::Skip(length) if length > 0 => at += length,
+            _ => break,
+        }
+    }
+    table.split_at(at)
+}
+
 /// What a line `sep=;` at the front says.
 struct SeparatorLine {
     delimiter: u8,

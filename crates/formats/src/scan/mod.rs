@@ -11,7 +11,7 @@ mod step;
 mod xml;
 
 pub use csv::CsvScanner;
-pub(crate) use csv::{CsvHeader, csv_row};
+pub(crate) use csv::{CsvHeader, csv_head_alone, csv_row, csv_split};
 pub use json::JsonScanner;
 pub(crate) use json::inner_value;
 pub(crate) use prologue::XmlPrologue;

@@ -49,7 +49,7 @@ pub fn shown(job: &Job, now: i64) -> Json {
 }
 
 /// Returns the job in the path, if it is the tenant's.
-async fn job(ctx: &RequestContext) -> HandlerResult<Job> {
+pub async fn job(ctx: &RequestContext) -> HandlerResult<Job> {
     let not_found = || Problem::not_found(format!("there is no job {:?} here", ctx.segment("job")));
     let text = ctx.segment("job");
     let id: JobId = text
@@ -120,7 +120,7 @@ pub async fn journal(mut ctx: RequestContext) -> HandlerResult {
 pub async fn document(ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let job = job(&ctx).await?;
-    let not_found = || Problem::not_found("no such document; only the first failed documents of each chunk are kept, up to 64 KiB each");
+    let not_found = || Problem::not_found("no such document; of a chunk, failed documents are kept up to 1 MiB, each up to 256 KiB");
     let number: u64 = ctx.segment("document").parse().map_err(|_| not_found())?;
     let app = ctx.app.clone();
     let bytes = reading(move || app.store.failed_document(job.id, number)).await?.ok_or_else(not_found)?;

@@ -7,6 +7,7 @@ pub mod coverage;
 pub mod deliver;
 mod events;
 pub mod export;
+pub mod failed;
 pub mod health;
 pub mod history;
 pub mod jobs;

@@ -8,8 +8,10 @@ use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::RequestContext;
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
 use bytes::{Buf, Bytes};
 use futures_util::StreamExt;
+use serde_json::Value as Json;
 use std::io::{Read, Write};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -35,11 +37,16 @@ pub async fn create(mut ctx: RequestContext, body: Body) -> HandlerResult {
             import_upload(&ctx, body, params.upload(&ctx, size)).await?
         }
     };
-    let mut response = json_answer(StatusCode::ACCEPTED, shown(&job, ctx.app.store.clock()).to_string());
+    Ok(accepted(&ctx, &job, &shown(&job, ctx.app.store.clock())))
+}
+
+/// The response that a job was created.
+pub fn accepted(ctx: &RequestContext, job: &Job, shown: &Json) -> Response {
+    let mut response = json_answer(StatusCode::ACCEPTED, shown.to_string());
     if let Ok(location) = HeaderValue::from_str(&format!("/v1/{}/jobs/{}", ctx.tenant, job.id)) {
         response.headers_mut().insert(header::LOCATION, location);
     }
-    Ok(response)
+    response
 }
 
 /// Parameters that describe uploaded documents.
@@ -128,6 +135,7 @@ const MAX_DRY_RUN_BYTES: u64 = 64 << 20;
 async fn dry_run_response(ctx: &RequestContext, body: Body, params: UploadParams, path: Option<String>) -> HandlerResult {
     let disk_problem = |error: std::io::Error| Problem::unavailable(format!("the disk is full: {error}"));
     let folder = tempfile::tempdir().map_err(disk_problem)?;
+    let is_upload = path.is_none();
     let file = match path {
         Some(path) => server_file(ctx, &path)?,
         None => {
@@ -152,8 +160,18 @@ async fn dry_run_response(ctx: &RequestContext, body: Body, params: UploadParams
     let app = ctx.app.clone();
     let request = params.request(ctx, file);
     let preview = blocking(move || import::dry_run(&app.catalogue, &*app.store, &request, DRY_RUN_LIMITS)).await;
-    drop(folder);
-    Ok(json_answer(StatusCode::OK, preview?.to_json().to_string()))
+    // callers know the upload by its name, not by where it was for a moment
+    let name = |text: &str| if is_upload { without_folder(text, folder.path()) } else { text.to_owned() };
+    let mut preview = preview.map_err(|problem| Problem { detail: name(&problem.detail), ..problem })?;
+    preview.files.iter_mut().for_each(|file| file.path = name(&file.path));
+    Ok(json_answer(StatusCode::OK, preview.to_json().to_string()))
+}
+
+/// A text without the path of a folder in front of names of files in it.
+fn without_folder(text: &str, folder: &Path) -> String {
+    let canonical = folder.canonicalize();
+    let paths = [Some(folder), canonical.as_deref().ok()].into_iter().flatten();
+    paths.fold(text.to_owned(), |text, path| text.replace(&format!("{}/", path.display()), ""))
 }
 
 /// Returns the path of a server file that the caller names.

@@ -170,7 +170,10 @@ pub async fn job(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
                 table {
                     thead { tr { th.number scope="col" { "document" } th scope="col" { "outcome" } th scope="col" { "record" } th scope="col" { "why" } } }
                     tbody {
-                        @for entry in items(&journal["entries"]) {
+                        @let names_files = items(&job["files"]).len() > 1;
+                        @for (position, entry) in items(&journal["entries"]).iter().enumerate() {
+                            @let is_next_file = position == 0 || journal["entries"][position - 1]["file"] != entry["file"];
+                            @if names_files && is_next_file { tr { th scope="rowgroup" colspan="4" { bdi { (named(entry, "file")) } } } }
                             tr {
                                 td.number { (plain(&entry["document"])) }
                                 td {
@@ -232,6 +235,7 @@ fn progress(ctx: &PageContext, id: &str, job: &Json) -> Markup {
                 @if job["cut"] != true { "The files were not read completely; run " code { "stook import --resume " (id) } " to read the rest." }
             }
         }
+        @if job["state"] == "cancelled" && !is_tagging(job) { p { (count(done)) " documents were committed before that, and remain." } }
         @if has_ended(job) && planned == 0 && !is_tagging(job) {
             p.problem { "The file contains no documents. Check that it is the right file and the right source." }
         }
@@ -260,7 +264,11 @@ fn actions(ctx: &PageContext, id: &str, job: &Json, chunks: &Json) -> Markup {
         @if !items(&chunks["chunks"]).is_empty() { (dead_chunks(ctx, id, items(&chunks["chunks"]))) }
         div.actions {
             @if ctx.may(Role::Write) && !has_ended(job) { (cancel(ctx, id)) }
-            @if ctx.may(Role::Admin) && job["chunks_dead"].as_u64() > Some(0) { (button(ctx, id, "retry")) }
+            @if ctx.may(Role::Admin) && job["chunks_dead"].as_u64() > Some(0) { (button(ctx, id, "retry", "retry")) }
+            @if job["counts"]["failed"].as_u64() > Some(0) && !is_tagging(job) {
+                a href=(ctx.to("job/failed", &[("id", id)])) download { "download the failed documents" }
+                @if ctx.may(Role::Write) && has_ended(job) { (button(ctx, id, "again", "import the failed documents again")) }
+            }
         }
     }
 }
@@ -325,11 +333,11 @@ fn job_fields(ctx: &PageContext, id: &str, action: &str) -> Markup {
     html! { (csrf(ctx)) input type="hidden" name="id" value=(id); input type="hidden" name="do" value=(action); }
 }
 
-fn button(ctx: &PageContext, id: &str, action: &str) -> Markup {
+fn button(ctx: &PageContext, id: &str, action: &str, text: &str) -> Markup {
     html! {
         form method="post" action=(ctx.to("job/change", &[])) {
             (job_fields(ctx, id, action))
-            button { (action) }
+            button { (text) }
         }
     }
 }
@@ -338,7 +346,24 @@ fn cancel(ctx: &PageContext, id: &str) -> Markup {
     confirmed("cancel", "it", &ctx.to("job/change", &[]), &job_fields(ctx, id, "cancel"))
 }
 
-/// Cancels a job, retries its dead chunks, or splits one of them.
+/// `?id=JOB&part=N`: the failed documents of a job as a download.
+pub async fn failed(ctx: PageContext) -> Response {
+    let path = parse_number(ctx.param("id"), "an import").and_then(|id| {
+        let part = parse_number(ctx.param("part").or(Some("1")), "a part")?;
+        Ok(ctx.api(&format!("/jobs/{id}/failed"), &[("part", part)]))
+    });
+    let response = match path {
+        Ok(path) => ctx.get(&path).await,
+        Err(problem) => return ctx.answer(Err(problem)),
+    };
+    if response.status().is_success() {
+        return response;
+    }
+    let problem = bytes_of(response).await.err().unwrap_or_else(|| Problem::not_found("nothing found"));
+    ctx.answer(Err(problem))
+}
+
+/// Cancels a job, retries its dead chunks, splits one of them, or imports its failed documents again.
 pub async fn change(ctx: Arc<PageContext>, form: SubmittedForm) -> HandlerResult<Response> {
     let (id, action) = (parse_number(form.get("id"), "an import")?, form.required("do")?);
     match action {
@@ -349,7 +374,11 @@ pub async fn change(ctx: Arc<PageContext>, form: SubmittedForm) -> HandlerResult
             let request = json!({ "documents": documents.parse::<u64>().unwrap_or(0) });
             ctx.send(Method::POST, &format!("/jobs/{id}/chunks/{chunk}/rechunk"), &[], Some(&request)).await?
         }
-        _ => return Err(Problem::bad_request("`do` must be cancel, retry or rechunk")),
+        "again" => {
+            let new = ctx.send(Method::POST, &format!("/jobs/{id}/failed/retry"), &[], None).await?;
+            return Ok(Redirect::to(&ctx.to("job", &[("id", &plain(&new["id"]))])).into_response());
+        }
+        _ => return Err(Problem::bad_request("`do` must be cancel, retry, rechunk or again")),
     };
     Ok(Redirect::to(&ctx.to("job", &[("id", id)])).into_response())
 }

@@ -79,6 +79,7 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
         .route("/t/{tenant}/search/events", get(search::events))
         .route("/t/{tenant}/download", get(search::download))
         .route("/t/{tenant}/job/events", get(import::events))
+        .route("/t/{tenant}/job/failed", get(import::failed))
         .route("/t/{tenant}/job/change", change(import::change))
         .route("/t/{tenant}/upload", post(import::upload).layer(DefaultBodyLimit::disable()))
         .route("/t/{tenant}/transition", change(record::transition))

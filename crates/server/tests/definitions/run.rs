@@ -20,11 +20,11 @@ use stook_engine::deliver::PendingDelivery;
 use stook_engine::import::UploadRequest;
 use stook_engine::settle::{self, CheckedRecord};
 use stook_engine::withdraw::{self, WithdrawalRequest};
-use stook_engine::{damage, deliver, split, work};
+use stook_engine::{EngineError, damage, deliver, split, work};
 use stook_formats::read::OpenedInput;
 use stook_sample::random::Random;
 use stook_store::plan::{PlanColumn, QueryPlan};
-use stook_store::queue::{JobFile, JobId, JobState, NewJob};
+use stook_store::queue::{JobFile, JobId, JobState, NewJob, SplitProgress};
 use stook_store::{SettlePass, Tenant};
 use tokio::runtime::Runtime;
 
@@ -462,7 +462,11 @@ impl TestSetup {
         let (file, opened) = self.open(case_index, source, delivery)?;
         let wrong = |error: String| Fault { case: Some(case_index), message: format!("{}: an import: {error}", self.kind) };
         let (_, source_definition) = self.catalogue.source(&delivery.source).ok_or_else(|| wrong("no source".into()))?;
-        let cut = split::split_stream(opened, &file, source_definition, chunk, |chunks, progress| {
+        let mut opened = Some(opened);
+        let open = |_: &JobFile| opened.take().ok_or_else(|| EngineError::Wrong("it is opened twice".into()));
+        let files = [file];
+        let start = (&files[..], SplitProgress::default());
+        let cut = split::split_streams(start, (source_definition, chunk), open, |chunks, progress| {
             self.store.add_chunks(job, chunks, progress)?;
             Ok(true)
         });

@@ -230,3 +230,21 @@ pub struct ChunkOutcomes {
 /// Tables with rows of a job, each with the column that has its number.
 pub const JOB_TABLES: [(&str, &str); 6] =
     [("chunks", "job"), ("chunk_journals", "job"), ("troubles", "job"), ("failed_documents", "job"), ("corrections", "job"), ("jobs", "id")];
+
+#[cfg(test)]
+mod tests {
+    use super::{OutcomeCounts, pack_counts, read_counts};
+    use crate::journal::OUTCOMES;
+
+    #[test]
+    fn counts_are_read_as_they_were_written_by_this_version_and_by_earlier_ones() {
+        let mut counts = OutcomeCounts { documents: 70, warnings: -3, ..OutcomeCounts::default() };
+        OUTCOMES.iter().enumerate().for_each(|(position, (outcome, _))| counts.add(*outcome, position as i64 * 100 - 250));
+        let packed = pack_counts(&counts);
+        assert_eq!(read_counts(&packed), Ok(counts));
+        // versions without deletions as an outcome wrote nothing after the warnings
+        counts.outcomes[7] = 0;
+        let shorter = pack_counts(&counts);
+        assert_eq!(read_counts(&shorter[..shorter.len() - 1]), Ok(counts));
+    }
+}

@@ -73,9 +73,9 @@ impl DeliveryLedger {
         self.replacement(scope, at, age).is_some()
     }
 
-    /// The as-of time of the newest such delivery.
-    pub fn replacement(&self, scope: &str, at: i64, age: DeliveryAge) -> Option<i64> {
+    /// The newest such delivery.
+    pub fn replacement(&self, scope: &str, at: i64, age: DeliveryAge) -> Option<DeliveryAge> {
         let deliveries = self.0.get(scope)?.iter();
-        deliveries.filter(|(from, newer)| *from <= at && newer.replaces(age)).map(|(_, newer)| newer.as_of).max()
+        deliveries.filter(|(from, newer)| *from <= at && newer.replaces(age)).map(|(_, newer)| *newer).max()
     }
 }

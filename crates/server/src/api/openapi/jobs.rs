@@ -62,10 +62,20 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
         job("chunks", "Chunks that are waiting, leased or dead").json(200, "Chunks.", list("chunks", object())).guarded(),
     );
     let number_schema = || json!({ "type": "integer", "minimum": 0, "maximum": MAX_INTEGER });
-    let failed_document = job("failed_document", "A failed document as it was read, up to 64 KiB")
+    let failed_document = job("failed_document", "A failed document as it was read; a row of CSV after its header")
         .parameter("document", "path", true, number_schema(), "Its number in the journal.")
         .answer(200, "The document.", "application/octet-stream", json!({}));
     add("/v1/{tenant}/jobs/{job}/documents/{document}".into(), "get", failed_document.guarded());
+    let failed_documents = job("failed_documents", "The failed documents as a file that their source reads, to be mended and imported again")
+        .query("part", json!({ "type": "integer", "minimum": 1 }), "Which file, if they cannot be in one; `stook-parts` says how many there are.")
+        .answer(200, "The documents; `stook-not-kept` is how many others failed and are not kept.", "application/octet-stream", json!({}));
+    add("/v1/{tenant}/jobs/{job}/failed".into(), "get", failed_documents.guarded());
+    let retry_failed = job("retry_failed", "Import the failed documents again, as a new job, after the definition was changed").json(
+        202,
+        "The new job; `not_kept` are the numbers of failed documents that are missing in it.",
+        reference("job"),
+    );
+    add("/v1/{tenant}/jobs/{job}/failed/retry".into(), "post", retry_failed.guarded());
     let rechunk_body = json!({ "type": "object", "properties": { "documents": { "type": "integer", "minimum": 1, "maximum": 1_000_000 } }, "required": ["documents"], "additionalProperties": false });
     let rechunk_result = json!({ "type": "object", "properties": { "chunks": { "type": "integer" } }, "required": ["chunks"] });
     let rechunk = job("rechunk", "Replace a waiting or dead chunk by smaller ones")
