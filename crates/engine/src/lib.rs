@@ -5,7 +5,7 @@
 //!
 //! - [`fetch`] fetches from services what a query needs; [`service`] sends the requests, and collects what is new page by page.
 //! - [`import`] creates jobs for files and uploads and runs them, does dry runs, and delivers a few documents at once.
-//! - [`change`] changes single records: edits, transitions, picks, withdrawals.
+//! - [`change`] changes single records: edits, transitions, picks, withdrawals; and several in one transaction.
 //! - [`records`] reads records: explanations, exports, aggregates, damaged rows.
 //! - [`work`] has the threads that process chunks of the queue; [`tags`] evaluates tags, also for all records as a job that workers run.
 //! - [`chunk`] turns a chunk into one unit of work, step by step.
@@ -29,7 +29,7 @@ pub mod settle;
 pub mod tags;
 pub mod work;
 
-pub use change::{edit, edit_answer, pick, transition, withdraw};
+pub use change::{edit, edit_answer, pick, several, transition, withdraw};
 pub use error::{EngineError, Result};
 pub use import::{deliver, split};
 pub use records::{aggregate, damage, export, record};

@@ -44,7 +44,7 @@ pub use contract::settling::{
 };
 pub use contract::tag::{PackedTrees, Tags};
 pub use contract::tenant::{DEFAULT_TENANT, Tenant};
-pub use contract::unit::{CALL_RETENTION, IdempotentCall, ReadSet, RecordRead, Unit};
+pub use contract::unit::{CALL_RETENTION, IdempotentCall, Premises, ReadSet, RecordRead, RevisionRead, SearchRead, Unit};
 pub use contract::{Store, access, cancel, journal, plan, queue, stats, tag};
 pub use sql::store_schema;
 

@@ -1,5 +1,6 @@
 //! Definitions and records after parsing. Nothing here parses a definition.
 
+pub mod body_schema;
 pub mod definition;
 pub mod golden;
 pub mod ids;
@@ -9,5 +10,6 @@ pub mod parts;
 pub mod path;
 pub mod record;
 pub mod route;
+mod route_steps;
 pub mod survivorship;
 mod union;

@@ -1,4 +1,4 @@
-//! Declared routes: lookups, transitions and queries under paths of their own.
+//! Declared routes: lookups, transitions and queries under paths of their own. Routes in steps are in `route_steps`.
 //!
 //! A lookup names a collection and conditions, includes records of other collections by equal fields, and projects the result. Each include is looked
 //! up once for all records.
@@ -7,6 +7,11 @@ use crate::eval::Expression;
 use crate::model::ids::{CollectionId, FieldId};
 use crate::model::key::Template;
 use crate::value::FieldType;
+
+pub use super::route_steps::{
+    ComputedOperand, FoundBy, MAX_WRITES, ResponseForm, ResponseMedia, RouteFind, RouteResponseBody, RouteWrite, StepsRoute, WriteAction,
+};
+pub use super::body_schema::BodySchema;
 
 /// A declared route.
 #[derive(Debug, Clone)]
@@ -21,6 +26,10 @@ pub struct Route {
     pub action: RouteAction,
     /// The message if there is no record.
     pub missing: Option<String>,
+    /// Whether it needs no token; it then reads and writes nothing.
+    pub is_open: bool,
+    /// Whether errors are plain text, instead of the form that all routes have.
+    pub has_text_errors: bool,
 }
 
 /// HTTP methods of declared routes.
@@ -60,8 +69,14 @@ pub struct Param {
     pub location: ParamLocation,
     /// The message if it is missing; `None` if it is optional.
     pub required: Option<String>,
+    /// The message if it is not of its type; `None` for one that names it.
+    pub wrong: Option<String>,
     /// Its default value.
     pub default: Option<crate::value::Value>,
+    /// How its value is made if it is not sent.
+    pub generate: Option<GeneratedValue>,
+    /// What the value, which is JSON, must satisfy.
+    pub schema: Option<BodySchema>,
     /// Allowed values; empty for any.
     pub one_of: Vec<crate::value::Value>,
     /// Smallest number.
@@ -79,6 +94,19 @@ pub enum ParamLocation {
     Query,
     /// A member of the JSON object that is the body.
     Body,
+    /// The complete body, which is JSON.
+    WholeBody,
+    /// Not at all: its value is always generated.
+    Nowhere,
+}
+
+/// A value that the server makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GeneratedValue {
+    /// A random UUID (version 4).
+    Uuid,
+    /// Twelve random letters and digits for people to type: no vowels, so that they make no words, and none that look alike.
+    Code,
 }
 
 /// What a route does.
@@ -99,6 +127,8 @@ pub enum RouteAction {
     },
     /// Runs a query; while services are running the response is a ticket to ask for the result again.
     Query(QueryRoute),
+    /// Finds records, and then refuses the request, or writes and responds.
+    Steps(Box<StepsRoute>),
 }
 
 /// A query of a route. Parameters are given by their positions.
@@ -287,6 +317,8 @@ pub enum MatchKind {
     Prefix,
     /// Text that contains the operand.
     Contains,
+    /// Less than the operand.
+    Below,
 }
 
 /// Where the operand of a condition comes from.
@@ -296,6 +328,8 @@ pub enum OperandSource {
     Param(usize),
     /// A column of the record that this is included with.
     Parent(RecordColumn),
+    /// An operand of a route in steps that is computed before the lookup, by its position in the route. If it is null nothing is found.
+    Computed(usize),
 }
 
 /// What is shown of a record.

@@ -16,6 +16,8 @@ mod parser;
 mod profiles;
 mod rollups;
 mod route_keywords;
+mod route_parameters;
+mod route_steps;
 mod routes;
 mod rules;
 pub mod schema;
@@ -173,10 +175,7 @@ impl DefinitionParser<'_> {
             profiles.extend(self.profile(name, node, &source_names));
         }
         let tenants = self.tenants(root.get("tenants"));
-        let error_member = root.get("serve").and_then(|serve| {
-            self.section(serve, "serve", &[keywords::SERVE])?;
-            serve.get("error").and_then(|node| self.text_of(node, "the member of errors")).map(str::to_owned)
-        });
+        let serving = root.get("serve").and_then(|serve| self.serving(serve)).unwrap_or_default();
         let routes = if self.problems.is_empty() { self.routes(root.get("routes"), &collections) } else { Vec::new() };
         // earlier versions treated links of lists differently: this makes stores be prepared again for those
         let lists = if links.iter().any(|link| link.many) { "\nlinks of lists" } else { "" };
@@ -204,7 +203,7 @@ impl DefinitionParser<'_> {
             profiles,
             tenants,
             routes,
-            error_member,
+            serving,
         })
     }
 }

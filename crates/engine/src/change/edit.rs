@@ -149,44 +149,15 @@ pub enum EditResult {
 /// # Errors
 /// When the store fails.
 pub fn run(rules: &Arc<SettleRules>, store: &dyn Store, evaluator: &Evaluator, edit: Edit) -> Result<EditResult> {
-    let collection = &rules.catalogue.collections[edit.collection];
-    if collection.rows_of.is_some() {
-        return Ok(EditResult::Invalid(vec![format!("{} consists of derived records and cannot be edited", collection.name)]));
-    }
-    let fields = match &edit.action {
-        EditAction::Create(fields) | EditAction::Put(fields) | EditAction::Patch(fields) => read_fields(collection, fields),
-        EditAction::Delete => Ok(vec![None; collection.fields.len()].into()),
+    let context = match EditContext::new(rules, evaluator, edit, store.clock()) {
+        Ok(context) => context,
+        Err(edited) => return Ok(edited),
     };
-    let mut edited_values = match fields {
-        Ok(edited_values) => edited_values,
-        Err(problems) => return Ok(EditResult::Invalid(problems)),
-    };
-    let key = match &edit.key {
-        Some(key) => key.clone(),
-        None => {
-            let values: Vec<Value> = edited_values.iter().cloned().map(Option::unwrap_or_default).collect();
-            match key_of(collection, &values, evaluator) {
-                Ok(key) => key,
-                Err(reason) => return Ok(EditResult::Invalid(vec![reason])),
-            }
-        }
-    };
-    // if the key is a field, the request need not repeat it
-    if let (KeyDefinition::Field(index), false) = (&collection.key, edit.action == EditAction::Delete)
-        && edited_values[*index].is_none()
-    {
-        match stook_catalogue::value::from_text(key.as_str(), &collection.fields[*index].ty, None) {
-            Ok(value) => edited_values[*index] = Some(value),
-            Err(error) => return Ok(EditResult::KeyMismatch(vec![format!("the key: {error}")])),
-        }
-    }
-    let now = store.clock();
     // a new record is not read first: the store reports if it exists
-    let stored = match edit.action {
-        EditAction::Create(_) if edit.conditions == Preconditions::default() => None,
-        _ => store.read(&edit.tenant, edit.collection, std::slice::from_ref(&key), ReadDetail::Full)?.pop().flatten(),
+    let stored = match context.edit.action {
+        EditAction::Create(_) if context.edit.conditions == Preconditions::default() => None,
+        _ => context.stored(store)?,
     };
-    let context = EditContext { rules: rules.clone(), edit, edited_values, key, now };
     let result = Arc::new(Mutex::new(LoggedEdit::default()));
     let (writes, planned) = match context.decide(evaluator, stored)? {
         Ok(PlannedEdit { write, logged, propagation, edited }) => {
@@ -242,7 +213,7 @@ fn read_fields(collection: &Collection, fields: &EditFields) -> std::result::Res
 const MAX_PATCHED: usize = 16 << 20;
 
 /// Everything apart from the record that decides about an edit.
-struct EditContext {
+pub(super) struct EditContext {
     rules: Arc<SettleRules>,
     edit: Edit,
     edited_values: IdVec<FieldId, Option<Value>>,
@@ -251,18 +222,51 @@ struct EditContext {
 }
 
 /// An edit that can be done.
-struct PlannedEdit {
-    write: RecordWrite,
-    logged: Option<NewChangeLogEntry>,
+pub(super) struct PlannedEdit {
+    pub(super) write: RecordWrite,
+    pub(super) logged: Option<NewChangeLogEntry>,
     /// The edges and marks that follow from it.
-    propagation: Propagation,
+    pub(super) propagation: Propagation,
     edited: EditResult,
 }
 
-type EditDecision = std::result::Result<PlannedEdit, EditResult>;
+pub(super) type EditDecision = std::result::Result<PlannedEdit, EditResult>;
 
 impl EditContext {
-    fn decide(&self, evaluator: &Evaluator, stored: Option<StoredRecord>) -> std::result::Result<EditDecision, StoreError> {
+    /// Reads the fields and the key of an edit.
+    pub(super) fn new(rules: &Arc<SettleRules>, evaluator: &Evaluator, edit: Edit, now: i64) -> std::result::Result<Self, EditResult> {
+        let collection = &rules.catalogue.collections[edit.collection];
+        if collection.rows_of.is_some() {
+            return Err(EditResult::Invalid(vec![format!("{} consists of derived records and cannot be edited", collection.name)]));
+        }
+        let fields = match &edit.action {
+            EditAction::Create(fields) | EditAction::Put(fields) | EditAction::Patch(fields) => read_fields(collection, fields),
+            EditAction::Delete => Ok(vec![None; collection.fields.len()].into()),
+        };
+        let mut edited_values = fields.map_err(EditResult::Invalid)?;
+        let key = match &edit.key {
+            Some(key) => key.clone(),
+            None => {
+                let values: Vec<Value> = edited_values.iter().cloned().map(Option::unwrap_or_default).collect();
+                key_of(collection, &values, evaluator).map_err(|reason| EditResult::Invalid(vec![reason]))?
+            }
+        };
+        // if the key is a field, the request need not repeat it
+        if let (KeyDefinition::Field(index), false) = (&collection.key, edit.action == EditAction::Delete)
+            && edited_values[*index].is_none()
+        {
+            let value = stook_catalogue::value::from_text(key.as_str(), &collection.fields[*index].ty, None);
+            edited_values[*index] = Some(value.map_err(|error| EditResult::KeyMismatch(vec![format!("the key: {error}")]))?);
+        }
+        Ok(Self { rules: rules.clone(), edit, edited_values, key, now })
+    }
+
+    /// Reads the record from the store.
+    pub(super) fn stored(&self, store: &dyn Store) -> Result<Option<StoredRecord>> {
+        Ok(store.read(&self.edit.tenant, self.edit.collection, std::slice::from_ref(&self.key), ReadDetail::Full)?.pop().flatten())
+    }
+
+    pub(super) fn decide(&self, evaluator: &Evaluator, stored: Option<StoredRecord>) -> std::result::Result<EditDecision, StoreError> {
         // discard failures of an earlier decision
         drop(evaluator.failures());
         let collection = &self.rules.catalogue.collections[self.edit.collection];

@@ -1,7 +1,8 @@
-//! Changes records one by one, without documents: edits, transitions, picks and withdrawals, each as a unit of work.
+//! Changes records without documents: edits, transitions, picks and withdrawals, each as a unit of work, and several edits and transitions as one.
 
 pub mod edit;
 pub mod edit_answer;
 pub mod pick;
+pub mod several;
 pub mod transition;
 pub mod withdraw;

@@ -146,8 +146,8 @@ pub(crate) enum TransitionDecision {
 }
 
 pub(crate) struct StateChange {
-    write: RecordWrite,
-    logged: NewChangeLogEntry,
+    pub(crate) write: RecordWrite,
+    pub(crate) logged: NewChangeLogEntry,
     answer: Json,
 }
 

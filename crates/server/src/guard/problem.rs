@@ -118,7 +118,13 @@ impl From<StoreError> for Problem {
         let text = error.to_string();
         match error {
             StoreError::Wrong(reason) => Self::bad_request(reason),
-            StoreError::Busy(_) | StoreError::Full | StoreError::ReadOnly(_) | StoreError::Held | StoreError::Slow(_) | StoreError::Cancelled => {
+            StoreError::Busy(_)
+            | StoreError::Full
+            | StoreError::ReadOnly(_)
+            | StoreError::Held
+            | StoreError::Outdated
+            | StoreError::Slow(_)
+            | StoreError::Cancelled => {
                 Self::unavailable(text)
             }
             StoreError::DefinitionChanged => Self::unavailable("another process changed the catalogue; restart this one"),

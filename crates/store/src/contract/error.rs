@@ -26,6 +26,9 @@ pub enum StoreError {
     /// The unit was written, but the transaction was rolled back because another unit in it failed; nothing of it remains.
     #[error("the transaction was rolled back")]
     Undone,
+    /// What the unit was decided by has changed since it was read, or a record of it was refused; nothing was written.
+    #[error("the records were being changed by other requests; try again")]
+    Outdated,
     /// The disk is full.
     #[error("the disk is full; free some space, then continue with `stook import --resume JOB`")]
     Full,

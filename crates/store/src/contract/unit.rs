@@ -4,6 +4,7 @@ use super::edges::EdgeRange;
 use super::error::{Result, StoreError};
 use super::ids::LeaseToken;
 use super::journal::ChunkJournal;
+use super::plan::QueryPlan;
 use super::records::{NewChangeLogEntry, RecordWrite, UniqueConflict, Version, WriteConflict};
 use super::settling::SettlingChanges;
 use super::tag::{CollectionTags, TagChanges, TagWrites};
@@ -43,22 +44,53 @@ pub struct ReadSet {
     pub ranges: Vec<EdgeRange>,
 }
 
+/// A search for records: which keys a plan has found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SearchRead {
+    /// The plan; its only column is the key.
+    pub plan: QueryPlan,
+    /// The keys that it found, in the plan's order.
+    pub keys: Vec<Key>,
+}
+
+/// A record at the revision at which it was read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RevisionRead {
+    /// Its collection.
+    pub collection: CollectionId,
+    /// Its key.
+    pub key: Key,
+    /// Its revision.
+    pub revision: i64,
+}
+
+/// What must still be so when a unit is written, because its changes were decided by it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Premises {
+    /// Searches that must find the same keys.
+    pub searches: Vec<SearchRead>,
+    /// Records that must have the same content, without those that the unit writes.
+    pub records: Vec<RevisionRead>,
+}
+
 /// The changes of one transaction. The store calls its methods inside the transaction, in this order:
 ///
 /// 1. [`lease_token`](Unit::lease_token): the leased chunk is removed from the queue; if the lease is lost, the unit fails with
 ///    [`StoreError::Fenced`].
 /// 2. [`call`](Unit::call): if the same call was answered before, [`repeated`](Unit::repeated) is the last method called.
-/// 3. [`writes`](Unit::writes), which discards anything kept from an earlier attempt; [`resolve`](Unit::resolve) with the records that have
-///    changed, if any; [`refused`](Unit::refused) for each record that could not be written.
-/// 4. [`read_set`](Unit::read_set); [`read_set_changed`](Unit::read_set_changed) if something in it has changed;
+/// 3. [`premises`](Unit::premises): if they no longer hold, the unit fails with [`StoreError::Outdated`].
+/// 4. [`writes`](Unit::writes), which discards anything kept from an earlier attempt; [`resolve`](Unit::resolve) with the records that have
+///    changed, if any; [`refused`](Unit::refused) for each record that could not be written, and
+///    then [`must_be_undone`](Unit::must_be_undone): whether the unit therefore fails with [`StoreError::Outdated`].
+/// 5. [`read_set`](Unit::read_set); [`read_set_changed`](Unit::read_set_changed) if something in it has changed;
 ///    [`changed_records`](Unit::changed_records) with the records that `read_set_changed` asked for, if any.
-/// 5. [`tag_revision`](Unit::tag_revision), and only if it returns one: [`retag`](Unit::retag) if it is out of date,
+/// 6. [`tag_revision`](Unit::tag_revision), and only if it returns one: [`retag`](Unit::retag) if it is out of date,
 ///    [`tagging`](Unit::tagging), [`tags_changed`](Unit::tags_changed).
-/// 6. [`settling`](Unit::settling), which therefore knows all of the above.
-/// 7. [`log`](Unit::log), [`response_to_keep`](Unit::response_to_keep), [`journal`](Unit::journal).
+/// 7. [`settling`](Unit::settling), which therefore knows all of the above.
+/// 8. [`log`](Unit::log), [`response_to_keep`](Unit::response_to_keep), [`journal`](Unit::journal).
 ///
 /// If the transaction has to be restarted (another unit in it failed), all methods are called again, from the first on. Methods that only return
-/// something (tenant, lease token, call, `waits_for_locks`, read set) may also be called before and between these. `writes` may also be called before
+/// something (tenant, lease token, call, `waits_for_locks`, premises, read set) may also be called before and between these. `writes` may also be called before
 /// them, but not after the writes have been refused or resolved: units take a call of it as the start of an attempt, and discard their results.
 pub trait Unit: Send {
     /// The tenant whose records these are.
@@ -77,6 +109,11 @@ pub trait Unit: Send {
     fn waits_for_locks(&self) -> bool {
         true
     }
+    /// What must still be so when the unit is written. Searches that other units are written by, and that have such premises, too, wait until this
+    /// unit ends; records of premises do not change until then.
+    fn premises(&self) -> Option<&Premises> {
+        None
+    }
     /// Changes computed from what was read, ordered by collection and key, one per record. A call starts an attempt: what the unit has kept of an
     /// earlier one is discarded.
     fn writes(&self) -> &[RecordWrite] {
@@ -93,6 +130,10 @@ pub trait Unit: Send {
     }
     /// A record was not written because of a unique conflict. A unit that writes records must not count or log its change, nor propagate it.
     fn refused(&mut self, refused: UniqueConflict);
+    /// Whether the unit is written completely or not at all, and a record of it was [`refused`](Unit::refused): nothing of it is written.
+    fn must_be_undone(&self) -> bool {
+        false
+    }
     /// What was read to compute derived values, if the store can check, when it writes the unit, whether that is unchanged.
     fn read_set(&self) -> Option<&ReadSet> {
         None

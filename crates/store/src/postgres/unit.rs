@@ -12,19 +12,19 @@ use super::session::{DatabaseError, DbResult, Session};
 use super::tables::{StoreTables, TenantTables};
 use super::tenants::tenant_id;
 use super::values::RowExt;
-use super::{journal, queue, tags};
+use super::{journal, query, queue, tags};
 use crate::damage::RecordPart;
 use crate::sql::unit::report_read_set_changes;
 use crate::{
-    CALL_RETENTION, CommitReceipt, EdgeChange, NewChangeLogEntry, ReadDetail, RecordRead, RecordWrite, SettlingChanges, StaleMark, StoreError,
+    CALL_RETENTION, CommitReceipt, EdgeChange, NewChangeLogEntry, Premises, ReadDetail, RecordRead, RecordWrite, SettlingChanges, StaleMark, StoreError,
     StoredRecord, Unit, Version, WriteConflict, lock_partition_of,
 };
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use stook_catalogue::definition::Collection;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
-use stook_catalogue::value::SmolStr;
+use stook_catalogue::value::{SmolStr, Value};
 
 /// Writes a unit of work inside a transaction; also returns how many rows of which collections it wrote.
 pub fn write(
@@ -52,6 +52,9 @@ pub fn write(
             unit.repeated(is_same_request, row.at(1)?);
             return Ok((CommitReceipt { committed_at: commit_time, rows: 0 }, Vec::new()));
         }
+    }
+    if let Some(premises) = unit.premises() {
+        check_premises(session, tables, tenant, premises)?;
     }
     let mut writer = UnitWriter { session, tables, tenant, commit_time, waits_for_locks: unit.waits_for_locks(), locked: HashMap::new() };
     let writes = unit.writes();
@@ -98,6 +101,9 @@ pub fn write(
     let sizes = writer.apply(applied)?;
     let session = writer.session;
     refused.into_iter().for_each(|refused| unit.refused(refused));
+    if unit.must_be_undone() {
+        return Err(StoreError::Outdated.into());
+    }
     check_read_set(session, tables, tenant, unit)?;
     tags::write(session, tables, tenant, unit)?;
     settle(session, tables, tenant, unit.settling())?;
@@ -144,6 +150,42 @@ fn write_log(session: &mut Session, collection: &Collection, tenant: i64, entrie
     }
     Ok(())
 }
+
+/// Checks that a unit's premises hold. Units with searches in one collection are written one after the other: the lock is taken first, so that a unit
+/// which has waited for it sees what the others have committed. Other writers do not take it; what they add to a search in the same moment counts as
+/// added later. The records found cannot change until the unit ends.
+fn check_premises(session: &mut Session, tables: &StoreTables, tenant: i64, premises: &Premises) -> DbResult<()> {
+    let searched: BTreeSet<CollectionId> = premises.searches.iter().map(|search| search.plan.collection).collect();
+    for collection in searched {
+        session.execute(&format!("SELECT pg_advisory_xact_lock({SEARCH_LOCK})"), &[&tenant, &tables.collections[collection].table])?;
+    }
+    for search in &premises.searches {
+        let mut found = Vec::new();
+        query::visit(session, tables.catalogue(), tenant, &search.plan, &mut |row| {
+            found.extend(row.first().and_then(Value::as_text).map(str::to_owned));
+            Ok(())
+        })?;
+        if !found.iter().map(String::as_str).eq(search.keys.iter().map(Key::as_str)) {
+            return Err(StoreError::Outdated.into());
+        }
+    }
+    for of_collection in premises.records.chunk_by(|a, b| a.collection == b.collection) {
+        let collection = of_collection[0].collection;
+        let keys: Vec<&str> = of_collection.iter().map(|read| read.key.as_str()).collect();
+        let sql = by_key_locked_sql(tables, &tables.collections[collection].table, "key, revision", 2, "FOR SHARE");
+        let mut revisions: HashMap<String, i64> = HashMap::new();
+        for row in session.query(&sql, &[&tenant, &keys])? {
+            revisions.insert(row.at(0)?, row.at(1)?);
+        }
+        if of_collection.iter().any(|read| revisions.get(read.key.as_str()) != Some(&read.revision)) {
+            return Err(StoreError::Outdated.into());
+        }
+    }
+    Ok(())
+}
+
+/// The advisory lock that units with searches in a collection hold; `$1` is the tenant, `$2` the collection's table.
+const SEARCH_LOCK: &str = "hashtextextended(current_schema() || ' search ' || $2, $1)";
 
 /// Link, target, group, start and child.
 type EdgeKey = (i64, SmolStr, SmolStr, i64, SmolStr);

@@ -161,7 +161,7 @@ impl Drop for PostgresWriter {
 /// Whether a unit needs more of its transaction than one for several units can provide.
 fn needs_own_transaction(unit: &dyn Unit) -> bool {
     let has_read_set = unit.read_set().is_some_and(|read_set| !read_set.records.is_empty() || !read_set.ranges.is_empty());
-    has_read_set || unit.lease_token().is_some() || unit.call().is_some() || unit.tag_revision().is_some()
+    has_read_set || unit.premises().is_some() || unit.lease_token().is_some() || unit.call().is_some() || unit.tag_revision().is_some()
 }
 
 /// Number of rows below which the planner needs no statistics.

@@ -5,15 +5,17 @@ use super::rows::{RowWriteResult, RowWriter};
 use super::sql::execute;
 use super::tables::{StoreTables, TenantTables};
 use super::tenants::tenant_id;
-use super::{edges, jobs, journal, queue, records, tags, unique};
+use super::{edges, jobs, journal, query, queue, records, tags, unique};
 use crate::sql::unit::report_read_set_changes;
 use crate::{
-    CALL_RETENTION, CommitReceipt, EdgeChange, ReadDetail, RecordWrite, Result, SettlingChanges, StoreError, UniqueConflict, Unit, WriteConflict,
+    CALL_RETENTION, CommitReceipt, EdgeChange, Premises, ReadDetail, RecordWrite, Result, RevisionRead, SettlingChanges, StoreError, StoredRecord,
+    UniqueConflict, Unit, WriteConflict,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashSet;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
+use stook_catalogue::value::Value;
 
 fn outdated_base(write: &RecordWrite) -> StoreError {
     StoreError::Wrong(format!("what was merged for record {:?} is not based on what it is now", write.key.as_str()))
@@ -53,6 +55,9 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
             return Ok(CommitReceipt { committed_at: commit_time, rows: 0 });
         }
     }
+    if let Some(premises) = unit.premises() {
+        check_premises(connection, tables, tenant, premises)?;
+    }
     let writes = unit.writes();
     let mut rows = 0;
     let mut outdated: Vec<(CollectionId, Vec<Key>)> = Vec::new();
@@ -88,6 +93,9 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
         reserve_and_write(&mut writer, &claiming.iter().chain(&resolved).collect::<Vec<_>>(), &mut rows)?
     };
     refused.into_iter().for_each(|refused| unit.refused(refused));
+    if unit.must_be_undone() {
+        return Err(StoreError::Outdated);
+    }
     check_read_set(connection, tables, tenant, unit)?;
     tags::write(connection, tables, tenant, unit)?;
     settle(connection, tables, tenant, unit.settling())?;
@@ -164,6 +172,33 @@ fn settle(connection: &Connection, tables: &StoreTables, tenant: i64, mut settli
             "INSERT INTO marks(tenant, stratum, rule, target, part, job) VALUES (?, ?, ?, ?, ?, ?)",
             params![tenant, mark.pass_order, mark.rule, mark.target.as_str(), mark.part.as_str(), mark.job as i64],
         )?;
+    }
+    Ok(())
+}
+
+/// Checks that a unit's premises hold; nothing else writes from now on.
+fn check_premises(connection: &Connection, tables: &StoreTables, tenant: i64, premises: &Premises) -> Result<()> {
+    for search in &premises.searches {
+        let mut keys = search.keys.iter();
+        let mut is_same = true;
+        query::visit(connection, tables.catalogue(), tenant, &search.plan, &mut |row| {
+            is_same &= row.first().and_then(Value::as_text) == keys.next().map(Key::as_str);
+            Ok(())
+        })?;
+        if !is_same || keys.next().is_some() {
+            return Err(StoreError::Outdated);
+        }
+    }
+    for of_collection in premises.records.chunk_by(|a, b| a.collection == b.collection) {
+        let collection = of_collection[0].collection;
+        let keys: Vec<Key> = of_collection.iter().map(|read| read.key.clone()).collect();
+        let found = records::read(TenantTables { connection, tables, tenant }, collection, &keys, ReadDetail::Head)?;
+        let is_same = |(read, found): (&RevisionRead, Option<StoredRecord>)| {
+            found.is_some_and(|found| found.exists && found.version.revision == read.revision)
+        };
+        if !of_collection.iter().zip(found).all(is_same) {
+            return Err(StoreError::Outdated);
+        }
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ pub mod calls;
 pub mod definition;
 pub mod history;
 pub mod journal;
+pub mod premises;
 pub mod query;
 pub mod queue;
 pub mod records;
@@ -73,6 +74,15 @@ macro_rules! conformance {
                 interactive_and_bulk_units_are_all_written,
                 an_interactive_unit_overtakes_bulk_work,
                 records_are_stored_after_reopening,
+            ],
+            premises: [
+                a_unit_whose_searches_find_the_same_is_written,
+                a_unit_whose_searches_find_something_else_writes_nothing,
+                a_unit_whose_records_have_changed_or_gone_writes_nothing,
+                settling_that_changes_no_content_leaves_premises_true,
+                a_unit_of_all_or_nothing_writes_nothing_if_a_value_is_taken,
+                of_simultaneous_units_that_found_nothing_one_is_written,
+                an_outdated_unit_does_not_affect_others,
             ],
             unique: [
                 the_second_record_with_a_value_is_refused_with_the_holders_key,

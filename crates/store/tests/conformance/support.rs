@@ -157,6 +157,8 @@ pub struct TestUnit {
     log: Vec<NewChangeLogEntry>,
     fails_on_locks: bool,
     rebuilt_if_undone: bool,
+    premises: Option<Premises>,
+    is_all_or_nothing: bool,
     feedback: Arc<Mutex<UnitFeedback>>,
 }
 
@@ -173,6 +175,8 @@ impl TestUnit {
             log: Vec::new(),
             fails_on_locks: false,
             rebuilt_if_undone: false,
+            premises: None,
+            is_all_or_nothing: false,
             feedback: Arc::default(),
         }
     }
@@ -222,6 +226,27 @@ impl TestUnit {
     /// The test builds it again if it is undone.
     pub fn rebuilt_if_undone(mut self) -> Self {
         self.rebuilt_if_undone = true;
+        self
+    }
+
+    /// A search that must still find these keys when the unit is written.
+    pub fn if_found(mut self, plan: QueryPlan, keys: &[&str]) -> Self {
+        let search = SearchRead { plan, keys: keys.iter().map(|name| key(name)).collect() };
+        self.premises.get_or_insert_default().searches.push(search);
+        self
+    }
+
+    /// A record that must still have this version's content when the unit is written.
+    pub fn if_unchanged(mut self, name: &str, version: Version) -> Self {
+        let read = RevisionRead { collection: CollectionId::from(0), key: key(name), revision: version.revision };
+        self.premises.get_or_insert_default().records.push(read);
+        self
+    }
+
+    /// If a record is refused, nothing is written.
+    pub fn all_or_nothing(mut self) -> Self {
+        self.is_all_or_nothing = true;
+        self.premises.get_or_insert_default();
         self
     }
 
@@ -306,6 +331,14 @@ impl Unit for TestUnit {
         // the store may start again: the last calls count
         *self.feedback.lock().expect("not poisoned") = UnitFeedback::default();
         &self.writes
+    }
+
+    fn premises(&self) -> Option<&Premises> {
+        self.premises.as_ref()
+    }
+
+    fn must_be_undone(&self) -> bool {
+        self.is_all_or_nothing && !self.feedback.lock().expect("not poisoned").refused.is_empty()
     }
 
     fn resolve(&mut self, conflicts: Vec<WriteConflict>) -> Result<Vec<RecordWrite>> {

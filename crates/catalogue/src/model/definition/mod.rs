@@ -48,6 +48,17 @@ pub struct AreaFile {
     pub repairs: Vec<String>,
 }
 
+/// How declared routes are served.
+#[derive(Debug, Clone, Default)]
+pub struct Serving {
+    /// The member of a JSON object with the message of an error; `None` for problem details.
+    pub error_member: Option<String>,
+    /// Whether parameters that a route does not have are ignored, instead of refused.
+    pub ignores_unknown: bool,
+    /// The origins whose web pages may call the routes (CORS); `*` for all.
+    pub origins: Vec<String>,
+}
+
 /// A checked definition.
 #[derive(Debug, Clone)]
 pub struct Catalogue {
@@ -81,8 +92,8 @@ pub struct Catalogue {
     pub tenants: BTreeMap<String, TenantShare>,
     /// Declared routes, in the order written.
     pub routes: Vec<Route>,
-    /// The member of a JSON object with the message of an error, for declared routes; `None` for problem details.
-    pub error_member: Option<String>,
+    /// How declared routes are served.
+    pub serving: Serving,
 }
 
 impl Catalogue {
@@ -104,7 +115,7 @@ impl Catalogue {
             profiles: Vec::new(),
             tenants: BTreeMap::new(),
             routes: Vec::new(),
-            error_member: None,
+            serving: Serving::default(),
         }
     }
 
