@@ -5,7 +5,7 @@ use crate::api::{coverage, deliver, export, failed, health, history, jobs, metri
 use crate::api::{suggest, summary, tags, tenants, tokens, transitions, unknown};
 use crate::guard::admission::RequestClass;
 use crate::guard::request::RequestContext;
-use crate::guard::{add_request_id, guarded};
+use crate::guard::{add_request_id, guarded, guarded_without_token};
 #[cfg(feature = "pages")]
 use crate::pages;
 use axum::Router;
@@ -49,7 +49,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/{tenant}/jobs/{job}/retry", post(jobs::retry))
         .route("/v1/{tenant}/tokens", get(tokens::list).post(tokens::create))
         .route("/v1/{tenant}/tokens/{token}", delete(tokens::revoke));
-    let mut v1 = v1.merge(routes::router(&app.catalogue));
+    let mut v1 = v1;
     let rows = get(export::rows).layer(CompressionLayer::new());
     let mut bulk = Router::new()
         .route("/v1/{tenant}/import", post(uploads::create))
@@ -70,8 +70,15 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/metrics/history", get(history::get))
         .route("/metrics/summary", get(summary::get))
         .route_layer(request_id_layer.clone());
+    let declared = guarded(app, RequestClass::Interactive, routes::router(&app.catalogue, false));
+    let declared = declared.merge(guarded_without_token(app, routes::router(&app.catalogue, true)));
+    let declared = match routes::cors(&app.catalogue) {
+        Some(cors) => declared.layer(cors),
+        None => declared,
+    };
     let api = Router::new()
         .merge(guarded(app, RequestClass::Interactive, v1))
+        .merge(declared)
         .merge(guarded(app, RequestClass::Bulk, bulk))
         .merge(guarded(app, RequestClass::Watch, events))
         .merge(open)

@@ -83,7 +83,8 @@ pub fn json_to_cel(json: &Json) -> Cel {
     }
 }
 
-pub(super) fn cel_to_json(value: &Cel) -> Json {
+/// Converts a CEL value to JSON.
+pub fn cel_to_json(value: &Cel) -> Json {
     match value {
         Cel::Bool(value) => Json::Bool(*value),
         Cel::Int(number) => Json::from(*number),

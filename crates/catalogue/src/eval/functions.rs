@@ -7,6 +7,7 @@ mod cleaners;
 mod geometries;
 mod identifiers;
 mod patterns;
+mod structs;
 mod text;
 
 pub use cleaners::{ABBREVIATIONS, CLEANERS, Cleaner};
@@ -125,6 +126,13 @@ pub const FUNCTIONS: &[FunctionSpec] = &[
     entry("keys", Global, &["keys(table) -> [text]"], "the keys of a constant table of `lookups`", ("keys('kinds')", "[\"B\"]")),
     entry("without", Global, &["without(struct, [text]) -> struct"], "a struct, or JSON object, without some members",
         ("without({'a': 1, 'b': 2}, ['b'])", "{\"a\":1}")),
+    entry("merge", Global, &["merge(struct, struct) -> struct"], "two structs, or JSON objects, as one; members of the second one count first",
+        ("merge({'a': 1, 'b': 2}, {'b': 3})", "{\"a\":1,\"b\":3}")),
+    entry("compact", Global, &["compact(struct) -> struct"], "a struct, or JSON object, without members that are null, false, 0 or empty",
+        ("compact({'a': 1, 'b': '', 'c': []})", "{\"a\":1}")),
+    entry("by_member", Global, &["by_member([struct], text) -> struct"],
+        "the elements of a list as one struct, each under the text that it has in a member; of several with the same text the first, without those that have none",
+        ("by_member([{'id': 'x', 'n': 1}, {'n': 2}], 'id')", "{\"x\":{\"id\":\"x\",\"n\":1}}")),
     entry("uuid5", Global, &["uuid5(text, text) -> text"], "the version 5 UUID of a text in the namespace of a name",
         ("uuid5('business', '1')", "\"9f278bee-351c-5a78-a5bb-0970a1a9b63f\"")),
     entry("md5", Global, &["md5(text) -> text"], "the MD5 digest, as hexadecimal digits", ("md5('abc')", "\"900150983cd24fb0d6963f7d28e17f72\"")),
@@ -315,6 +323,7 @@ pub(crate) fn call(name: &str, args: &[Cel], tables: &ConstantTables) -> EvalRes
                 map.map.iter().filter(|(key, _)| !dropped(key)).map(|(key, value)| (key.clone(), value.clone())).collect();
             Cel::Map(CelMap { map: Arc::new(remaining) })
         }
+        ("merge" | "compact" | "by_member", args) => return structs::call(name, args),
         ("uuid5", [Cel::String(name), Cel::String(text)]) => text_to_cel(&uuid5(name, text)),
         ("md5", [Cel::String(text)]) => text_to_cel(&md5(text)),
         ("hex", [Cel::String(digits)]) => {

@@ -17,7 +17,7 @@ mod tables;
 pub mod types;
 mod walk;
 
-pub use convert::{CelValue, from_cel, json_to_cel, repaired_from_cel, text_to_cel, to_cel};
+pub use convert::{CelValue, cel_to_json, from_cel, json_to_cel, repaired_from_cel, text_to_cel, to_cel};
 pub use evaluator::Evaluator;
 pub use expression::Expression;
 pub use failures::ExpressionFailures;

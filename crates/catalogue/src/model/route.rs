@@ -317,6 +317,8 @@ pub enum MatchKind {
     Prefix,
     /// Text that contains the operand.
     Contains,
+    /// Text that matches the operand, a pattern with `*` for any characters.
+    Like,
     /// Less than the operand.
     Below,
 }

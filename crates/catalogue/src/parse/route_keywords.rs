@@ -3,8 +3,11 @@
 use super::keywords::{BOOLEAN, Keyword, NAMES, ONE_OF, SCALAR, TEXT, TYPE, word};
 
 /// How declared routes are served.
-pub const SERVE: &[Keyword] =
-    &[word("error", TEXT, "The member that holds the message when errors are returned as a JSON object; default: problem details (RFC 9457).")];
+pub const SERVE: &[Keyword] = &[
+    word("error", TEXT, "The member that holds the message when errors are returned as a JSON object; default: problem details (RFC 9457)."),
+    word("unknown", r#"{"enum":["refuse","ignore"]}"#, "What is done with parameters that a route does not have; default: refuse."),
+    word("origins", NAMES, "Origins, such as https://example.org, whose web pages may call the routes (CORS); '*' for all."),
+];
 
 /// A route.
 pub const ROUTE: &[Keyword] = &[
@@ -18,13 +21,33 @@ pub const ROUTE: &[Keyword] = &[
         r##"{"type":"object","additionalProperties":{"oneOf":[{"$ref":"#/$defs/type"},{"$ref":"#/$defs/param"}]}}"##,
         "Parameters, in the path, the query string or the body.",
     ),
+    word("open", BOOLEAN, "Whether it needs no token; it then finds and writes nothing."),
+    word("errors", r#"{"enum":["declared","text"]}"#, "text: errors are plain text; default: as all routes have them."),
+    word(
+        "find",
+        r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/find"}}"##,
+        "In steps: what is looked up, by name, one after the other; later expressions use the names.",
+    ),
+    word(
+        "refuse",
+        r##"{"type":"array","items":{"$ref":"#/$defs/refuse"}}"##,
+        "In steps: conditions under which the request is refused, each as soon as everything it names has been found.",
+    ),
+    word(
+        "write",
+        r##"{"type":"array","items":{"$ref":"#/$defs/write"}}"##,
+        "In steps: the records that are written, in one transaction, if what was found is still so.",
+    ),
+    word("body", TEXT, "In steps: the body of the response, a name or CEL; without it and `answer` there is none."),
+    word("code", r#"{"type":"integer","minimum":200,"maximum":299}"#, "In steps: the status of the response; default: 200."),
+    word("type", r#"{"enum":["json","text"]}"#, "In steps: text if the body of the response is plain text; default: json."),
     word("missing", TEXT, "The message of the 404 response when there is no record."),
     word("distinct", BOOLEAN, "Return equal rows only once."),
     word("page", r##"{"$ref":"#/$defs/page"}"##, "The part of the rows that is answered."),
     word(
         "answer",
-        r#"{"type":"object","additionalProperties":{"enum":["rows","total","status","at","seconds","query","parsed","cached","services","reason","warning"]}}"#,
-        "Members of the answer; default: the rows alone. All but rows and total are of `ask`.",
+        r#"{"type":"object","additionalProperties":{"type":"string"}}"#,
+        "Members of the answer; default: the rows alone. rows and total; of `ask` also status, at, seconds, query, parsed, cached, services, reason, warning; in steps names and CEL.",
     ),
     word("ask", r##"{"$ref":"#/$defs/route_ask"}"##, "Runs the query given in a parameter."),
     word("transition", TEXT, "A transition to do."),
@@ -73,9 +96,40 @@ pub const INCLUDE: &[Keyword] = &[word(
     "true: records without a match are left out; or an object { STATUS: MESSAGE } that fails the route.",
 )];
 
+/// Keywords of what a route in steps finds.
+pub const FIND: &[Keyword] = &[
+    word("when", TEXT, "The condition under which it is looked for; otherwise nothing is found."),
+    word("distinct", BOOLEAN, "Return equal rows only once."),
+    word("page", r##"{"$ref":"#/$defs/page"}"##, "The part of the rows that is found; the result has the members rows and total."),
+];
+
+/// A record that a route in steps writes.
+pub const WRITE: &[Keyword] = &[
+    word("create", r##"{"$ref":"#/$defs/name"}"##, "The collection of a record that must be new."),
+    word("put", r##"{"$ref":"#/$defs/name"}"##, "The collection of a record that gets these fields, and no others that a route or an edit has written."),
+    word("patch", r##"{"$ref":"#/$defs/name"}"##, "The collection of a record whose fields change."),
+    word("delete", r##"{"$ref":"#/$defs/name"}"##, "The collection of a record that is deleted; nothing is done if it does not exist."),
+    word("transition", TEXT, "A transition that is done."),
+    word("of", r##"{"$ref":"#/$defs/name"}"##, "The collection of the transition's record."),
+    word("each", TEXT, "A list: one record is written for each element, which is called `item`."),
+    word("when", TEXT, "The condition under which it is written."),
+    word("key", TEXT, "The record's key; of create and put it follows from the fields."),
+    word("fields", r#"{"type":"object","additionalProperties":{"type":"string"}}"#, "Fields and their values, CEL."),
+    word("args", r#"{"type":"object","additionalProperties":{"type":"string"}}"#, "Arguments of the transition and their values, CEL."),
+    word(
+        "taken",
+        r#"{"type":"object","minProperties":1,"maxProperties":1,"additionalProperties":{"type":"string"}}"#,
+        "{ STATUS: MESSAGE } if the record exists already or another one has a unique value; default: 409.",
+    ),
+];
+
 /// A condition other than equality.
-pub const MATCH: &[Keyword] =
-    &[word("prefix", TEXT, "Text that begins with params.NAME."), word("contains", TEXT, "Text that has params.NAME inside.")];
+pub const MATCH: &[Keyword] = &[
+    word("prefix", TEXT, "Text that begins with params.NAME."),
+    word("contains", TEXT, "Text that has params.NAME inside."),
+    word("like", TEXT, "Text that matches params.NAME, a pattern with * for any characters."),
+    word("below", TEXT, "Less than params.NAME, or earlier."),
+];
 
 /// Pages of a route.
 pub const PAGE: &[Keyword] = &[
@@ -87,9 +141,16 @@ pub const PAGE: &[Keyword] = &[
 /// A parameter.
 pub const PARAM: &[Keyword] = &[
     word("type", TYPE, "The type; a list takes the parameter repeated."),
-    word("in", r#"{"enum":["query","body"]}"#, "Where the parameter is sent; default: query for get and delete, otherwise body."),
+    word(
+        "in",
+        r#"{"enum":["query","body","whole_body","nowhere"]}"#,
+        "Where the parameter is sent; default: query for get and delete, otherwise body. whole_body: it is the body; nowhere: it is generated.",
+    ),
     word("required", r#"{"type":["boolean","string"]}"#, "The parameter is required; a text is the message if it is missing."),
+    word("wrong", TEXT, "The message if it is not of its type."),
     word("default", SCALAR, "Its value when it is not given."),
+    word("generate", r#"{"enum":["uuid","code"]}"#, "Its value when it is not given: a random UUID, or 12 letters and digits that are not mistaken for others."),
+    word("schema", r#"{"type":"object"}"#, "The JSON Schema of a parameter of type json."),
     word("one_of", ONE_OF, "The values allowed."),
     word("min", r#"{"type":"number"}"#, "Smallest number allowed."),
     word("max", r#"{"type":"number"}"#, "Largest number allowed."),

@@ -2,6 +2,7 @@
 
 use super::expressions::{Types, golden_types};
 use super::parser::{DefinitionParser, NamedNode};
+use super::route_steps::StepsScope;
 use crate::diagnostic::Diagnostic;
 use crate::eval::Expression;
 use crate::eval::types::{Expected, TextConversion, Type, TypeKind};
@@ -14,22 +15,28 @@ use crate::model::route::{
 };
 use crate::parse::keywords;
 use crate::parse::yaml::{Node, NodeKind};
-use crate::value::{FieldType, from_text};
+use crate::value::FieldType;
 
 /// Max levels of includes.
 const MAX_INCLUDE_DEPTH: usize = 5;
+
+/// Words that only routes in steps have, and those that they have not.
+const STEPS_WORDS: [&str; 6] = ["find", "refuse", "write", "body", "code", "type"];
+const OTHER_WORDS: [&str; 10] = ["missing", "distinct", "page", "of", "key", "args", "where", "sort", "include", "fields"];
 
 /// First segments of the server's own paths.
 const RESERVED_PATHS: [&str; 10] = ["v1", "healthz", "readyz", "metrics", "docs", "openapi.json", "t", "sign-in", "sign-out", "assets"];
 
 /// The names that are known inside a route.
 #[derive(Clone, Copy)]
-struct RouteScope<'s> {
-    collections: &'s IdVec<CollectionId, Collection>,
-    params: &'s [Param],
+pub(super) struct RouteScope<'s> {
+    pub(super) collections: &'s IdVec<CollectionId, Collection>,
+    pub(super) params: &'s [Param],
     /// The collection of the record that a lookup is included with.
-    parent: Option<&'s Collection>,
-    depth: usize,
+    pub(super) parent: Option<&'s Collection>,
+    pub(super) depth: usize,
+    /// What a route in steps has found before.
+    pub(super) steps: Option<&'s StepsScope>,
 }
 
 impl DefinitionParser<'_> {
@@ -60,20 +67,41 @@ impl DefinitionParser<'_> {
         let path = self.route_path(path_node)?;
         let in_path: Vec<&str> = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
         let params = self.params(node.get("params"), &in_path, *method);
+        if params.iter().any(|param| param.location == ParamLocation::WholeBody) && params.iter().any(|param| param.location == ParamLocation::Body) {
+            self.problem(node, "a body is one parameter as a whole, or parameters for its members");
+        }
         for name in in_path.iter().filter(|name| !params.iter().any(|param| param.name == **name)) {
             self.problem(path_node, format!("the parameter {{{name}}} of the path has no type under `params`"));
         }
-        let scope = RouteScope { collections, params: &params, parent: None, depth: 0 };
+        let scope = RouteScope { collections, params: &params, parent: None, depth: 0, steps: None };
         let action = match (node.get("transition"), node.get("ask")) {
             (Some(transition), _) => self.transition_route(node, transition, &scope)?,
             (None, Some(ask)) => RouteAction::Query(self.query_route(node, ask, &scope)?),
+            (None, None) if node.get("one").is_none() && node.get("list").is_none() => RouteAction::Steps(Box::new(self.steps_route(node, &scope)?)),
             (None, None) => RouteAction::Lookup(Box::new(self.find(node, &scope)?)),
         };
-        if matches!(action, RouteAction::Transition { .. }) && *method == Method::Get {
-            self.problem(path_node, "a transition needs post, put, patch or delete, not get");
+        let changes = match &action {
+            RouteAction::Transition { .. } => true,
+            RouteAction::Steps(steps) => !steps.writes.is_empty(),
+            RouteAction::Lookup(_) | RouteAction::Query(_) => false,
+        };
+        if changes && *method == Method::Get {
+            self.problem(path_node, "a transition or write needs post, put, patch or delete, not get");
+        }
+        let is_steps = matches!(action, RouteAction::Steps(_));
+        for word in if is_steps { &OTHER_WORDS[..] } else { &STEPS_WORDS[..] } {
+            if let Some(misplaced) = node.get(word) {
+                let of = if is_steps { "a look-up, a transition or `ask`" } else { "a route in steps, without `one`, `list`, `transition` or `ask`" };
+                self.problem(misplaced, format!("`{word}` is of {of}"));
+            }
         }
         let missing = node.get("missing").and_then(|node| self.text_of(node, "a sentence")).map(str::to_owned);
-        Some(Route { method: *method, path, params, action, missing })
+        let is_open = self.boolean(node.get("open"), "open");
+        if is_open && !matches!(&action, RouteAction::Steps(steps) if steps.finds.is_empty() && steps.writes.is_empty()) {
+            self.problem(node, "a route that needs no token finds and writes nothing");
+        }
+        let has_text_errors = self.choice(node.get("errors"), "form of errors", &[("declared", false), ("text", true)]).unwrap_or(false);
+        Some(Route { method: *method, path, params, action, missing, is_open, has_text_errors })
     }
 
     fn query_route(&mut self, node: &Node, ask: &Node, scope: &RouteScope<'_>) -> Option<QueryRoute> {
@@ -155,7 +183,7 @@ impl DefinitionParser<'_> {
         Some(RouteAction::Transition { collection, transition, key, args })
     }
 
-    fn find(&mut self, node: &Node, scope: &RouteScope<'_>) -> Option<LookupRoute> {
+    pub(super) fn find(&mut self, node: &Node, scope: &RouteScope<'_>) -> Option<LookupRoute> {
         let mut lookup = self.lookup(node, scope)?;
         lookup.trim();
         if lookup.conditions.is_empty() {
@@ -175,7 +203,10 @@ impl DefinitionParser<'_> {
             Some(PageParams { number, size, max_rows })
         });
         let mut answer = Vec::new();
-        if let Some(Node { kind: NodeKind::Map(entries), .. }) = node.get("answer") {
+        if scope.steps.is_some() {
+            // later expressions name the rows of a page, and their number
+            answer.extend(page.map(|_| [("rows".to_owned(), LookupPart::Rows), ("total".to_owned(), LookupPart::Total)]).into_iter().flatten());
+        } else if let Some(Node { kind: NodeKind::Map(entries), .. }) = node.get("answer") {
             for (name, part) in entries {
                 let part = self.choice(Some(part), "part of an answer", &[("rows", LookupPart::Rows), ("total", LookupPart::Total)]);
                 answer.extend(name.text().map(str::to_owned).zip(part));
@@ -247,19 +278,9 @@ impl DefinitionParser<'_> {
             includes.extend(self.lookup(node, &inner).map(|lookup| (name.to_owned(), lookup)));
         }
         let required = match node.get("required") {
-            Some(Node { kind: NodeKind::Map(entries), span, .. }) => match entries.as_slice() {
-                [(code, sentence)] => {
-                    let status = code.text().and_then(|text| text.parse().ok()).filter(|code| (400..500).contains(code));
-                    match (status, sentence.text()) {
-                        (Some(status), Some(sentence)) => IncludeRequirement::Refuse(status, sentence.to_owned()),
-                        _ => {
-                            self.problems.push(Diagnostic::new(span.clone(), "required is true, or a status from 400 to 499 and a sentence"));
-                            IncludeRequirement::DropRecord
-                        }
-                    }
-                }
-                _ => IncludeRequirement::DropRecord,
-            },
+            Some(required @ Node { kind: NodeKind::Map(_), .. }) => {
+                self.status_and_sentence(required, "required").map_or(IncludeRequirement::DropRecord, |(status, sentence)| IncludeRequirement::Refuse(status, sentence))
+            }
             other => {
                 if self.boolean(other, "required") {
                     IncludeRequirement::DropRecord
@@ -272,45 +293,76 @@ impl DefinitionParser<'_> {
         Some(Lookup { collection, single, conditions, sort, required, includes, projection })
     }
 
+    /// Parses `{ 409: It exists already. }`.
+    pub(super) fn status_and_sentence(&mut self, node: &Node, word: &str) -> Option<(u16, String)> {
+        if let NodeKind::Map(entries) = &node.kind
+            && let [(code, sentence)] = entries.as_slice()
+            && let Some(status) = code.text().and_then(|text| text.parse().ok()).filter(|code| (400..500).contains(code))
+            && let Some(sentence) = sentence.text()
+        {
+            return Some((status, sentence.to_owned()));
+        }
+        self.problem(node, format!("{word} has a status from 400 to 499 and a sentence: {{ 409: It exists already. }}"));
+        None
+    }
+
     fn lookup_condition(&mut self, name: &Node, value: &Node, collection: &Collection, scope: &RouteScope<'_>) -> Option<LookupCondition> {
         let column = self.column(name, name.text().unwrap_or_default(), collection)?;
         if let NodeKind::Map(entries) = &value.kind {
             self.section(value, "a condition", &[keywords::MATCH])?;
             let [(comparison, operand)] = entries.as_slice() else {
-                self.problem(value, "one of prefix and contains");
+                self.problem(value, "one of prefix, contains, like and below");
                 return None;
             };
-            let comparison = if comparison.text() == Some("prefix") { MatchKind::Prefix } else { MatchKind::Contains };
+            let comparison = match comparison.text() {
+                Some("prefix") => MatchKind::Prefix,
+                Some("like") => MatchKind::Like,
+                Some("below") => MatchKind::Below,
+                _ => MatchKind::Contains,
+            };
+            if comparison == MatchKind::Below {
+                return self.condition_with(operand, (column, comparison), collection, scope);
+            }
             let is_text = match column {
-                RecordColumn::Key => comparison == MatchKind::Prefix,
+                RecordColumn::Key => matches!(comparison, MatchKind::Prefix | MatchKind::Like),
                 RecordColumn::Field(index) => collection.fields[index].ty == FieldType::Text,
                 RecordColumn::State(index) => collection.states[index].ty == FieldType::Text,
             };
             if !is_text {
-                self.problem(value, "`prefix` and `contains` are for text only");
+                self.problem(value, "`prefix`, `contains` and `like` are for text only");
             }
-            let param = self.param_index(operand, scope)?;
-            if scope.params[param].ty != FieldType::Text {
-                self.problem(operand, "the parameter is text");
-            }
-            return Some(LookupCondition { column, comparison, operand: OperandSource::Param(param) });
+            return self.condition_with(operand, (column, comparison), collection, scope);
         }
-        let text = self.text_of(value, "params.NAME or a field")?.to_owned();
-        let operand = match (text.starts_with("params."), scope.parent) {
-            (true, _) => OperandSource::Param(self.param_index(value, scope)?),
-            (false, Some(parent)) => OperandSource::Parent(self.column(value, &text, parent)?),
-            (false, None) => {
-                self.problem(value, format!("expected a parameter, params.NAME, not `{text}`"));
+        self.condition_with(value, (column, MatchKind::Equal), collection, scope)
+    }
+
+    fn condition_with(
+        &mut self,
+        node: &Node,
+        (column, comparison): (RecordColumn, MatchKind),
+        collection: &Collection,
+        scope: &RouteScope<'_>,
+    ) -> Option<LookupCondition> {
+        let text = self.text_of(node, "params.NAME or a field")?.to_owned();
+        let is_param = text.strip_prefix("params.").is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
+        let wanted = type_of(column, collection);
+        let operand = match (is_param, scope.parent, scope.steps) {
+            (true, ..) => OperandSource::Param(self.param_index(node, scope)?),
+            (false, Some(parent), _) => OperandSource::Parent(self.column(node, &text, parent)?),
+            (false, None, Some(steps)) => OperandSource::Computed(self.computed(node, wanted, steps)?),
+            (false, None, None) => {
+                self.problem(node, format!("expected a parameter, params.NAME, not `{text}`"));
                 return None;
             }
         };
         if let OperandSource::Param(index) = operand {
-            let (wanted, given) = (type_of(column, collection), scope.params[index].ty.element());
-            if wanted.element() != given && column != RecordColumn::Key {
-                self.problem(value, format!("the parameter is of type {given}, the field of type {wanted}"));
+            let given = scope.params[index].ty.element();
+            let is_key = column == RecordColumn::Key && comparison == MatchKind::Equal;
+            if wanted.element() != given && !is_key && given != &FieldType::Json {
+                self.problem(node, format!("the parameter is of type {given}, the field of type {wanted}"));
             }
         }
-        Some(LookupCondition { column, comparison: MatchKind::Equal, operand })
+        Some(LookupCondition { column, comparison, operand })
     }
 
     fn column(&mut self, node: &Node, name: &str, collection: &Collection) -> Option<RecordColumn> {
@@ -353,7 +405,7 @@ impl DefinitionParser<'_> {
         projections
     }
 
-    fn projection(&mut self, node: &Node, text: &str, names: &[&str], types: &Types) -> Option<Projection> {
+    pub(super) fn projection(&mut self, node: &Node, text: &str, names: &[&str], types: &Types) -> Option<Projection> {
         let is_name =
             |part: &str| part.starts_with(|c: char| c.is_ascii_alphabetic()) && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         let parts: Vec<&str> = text.split('.').collect();

@@ -62,6 +62,7 @@ pub fn schema() -> Json {
     for (name, words, required) in [
         ("service", keywords::SERVICE, &["url"][..]),
         ("query_word", keywords::QUERY_WORD, &[]),
+        ("write", keywords::WRITE, &[]),
         ("route_ask", keywords::ROUTE_ASK, &["query", "ticket"]),
         ("asks", keywords::ASKS, &["service", "calls"]),
         ("call", keywords::CALL, &["get"]),
@@ -70,6 +71,7 @@ pub fn schema() -> Json {
     ] {
         definitions[name] = object(&[words], required);
     }
+    definitions["find"] = object(&[keywords::LOOK, keywords::INCLUDE, keywords::FIND], &[]);
     let mut schema = object(&[keywords::CATALOGUE], &["catalogue", "collections"]);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!("Stook catalogue definition");

@@ -49,24 +49,7 @@ impl DefinitionParser<'_> {
                 continue;
             }
             let args = self.arguments(node.get("args"));
-            let mut refuse = Vec::new();
-            for item in self.items(node.get("refuse"), "refuse") {
-                if self.section(item, "a refusal", &[keywords::REFUSE]).is_none() {
-                    continue;
-                }
-                let when = self.required(item, "when").and_then(|node| self.cel(node, &names));
-                let reason = self.required(item, "reason").and_then(|node| self.cel(node, &names));
-                let code = item.get("code").map_or(Some(409), |node| {
-                    let code = node.text().and_then(|text| text.parse().ok()).filter(|code| (400..500).contains(code));
-                    if code.is_none() {
-                        self.problem(node, "a code is an HTTP status from 400 to 499");
-                    }
-                    code
-                });
-                if let (Some(when), Some(reason), Some(code)) = (when, reason, code) {
-                    refuse.push(Refusal { when, reason, code });
-                }
-            }
+            let refuse = self.refusals(node.get("refuse"), &names).into_iter().map(|(_, refusal)| refusal).collect();
             let mut set = Vec::new();
             for NamedNode { name_node, node: value, .. } in self.named_entries(node.get("set"), "values to set") {
                 let Some(index) = self.reference(name_node, "state field", &state_names) else { continue };
@@ -76,6 +59,29 @@ impl DefinitionParser<'_> {
             transitions.push(Transition { name: name.to_owned(), args, refuse, set });
         }
         transitions
+    }
+
+    /// Parses refusals, each with its node.
+    pub(super) fn refusals<'n>(&mut self, node: Option<&'n Node>, names: &[&str]) -> Vec<(&'n Node, Refusal)> {
+        let mut refuse = Vec::new();
+        for item in self.items(node, "refuse") {
+            if self.section(item, "a refusal", &[keywords::REFUSE]).is_none() {
+                continue;
+            }
+            let when = self.required(item, "when").and_then(|node| self.cel(node, names));
+            let reason = self.required(item, "reason").and_then(|node| self.cel(node, names));
+            let code = item.get("code").map_or(Some(409), |node| {
+                let code = node.text().and_then(|text| text.parse().ok()).filter(|code| (400..500).contains(code));
+                if code.is_none() {
+                    self.problem(node, "a code is an HTTP status from 400 to 499");
+                }
+                code
+            });
+            if let (Some(when), Some(reason), Some(code)) = (when, reason, code) {
+                refuse.push((item, Refusal { when, reason, code }));
+            }
+        }
+        refuse
     }
 
     fn arguments(&mut self, node: Option<&Node>) -> Vec<TransitionArgument> {

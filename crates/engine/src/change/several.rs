@@ -8,7 +8,7 @@ use super::transition::{RefusalReason, StateChange, TransitionDecision, Transiti
 use crate::Result;
 use crate::relations::{Propagation, SettleRules};
 use crate::tags::TagEvaluator;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::CollectionId;
@@ -38,7 +38,7 @@ pub enum Change {
 pub struct ChangeSet {
     /// The tenant of the records.
     pub tenant: Tenant,
-    /// The changes; each is of another record.
+    /// The changes, each of another record; an edit may be repeated.
     pub changes: Vec<Change>,
     /// What they were decided by.
     pub premises: Premises,
@@ -87,13 +87,23 @@ pub fn run(rules: &Arc<SettleRules>, store: &dyn Store, evaluator: &Evaluator, s
     let ChangeSet { tenant, changes, mut premises, call, answer } = set;
     let mut planned = BTreeMap::new();
     let mut refusal = None;
+    let mut repeatable: HashMap<(CollectionId, Key), EditAction> = HashMap::new();
     for (position, change) in changes.into_iter().enumerate() {
+        let action = match &change {
+            Change::Edit(edit) if !matches!(edit.action, EditAction::Create(_)) => Some(edit.action.clone()),
+            _ => None,
+        };
         let decided = decide(rules, store, evaluator, change)?;
         match decided {
             Ok(None) => {}
             Ok(Some(change)) => {
                 let record = (change.write.collection, change.write.key.clone());
                 let twice = RefusedChange::Twice(record.1.clone());
+                // the same edit again changes nothing
+                if action.is_some() && repeatable.get(&record) == action.as_ref() {
+                    continue;
+                }
+                repeatable.extend(action.map(|action| (record.clone(), action)));
                 if planned.insert(record, PlannedChange { position, ..change }).is_some() {
                     refusal = Some((position, twice));
                     break;

@@ -26,6 +26,11 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// The caller of a request that needs no token.
+    pub fn anonymous(role: Role) -> Self {
+        Self { name: "anonymous".into(), token: None, tenant: Tenant::new(DEFAULT_TENANT).ok(), role }
+    }
+
     /// Returns the tenant named in a path, if it is the caller's.
     ///
     /// # Errors
@@ -128,7 +133,7 @@ impl TokenCache {
         let Some(authorization) = headers.get(header::AUTHORIZATION) else {
             if self.are_optional() {
                 return if is_local(headers) {
-                    Ok(Caller { name: "anonymous".into(), token: None, tenant: Tenant::new(DEFAULT_TENANT).ok(), role: Role::Admin })
+                    Ok(Caller::anonymous(Role::Admin))
                 } else {
                     Err(refused("without a token, only requests from this machine to localhost or a loopback address are served"))
                 };

@@ -2,6 +2,7 @@
 
 use crate::App;
 use crate::app::request_ids::REQUEST_ID;
+use crate::guard::access::Caller;
 use crate::guard::admission::{AdmissionPermit, RequestClass};
 use crate::guard::problem::Problem;
 use crate::guard::request::GuardedRequest;
@@ -17,6 +18,7 @@ use futures_util::StreamExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use stook_store::access::Role;
 use stook_store::{DEFAULT_TENANT, Tenant};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -25,7 +27,21 @@ const MAX_DRAINED_BYTES: usize = 16 << 20;
 
 /// Adds the guard to the routes of a class.
 pub fn guarded(app: &Arc<App>, class: RequestClass, router: Router<Arc<App>>) -> Router<Arc<App>> {
-    router.route_layer(from_fn_with_state((app.clone(), class), guard))
+    router.route_layer(from_fn_with_state(GuardSettings { app: app.clone(), class, is_open: false }, guard))
+}
+
+/// Adds the guard to routes that need no token: their caller is anonymous and may read.
+pub fn guarded_without_token(app: &Arc<App>, router: Router<Arc<App>>) -> Router<Arc<App>> {
+    router.route_layer(from_fn_with_state(GuardSettings { app: app.clone(), class: RequestClass::Interactive, is_open: true }, guard))
+}
+
+/// What the guard knows about the routes that it guards.
+#[derive(Clone)]
+struct GuardSettings {
+    app: Arc<App>,
+    class: RequestClass,
+    /// Whether they need no token.
+    is_open: bool,
 }
 
 /// Adds a request id to responses of routes without a guard, and to those of unknown paths.
@@ -36,11 +52,11 @@ pub async fn add_request_id(State(app): State<Arc<App>>, request: Request, next:
     response
 }
 
-async fn guard(State((app, class)): State<(Arc<App>, RequestClass)>, mut request: Request, next: Next) -> Response {
+async fn guard(State(GuardSettings { app, class, is_open }): State<GuardSettings>, mut request: Request, next: Next) -> Response {
     let began = Instant::now();
     let id = app.requests.id(&request);
     let _in_flight = InFlightGuard::new(&app);
-    let caller = app.tokens.caller(request.headers());
+    let caller = if is_open { Ok(Caller::anonymous(Role::Read)) } else { app.tokens.caller(request.headers()) };
     let counters = {
         let tenant = match &caller {
             Ok(caller) => caller.tenant.as_ref().map_or_else(|| tenant_in(request.uri().path()), Tenant::as_str),

@@ -13,4 +13,4 @@ pub(crate) mod problem;
 pub(crate) mod request;
 
 pub(crate) use guarded::add_request_id;
-pub use guarded::guarded;
+pub use guarded::{guarded, guarded_without_token};

@@ -18,6 +18,8 @@ pub struct Problem {
     pub detail: String,
     /// All errors, if there are several.
     pub errors: Vec<String>,
+    /// Whether they are a list even if there is only one.
+    pub are_listed: bool,
     /// Additional members of the JSON object, and headers.
     pub(crate) members: Vec<(String, Json)>,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
@@ -29,7 +31,7 @@ pub type HandlerResult<T = Response> = Result<T, Problem>;
 impl Problem {
     /// A problem with this status.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), errors: Vec::new(), members: Vec::new(), headers: Vec::new() }
+        Self { status, detail: detail.into(), errors: Vec::new(), are_listed: false, members: Vec::new(), headers: Vec::new() }
     }
 
     /// 400: the request cannot be understood.

@@ -137,8 +137,24 @@ impl RequestContext {
         if !media.iter().any(|known| sent.eq_ignore_ascii_case(known)) {
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("send {}, this is {sent:?}", media.join(" or "))));
         }
+        parse_json(&self.bytes(body).await?)
+    }
+
+    /// Reads the body as JSON of any media type that is JSON by its name, such as `application/vnd.example+json` (RFC 6839); null if it is empty.
+    ///
+    /// # Errors
+    /// 400, 413 or 415.
+    pub async fn any_json(&self, body: Body) -> HandlerResult<Json> {
         let bytes = self.bytes(body).await?;
-        stook_catalogue::json::parse(&bytes).map_err(|error| Problem::bad_request(format!("the body is not JSON: {error}")))
+        if bytes.is_empty() {
+            return Ok(Json::Null);
+        }
+        let sent = self.header(header::CONTENT_TYPE)?.unwrap_or("application/json");
+        let essence = sent.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        if essence != "application/json" && !(essence.starts_with("application/") && essence.ends_with("+json")) {
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("send application/json, or a type that ends in +json; this is {sent:?}")));
+        }
+        parse_json(&bytes)
     }
 
     /// Returns the complete body, which the guard has received already.
@@ -162,6 +178,10 @@ impl RequestContext {
             }
         }
     }
+}
+
+fn parse_json(bytes: &[u8]) -> HandlerResult<Json> {
+    stook_catalogue::json::parse(bytes).map_err(|error| Problem::bad_request(format!("the body is not JSON: {error}")))
 }
 
 /// The media types of a JSON body.
@@ -188,7 +208,7 @@ pub fn reject_other_members(sent: &Map<String, Json>) -> HandlerResult<()> {
 #[derive(Debug, Default)]
 pub struct QueryParams {
     unused: Vec<(String, String)>,
-    read_names: Vec<&'static str>,
+    read_names: Vec<String>,
 }
 
 impl QueryParams {
@@ -212,12 +232,12 @@ impl QueryParams {
 
     /// Returns all values of a parameter, in their order.
     pub fn all(&mut self, name: &'static str) -> Vec<String> {
-        self.read_names.push(name);
         self.all_named(name)
     }
 
     /// The same for names that come from the definition.
     pub fn all_named(&mut self, name: &str) -> Vec<String> {
+        self.read_names.push(name.to_owned());
         let (values, remaining) = std::mem::take(&mut self.unused).into_iter().partition(|(sent_name, _)| sent_name == name);
         self.unused = remaining;
         let values: Vec<(String, String)> = values;
@@ -277,7 +297,7 @@ impl QueryParams {
     /// 400 with the name of the first one.
     pub fn end(&self) -> HandlerResult<()> {
         let Some((name, _)) = self.unused.first() else { return Ok(()) };
-        let hint = match did_you_mean(name, self.read_names.iter().copied()) {
+        let hint = match did_you_mean(name, self.read_names.iter().map(String::as_str)) {
             Some(meant) => format!("; did you mean {meant}?"),
             None if self.read_names.is_empty() => "; there are none here".into(),
             None => format!("; there are {}", self.read_names.join(", ")),

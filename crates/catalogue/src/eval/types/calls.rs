@@ -69,6 +69,22 @@ impl TypeChecker<'_> {
                 let may = all.len() == 1 && all[0].kinds.iter().any(|kind| matches!(kind, TypeKind::List(_) | TypeKind::Json));
                 Ok(or_null(values, may || all.iter().all(Type::may_be_null)))
             }
+            ("merge" | "compact" | "by_member", _) => {
+                let wanted = |kind: &TypeKind, position: usize| match (function.name, position) {
+                    ("by_member", 0) => matches!(kind, TypeKind::List(_)),
+                    ("by_member", _) => *kind == TypeKind::Text,
+                    _ => matches!(kind, TypeKind::Struct(_)),
+                };
+                for (position, ty) in types.iter().enumerate() {
+                    let mut others = ty.kinds.iter().filter(|kind| !matches!(kind, TypeKind::Json | TypeKind::Null));
+                    if let Some(kind) = others.find(|kind| !wanted(kind, position)) {
+                        return Err(TypeError::new(args[position], format!("`{}` does not take {kind} here", function.name)));
+                    }
+                }
+                let as_json: Vec<Type> = types.iter().map(|_| TypeKind::Json.into()).collect();
+                self.signature(at, function, args, &as_json)?;
+                Ok(or_null(Type::mapping("struct", Type::any()), absent))
+            }
             ("without", [structure, names]) => {
                 if let Some(kind) = structure.kinds.iter().find(|kind| !matches!(kind, TypeKind::Struct(_) | TypeKind::Json | TypeKind::Null)) {
                     return Err(TypeError::new(args[0], format!("`without` takes a struct, this is {kind}")));

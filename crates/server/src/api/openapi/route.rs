@@ -6,7 +6,10 @@ use crate::api::routes::MAX_REPEATED;
 use serde_json::{Map, Value as Json, json};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::key::MAX_KEY_BYTES;
-use stook_catalogue::route::{Lookup, LookupPart, LookupRoute, Param, ParamLocation, Projection, QueryPart, Route, RouteAction};
+use stook_catalogue::route::{
+    IncludeRequirement, Lookup, LookupPart, LookupRoute, Param, ParamLocation, Projection, QueryPart, ResponseMedia, Route, RouteAction,
+    RouteResponseBody, WriteAction,
+};
 use stook_catalogue::value::FieldType;
 
 /// Describes a declared route.
@@ -27,6 +30,11 @@ pub fn describe(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
         match param.location {
             ParamLocation::Path => operation = operation.parameter(&param.name, "path", true, param_schema_json, ""),
             ParamLocation::Query => operation = operation.parameter(&param.name, "query", required, param_schema_json, ""),
+            ParamLocation::WholeBody => {
+                let body = param.schema.as_ref().map_or_else(|| json!({}), |schema| (*schema.source).clone());
+                operation.0["requestBody"] = json!({ "required": required, "content": { "application/json": { "schema": body } } });
+            }
+            ParamLocation::Nowhere => {}
             ParamLocation::Body => {
                 members.insert(param.name.clone(), if required { param_schema_json } else { nullable(param_schema_json) });
                 if required {
@@ -35,17 +43,20 @@ pub fn describe(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
             }
         }
     }
-    let error = catalogue.error_member.as_ref().map(|member| {
+    let error = catalogue.serving.error_member.as_ref().map(|member| {
         json!({ "type": "object", "properties": { member.as_str(): { "type": ["string", "array"], "items": { "type": "string" } } }, "required": [member] })
     });
     let with_error = |operation: Operation, status: u16, description: &str| match &error {
+        _ if route.has_text_errors => operation.answer(status, description, "text/plain", json!({ "type": "string" })),
         Some(schema) => operation.json(status, description, schema.clone()),
         None => operation.problems(&[status]),
     };
     if !members.is_empty() {
-        let body = json!({ "type": "object", "properties": members, "required": needed, "additionalProperties": false });
+        let body = json!({ "type": "object", "properties": members, "required": needed, "additionalProperties": catalogue.serving.ignores_unknown });
         let content = json!({ "application/json": { "schema": body } });
         operation.0["requestBody"] = json!({ "required": !needed.is_empty(), "content": content });
+    }
+    if !operation.0["requestBody"].is_null() {
         operation = with_error(with_error(operation, 413, "The body is too long."), 415, "The body is not JSON.");
     }
     operation = with_error(operation, 400, "A parameter is wrong.");
@@ -79,6 +90,43 @@ pub fn describe(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
                 json!({ "type": "string" }),
             )
         }
+        RouteAction::Steps(steps) => {
+            let of_finds = steps.finds.iter().flat_map(|find| {
+                let own = match &find.lookup.lookup.required {
+                    IncludeRequirement::Refuse(status, sentence) => vec![(*status, sentence.clone())],
+                    _ => Vec::new(),
+                };
+                own.into_iter().chain(refusals(&find.lookup.lookup))
+            });
+            let of_conditions = steps.refusals.iter().map(|(_, refusal)| (refusal.code, "It was refused.".to_owned()));
+            let of_writes = steps.writes.iter().flat_map(|write| {
+                let taken = write.taken.clone().unwrap_or((409, "It exists already, or a unique value is taken.".into()));
+                let own = match &write.action {
+                    WriteAction::Transition(transition, _) => &catalogue.collections[write.collection].transitions[*transition].refuse[..],
+                    _ => &[],
+                };
+                own.iter().map(|refusal| (refusal.code, "It was refused.".to_owned())).chain([taken])
+            });
+            for (status, sentence) in of_finds.chain(of_conditions).chain(of_writes) {
+                if operation.0["responses"].get(status.to_string()).is_none() {
+                    operation = with_error(operation, status, &sentence);
+                }
+            }
+            if !steps.writes.is_empty() {
+                operation = with_error(operation.call_once(), 422, "The idempotency key was used for a different request, or an argument is wrong.");
+            }
+            let status = steps.response.status;
+            match (&steps.response.body, steps.response.media) {
+                (RouteResponseBody::Empty, _) => operation.empty(status, "It was done."),
+                (_, ResponseMedia::Text) => operation.answer(status, "It was done.", "text/plain", json!({ "type": "string" })),
+                (RouteResponseBody::Value(_), ResponseMedia::Json) => operation.json(status, "The answer.", json!({})),
+                (RouteResponseBody::Members(members), ResponseMedia::Json) => {
+                    let names: Vec<&String> = members.iter().map(|(name, _)| name).collect();
+                    let shown: Map<String, Json> = members.iter().map(|(name, _)| (name.clone(), json!({}))).collect();
+                    operation.json(status, "The answer.", json!({ "type": "object", "properties": shown, "required": names, "additionalProperties": false }))
+                }
+            }
+        }
         RouteAction::Transition { collection, transition, .. } => {
             operation = operation.call_once().json(200, "The transition was applied.", transition_result_schema());
             operation = with_error(with_error(operation, 409, "It was refused."), 422, "The idempotency key was used for a different request.");
@@ -88,6 +136,9 @@ pub fn describe(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
             })
         }
     };
+    if route.is_open {
+        return operation.problems(&[503]).open();
+    }
     // the guard may refuse a request before the route is reached
     operation.problems(&[401, 403, 503]).0
 }
@@ -111,7 +162,7 @@ fn param_schema(param: &Param) -> Json {
 fn refusals(lookup: &Lookup) -> Vec<(u16, String)> {
     let of_include = |(_, include): &(String, Lookup)| {
         let own_refusals = match &include.required {
-            stook_catalogue::route::IncludeRequirement::Refuse(status, sentence) => vec![(*status, sentence.clone())],
+            IncludeRequirement::Refuse(status, sentence) => vec![(*status, sentence.clone())],
             _ => Vec::new(),
         };
         own_refusals.into_iter().chain(refusals(include)).collect::<Vec<_>>()

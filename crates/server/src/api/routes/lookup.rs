@@ -3,24 +3,30 @@
 use super::fragment::JsonFragment;
 use super::parameters::RouteParams;
 use super::records::{FirstLookup, RouteRequest};
+use super::steps::find_all;
 use crate::guard::blocking::reading;
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::RequestContext;
 use crate::reads::MissPolicy;
+use axum::http::StatusCode;
 use futures_util::FutureExt;
 use stook_catalogue::eval::ExpressionFailures;
-use stook_catalogue::route::{LookupPart, LookupRoute, RouteAction};
+use stook_catalogue::route::{LookupPart, LookupRoute, ResponseMedia, Route, RouteAction};
 
 /// How often a lookup is repeated because records were changed while it ran.
-const ATTEMPTS: usize = 10;
+pub const ATTEMPTS: usize = 10;
 
-fn changing_too_quickly() -> Problem {
+pub fn changing_too_quickly() -> Problem {
     Problem::unavailable("the records are being changed too quickly to be read consistently; try again")
 }
 
-/// The response of a lookup.
+/// The response of a route.
 pub struct RouteResponse {
-    /// JSON text.
+    /// HTTP status.
+    pub status: StatusCode,
+    /// Its media type.
+    pub media: ResponseMedia,
+    /// The body: JSON text or, by its media type, any.
     pub text: String,
     /// Expressions that failed; their values are null.
     pub failures: ExpressionFailures,
@@ -28,15 +34,12 @@ pub struct RouteResponse {
 
 /// Runs a route's lookups. On a near store they are tried with the cache alone first, and otherwise run on one blocking thread; on a server they are
 /// combined with those of other requests.
-pub async fn look_up(ctx: RequestContext, route: &LookupRoute, params: RouteParams<'_>, index: usize) -> HandlerResult<Option<RouteResponse>> {
-    let to_response = |request: &RouteRequest<'_>, found: Option<JsonFragment<'_>>| {
-        found.map(|shown| RouteResponse { text: shown.text(), failures: request.failures() })
-    };
+pub async fn look_up(ctx: RequestContext, route: &Route, params: RouteParams<'_>, index: usize) -> HandlerResult<Option<RouteResponse>> {
     if !ctx.app.reads.store_is_local() {
         for _ in 0..ATTEMPTS {
             let lookups = ctx.app.reads.begin(&ctx.tenant, MissPolicy::Batched).await?;
-            let request = RouteRequest::new(&ctx, &params, lookups);
-            let found = answer(&request, route).await.map(|found| to_response(&request, found));
+            let request = RouteRequest::new(&ctx, &params, lookups).of(route);
+            let found = respond(&request, route).await;
             if !request.has_changed_meanwhile() {
                 return found;
             }
@@ -45,8 +48,8 @@ pub async fn look_up(ctx: RequestContext, route: &LookupRoute, params: RoutePara
     }
     let cached = {
         let lookups = ctx.app.reads.begin(&ctx.tenant, MissPolicy::CacheOnly).await?;
-        let request = RouteRequest::new(&ctx, &params, lookups);
-        let found = answer(&request, route).await.map(|found| to_response(&request, found));
+        let request = RouteRequest::new(&ctx, &params, lookups).of(route);
+        let found = respond(&request, route).await;
         (!request.lookups.has_missed() && !request.has_changed_meanwhile()).then_some(found)
     };
     if let Some(found) = cached {
@@ -58,15 +61,14 @@ pub async fn look_up(ctx: RequestContext, route: &LookupRoute, params: RoutePara
         let _permit = permit;
         let app = ctx.app.clone();
         let route = &app.catalogue.routes[index];
-        let RouteAction::Lookup(lookup_route) = &route.action else { return Ok(None) };
         let params = RouteParams { all: &route.params, values };
         for _ in 0..ATTEMPTS {
             let lookups = ctx.app.reads.begin_directly(&ctx.tenant)?;
-            let request = RouteRequest::new(&ctx, &params, lookups);
+            let request = RouteRequest::new(&ctx, &params, lookups).of(route);
             // with `MissPolicy::Inline` no lookup waits, so the future is ready at once
-            let ended = answer(&request, lookup_route).now_or_never();
+            let ended = respond(&request, route).now_or_never();
             if !request.has_changed_meanwhile() {
-                return ended.unwrap_or_else(|| Err(Problem::unavailable("a lookup did not finish"))).map(|found| to_response(&request, found));
+                return ended.unwrap_or_else(|| Err(Problem::unavailable("a lookup did not finish")));
             }
         }
         Err(changing_too_quickly())
@@ -74,8 +76,26 @@ pub async fn look_up(ctx: RequestContext, route: &LookupRoute, params: RoutePara
     .await
 }
 
+/// Returns the response of a route that reads; `None` if its single record is missing.
+async fn respond(request: &RouteRequest<'_>, route: &Route) -> HandlerResult<Option<RouteResponse>> {
+    let found = match &route.action {
+        RouteAction::Lookup(lookup_route) => answer(request, lookup_route).await?,
+        RouteAction::Steps(steps) => {
+            let found = find_all(request, steps).await?;
+            return Ok(Some(found.response(request, &steps.response)));
+        }
+        RouteAction::Transition { .. } | RouteAction::Query(_) => None,
+    };
+    Ok(found.map(|shown| RouteResponse {
+        status: StatusCode::OK,
+        media: ResponseMedia::Json,
+        text: shown.text(),
+        failures: request.failures(),
+    }))
+}
+
 /// Returns the response of a lookup; `None` if its single record is missing.
-async fn answer<'l>(request: &RouteRequest<'_>, route: &'l LookupRoute) -> HandlerResult<Option<JsonFragment<'l>>> {
+pub async fn answer<'l>(request: &RouteRequest<'_>, route: &'l LookupRoute) -> HandlerResult<Option<JsonFragment<'l>>> {
     let params = request.params;
     let lookup = &route.lookup;
     let max_rows = route.page.and_then(|page| page.max_rows).map(|max_rows| params.number(max_rows));

@@ -1,5 +1,5 @@
 //! Declared routes: `serve` finds the route of a request and reads its `parameters`. The route is a `lookup`, a `transition`, or a `query`, whose
-//! rows `query_rows` makes.
+//! rows `query_rows` makes, or it is in `steps`, with `writes`.
 //!
 //! A lookup finds `records` and makes `rows` of them; `columns` reads their values and `fragment` writes JSON.
 
@@ -12,7 +12,9 @@ mod query_rows;
 mod records;
 mod rows;
 mod serve;
+mod steps;
 mod transition;
+mod writes;
 
 pub use parameters::MAX_REPEATED;
-pub use serve::router;
+pub use serve::{cors, router};

@@ -1,11 +1,11 @@
 //! Parameters of declared routes, from the path, the query and the body.
 
 use crate::guard::problem::{HandlerResult, Problem};
-use crate::guard::request::{JSON, RequestContext};
+use crate::guard::request::RequestContext;
 use axum::body::Body;
 use axum::http::StatusCode;
 use serde_json::{Map, Value as Json};
-use stook_catalogue::route::{Param, ParamLocation};
+use stook_catalogue::route::{GeneratedValue, Param, ParamLocation};
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_engine::transition;
 
@@ -37,38 +37,87 @@ impl RouteParams<'_> {
     }
 }
 
-/// Reads and checks the parameters of a route.
+/// Reads and checks the parameters of a route. Those that are generated have no value yet.
 pub async fn parameters(ctx: &mut RequestContext, params: &[Param], body: Body) -> HandlerResult<Vec<Option<Value>>> {
-    let has_body = params.iter().any(|param| param.location == ParamLocation::Body);
     let mut texts: Vec<Vec<String>> = Vec::with_capacity(params.len());
     for param in params {
         texts.push(match param.location {
             ParamLocation::Path => vec![ctx.segment(&param.name).to_owned()],
             ParamLocation::Query => ctx.params.all_named(&param.name),
-            ParamLocation::Body => Vec::new(),
+            ParamLocation::Body | ParamLocation::WholeBody | ParamLocation::Nowhere => Vec::new(),
         });
     }
-    ctx.params.end()?;
-    let mut sent = if has_body { ctx.object(body, JSON).await.map_err(with_status_400)? } else { Map::new() };
+    let ignores_unknown = ctx.app.catalogue.serving.ignores_unknown;
+    if !ignores_unknown {
+        ctx.params.end()?;
+    }
+    let has = |location: ParamLocation| params.iter().any(|param| param.location == location);
+    let (has_members, has_whole) = (has(ParamLocation::Body), has(ParamLocation::WholeBody));
+    let sent = if has_members || has_whole { ctx.any_json(body).await? } else { Json::Null };
+    let (mut members, whole) = match sent {
+        whole if has_whole => (Map::new(), whole),
+        Json::Object(members) => (members, Json::Null),
+        Json::Null => (Map::new(), Json::Null),
+        other => {
+            let shown: String = other.to_string().chars().take(40).collect();
+            return Err(Problem::bad_request(format!("send a JSON object, this is {shown}")));
+        }
+    };
     let mut problems = Vec::new();
     let mut values = Vec::with_capacity(params.len());
     for (param, texts) in params.iter().zip(texts) {
+        let json = match param.location {
+            ParamLocation::Body => members.remove(&param.name).unwrap_or_default(),
+            ParamLocation::WholeBody => whole.clone(),
+            _ => Json::Null,
+        };
         let value = match param.location {
-            ParamLocation::Body => match sent.remove(&param.name) {
-                None | Some(Json::Null) => Ok(None),
-                Some(json) => transition::strict_from_json(&json, &param.ty).map(Some),
-            },
+            ParamLocation::Body | ParamLocation::WholeBody if json.is_null() => Ok(None),
+            ParamLocation::Body | ParamLocation::WholeBody => transition::strict_from_json(&json, &param.ty).map(Some),
             _ => value_of_texts(param, &texts),
         };
+        let value = value.map_err(|problem| param.wrong.clone().unwrap_or(problem));
         match value.and_then(|value| check_value(param, value)) {
-            Ok(value) => values.push(value),
+            Ok(value) => {
+                if let (Some(schema), Some(Value::Json(json))) = (&param.schema, &value) {
+                    problems.extend(schema.errors(json));
+                }
+                values.push(value);
+            }
+            Err(problem) if problems.contains(&problem) => {}
             Err(problem) => problems.push(problem),
         }
     }
-    if let Some(name) = sent.keys().next() {
+    if let (Some(name), false) = (members.keys().next(), ignores_unknown) {
         problems.push(format!("There is no parameter {name}."));
     }
     if problems.is_empty() { Ok(values) } else { Err(with_status_400(Problem::unprocessable(problems))) }
+}
+
+/// Characters of codes that people type.
+const CODE_CHARACTERS: &[u8; 26] = b"bcdfghjkmnpqrstvwxz2346789";
+/// Characters of a code.
+const CODE_LENGTH: usize = 12;
+
+/// Makes the values of parameters that are generated and were not sent.
+///
+/// # Errors
+/// 503 when the system has no random bytes.
+pub fn generate(params: &[Param], values: &mut [Option<Value>]) -> HandlerResult<()> {
+    for (param, value) in params.iter().zip(values) {
+        let (Some(generated), None) = (param.generate, &value) else { continue };
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|error| Problem::unavailable(format!("no random bytes: {error}")))?;
+        let text = match generated {
+            GeneratedValue::Uuid => uuid::Builder::from_random_bytes(random).into_uuid().to_string(),
+            // 9 of 256 values more often than others do not matter: codes only must not be guessed by chance
+            GeneratedValue::Code => {
+                random[..CODE_LENGTH].iter().map(|byte| char::from(CODE_CHARACTERS[usize::from(*byte) % CODE_CHARACTERS.len()])).collect()
+            }
+        };
+        *value = from_text(&text, &param.ty, None).ok();
+    }
+    Ok(())
 }
 
 /// Changes 422 to 400, which declared routes use for all wrong parameters.

@@ -13,11 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use stook_catalogue::definition::Collection;
 use stook_catalogue::eval::ExpressionFailures;
+use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
-use stook_catalogue::route::{IncludeRequirement, Lookup, LookupCondition, LookupRoute, MatchKind, OperandSource, RecordColumn};
+use stook_catalogue::route::{
+    IncludeRequirement, Lookup, LookupCondition, LookupRoute, MatchKind, OperandSource, RecordColumn, Route, RouteAction,
+};
 use stook_catalogue::value::{FieldType, Value};
-use stook_store::Store;
-use stook_store::plan::{Comparison, Condition, QueryPlan, SortKey};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan, SortKey};
+use stook_store::{Premises, RevisionRead, SearchRead, Store};
 
 /// The result of a route's own lookup.
 pub enum FirstLookup {
@@ -45,11 +48,82 @@ pub struct RouteRequest<'d> {
     pub changed_meanwhile: AtomicBool,
     /// Failures of the route's expressions.
     pub failed: Mutex<ExpressionFailures>,
+    /// The operands of a route in steps that have been computed.
+    pub computed: Vec<OnceLock<Value>>,
+    /// What was read, if the route writes: it must still be so then.
+    reads: Option<Mutex<Premises>>,
 }
 
 impl<'d> RouteRequest<'d> {
     pub fn new(ctx: &'d RequestContext, params: &'d RouteParams<'d>, lookups: RequestLookups<'d>) -> Self {
-        Self { ctx, params, lookups, shown_params: OnceLock::new(), changed_meanwhile: AtomicBool::new(false), failed: Mutex::default() }
+        Self {
+            ctx,
+            params,
+            lookups,
+            shown_params: OnceLock::new(),
+            changed_meanwhile: AtomicBool::new(false),
+            failed: Mutex::default(),
+            computed: Vec::new(),
+            reads: None,
+        }
+    }
+
+    /// Makes room for the computed operands of a route in steps.
+    pub fn of(mut self, route: &Route) -> Self {
+        if let RouteAction::Steps(steps) = &route.action {
+            self.computed.resize_with(steps.computed.len(), OnceLock::new);
+        }
+        self
+    }
+
+    /// Takes notes of everything that is read.
+    pub fn noting_reads(self) -> Self {
+        Self { reads: Some(Mutex::default()), ..self }
+    }
+
+    /// What was read so far.
+    pub fn premises(&self) -> Premises {
+        self.reads.as_ref().map(|reads| reads.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
+    }
+
+    fn note(&self, reading: impl FnOnce(&mut Premises)) {
+        if let Some(reads) = &self.reads {
+            reading(&mut reads.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// Notes the keys that a plan has found.
+    fn note_search(&self, plan: QueryPlan, keys: &[Key]) {
+        self.note(|reads| reads.searches.push(SearchRead { plan, keys: keys.to_vec() }));
+    }
+
+    /// Reads records, and notes their revisions, or that there are none.
+    async fn read_records(&self, collection: CollectionId, keys: &[Key]) -> HandlerResult<Vec<Option<Arc<ServedRecord>>>> {
+        let records = self.lookups.records(collection, keys).await?;
+        self.note(|reads| {
+            for (key, record) in keys.iter().zip(&records) {
+                match record {
+                    Some(record) => reads.records.push(RevisionRead { collection, key: key.clone(), revision: record.stored.version.revision }),
+                    None => {
+                        let conditions = vec![Condition { column: PlanColumn::Key, test: Comparison::Equal(Value::text(key.as_str())) }];
+                        let plan = QueryPlan { conditions, ..QueryPlan::all(self.ctx.tenant.clone(), collection) };
+                        reads.searches.push(SearchRead { plan, keys: Vec::new() });
+                    }
+                }
+            }
+        });
+        Ok(records)
+    }
+
+    /// Reads the keys of records that have values in a column, and notes them.
+    async fn read_keys(&self, collection: CollectionId, column: RecordColumn, values: &[Value]) -> HandlerResult<Option<Vec<Arc<[Key]>>>> {
+        let column = plan_column(column);
+        let Some(lists) = self.lookups.keys(collection, column, values).await? else { return Ok(None) };
+        for (value, keys) in values.iter().zip(&lists).filter(|_| self.reads.is_some()) {
+            let conditions = vec![Condition { column, test: Comparison::Equal(value.clone()) }];
+            self.note_search(QueryPlan { conditions, ..QueryPlan::all(self.ctx.tenant.clone(), collection) }, keys);
+        }
+        Ok(Some(lists))
     }
 
     pub fn failures(&self) -> ExpressionFailures {
@@ -81,8 +155,7 @@ impl RouteRequest<'_> {
             let records = groups.pop().unwrap_or_default();
             return Ok(FirstLookup::Records(records.into_iter().filter(|record| self.satisfies(lookup, record, None)).collect()));
         }
-        let plan = QueryPlan { limit: Some(MAX_FOUND as u64 + 1), ..self.plan(lookup) };
-        let rows = self.read_store(move |store| Ok(store.find(&plan)?.rows)).await?;
+        let rows = self.find_rows(QueryPlan { limit: Some(MAX_FOUND as u64 + 1), ..self.plan(lookup) }).await?;
         if rows.len() > MAX_FOUND {
             return self.page_or_number(route).await;
         }
@@ -97,7 +170,7 @@ impl RouteRequest<'_> {
         match self.sorted(route) {
             Some(sort) if lookup.single => {
                 plan = QueryPlan { sort, limit: Some(1), ..plan };
-                let rows = self.read_store(move |store| Ok(store.find(&plan)?.rows)).await?;
+                let rows = self.find_rows(plan).await?;
                 Ok(FirstLookup::Records(self.found(lookup, &rows).await?))
             }
             Some(sort) if let Some(page) = route.page => {
@@ -151,6 +224,16 @@ impl RouteRequest<'_> {
         lookup.sort.iter().map(sort).collect()
     }
 
+    /// Finds keys by a plan, and notes them.
+    async fn find_rows(&self, plan: QueryPlan) -> HandlerResult<Vec<Vec<Value>>> {
+        let searched = plan.clone();
+        let rows = self.read_store(move |store| Ok(store.find(&plan)?.rows)).await?;
+        if self.reads.is_some() {
+            self.note_search(searched, &keys_of(&rows));
+        }
+        Ok(rows)
+    }
+
     /// Reads from the store according to this request's miss policy.
     async fn read_store<T: Send + 'static>(&self, read: impl FnOnce(&dyn Store) -> stook_store::Result<T> + Send + 'static) -> HandlerResult<T> {
         let app = self.ctx.app.clone();
@@ -167,8 +250,7 @@ impl RouteRequest<'_> {
 
     /// Reads the records whose keys were found. A record that was changed since then may no longer satisfy the conditions.
     async fn found(&self, lookup: &Lookup, rows: &[Vec<Value>]) -> HandlerResult<Vec<Arc<ServedRecord>>> {
-        let keys: Vec<Key> = rows.iter().filter_map(|row| Key::new(row.first()?.as_text()?).ok()).collect();
-        let records = self.lookups.records(lookup.collection, &keys).await?;
+        let records = self.read_records(lookup.collection, &keys_of(rows)).await?;
         Ok(records.into_iter().flatten().filter(|record| self.satisfies(lookup, record, None)).collect())
     }
 
@@ -176,6 +258,7 @@ impl RouteRequest<'_> {
     pub fn values<'v>(&'v self, condition: &LookupCondition, parent: Option<(&'v Collection, &'v ServedRecord)>) -> Option<Cow<'v, [Value]>> {
         let (value, ty) = match (condition.operand, parent) {
             (OperandSource::Param(index), _) => (Cow::Borrowed(self.params.values[index].as_ref()?), &self.params.all[index].ty),
+            (OperandSource::Computed(index), _) => (Cow::Borrowed(self.computed[index].get()?), &FieldType::Text),
             (OperandSource::Parent(column), Some((collection, record))) => value_of(collection, record, column),
             (OperandSource::Parent(_), None) => return None,
         };
@@ -197,6 +280,8 @@ impl RouteRequest<'_> {
             MatchKind::Equal => Comparison::In(values),
             MatchKind::Prefix => Comparison::Prefix(text(values.first())),
             MatchKind::Contains => Comparison::Wildcard(vec![String::new(), text(values.first()), String::new()]),
+            MatchKind::Like => Comparison::Wildcard(text(values.first()).split('*').map(str::to_owned).collect()),
+            MatchKind::Below => Comparison::Range { low: None, high: values.pop().map(|value| (value, false)) },
         };
         Some(Condition { column: plan_column(condition.column), test })
     }
@@ -216,6 +301,8 @@ impl RouteRequest<'_> {
                 MatchKind::Equal => value == wanted,
                 MatchKind::Prefix => value.as_text().zip(wanted.as_text()).is_some_and(|(value, wanted)| value.starts_with(wanted)),
                 MatchKind::Contains => value.as_text().zip(wanted.as_text()).is_some_and(|(value, wanted)| value.contains(wanted)),
+                MatchKind::Like => value.as_text().zip(wanted.as_text()).is_some_and(|(value, wanted)| is_like(value, wanted)),
+                MatchKind::Below => !value.is_null() && value.compare(wanted).is_lt(),
             };
             let fits = |value: &Value, wanted: &Value| if folds { fits(&folded(value), &folded(wanted)) } else { fits(value, wanted) };
             value.elements().iter().any(|value| wanted.iter().any(|wanted| fits(value, wanted)))
@@ -237,11 +324,11 @@ impl RouteRequest<'_> {
             let keys: Arc<[Key]> = match column {
                 RecordColumn::Key => key_of(value).into_iter().collect(),
                 _ => {
-                    let Some(mut lists) = self.lookups.keys(lookup.collection, plan_column(column), values).await? else { return Ok(None) };
+                    let Some(mut lists) = self.read_keys(lookup.collection, column, values).await? else { return Ok(None) };
                     lists.pop().unwrap_or_default()
                 }
             };
-            let records = if keys.is_empty() { Vec::new() } else { self.lookups.records(lookup.collection, &keys).await? };
+            let records = if keys.is_empty() { Vec::new() } else { self.read_records(lookup.collection, &keys).await? };
             return Ok(Some(vec![records.into_iter().flatten().collect()]));
         }
         let mut value_indexes: HashMap<Vec<u8>, usize> = HashMap::new();
@@ -265,7 +352,7 @@ impl RouteRequest<'_> {
             RecordColumn::Key => distinct.iter().map(|value| key_of(value).into_iter().collect()).collect(),
             _ if distinct.is_empty() => Vec::new(),
             _ => {
-                let Some(lists) = self.lookups.keys(lookup.collection, plan_column(column), &distinct).await? else { return Ok(None) };
+                let Some(lists) = self.read_keys(lookup.collection, column, &distinct).await? else { return Ok(None) };
                 lists
             }
         };
@@ -277,7 +364,7 @@ impl RouteRequest<'_> {
                 keys.len() - 1
             });
         }
-        let records = if keys.is_empty() { Vec::new() } else { self.lookups.records(lookup.collection, &keys).await? };
+        let records = if keys.is_empty() { Vec::new() } else { self.read_records(lookup.collection, &keys).await? };
         let has = |record: &ServedRecord, value: &Value| {
             let record_value = value_of(self.collection(lookup), record, column).0;
             record_value.elements().iter().any(|element| self.is_equal(lookup, column, element, value))
@@ -295,5 +382,37 @@ impl RouteRequest<'_> {
             all.filter(|index| list_indexes.len() == 1 || seen.insert(*index)).filter_map(|index| records[index].clone()).collect()
         };
         Ok(Some(indexes.iter().map(records_of_lists).collect()))
+    }
+}
+
+fn keys_of(rows: &[Vec<Value>]) -> Vec<Key> {
+    rows.iter().filter_map(|row| Key::new(row.first()?.as_text()?).ok()).collect()
+}
+
+/// Whether a text matches a pattern with `*` for any characters.
+fn is_like(text: &str, pattern: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else { return text == pattern };
+    let Some(mut text) = text.strip_prefix(first) else { return false };
+    let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
+    // the first place of each piece leaves most for those after it
+    for piece in middle.split('*') {
+        let Some(position) = text.find(piece) else { return false };
+        text = &text[position + piece.len()..];
+    }
+    text.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_like;
+
+    #[test]
+    fn patterns_match_from_beginning_to_end() {
+        for (text, pattern) in [("andrew", "an*ew*"), ("andrew", "*"), ("", "*"), ("a*b", "a*b"), ("abcabc", "a*bc"), ("aaa", "a*a*a"), ("x", "x")] {
+            assert!(is_like(text, pattern), "{text} {pattern}");
+        }
+        for (text, pattern) in [("andrew", "rew*"), ("a", "a*a"), ("ab", "b*"), ("abc", "a*b"), ("aa", "a*a*a"), ("xy", "x"), ("", "a*")] {
+            assert!(!is_like(text, pattern), "{text} {pattern}");
+        }
     }
 }

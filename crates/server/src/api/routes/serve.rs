@@ -4,22 +4,25 @@
 //! records and lists of keys are.
 
 use super::lookup::{RouteResponse, look_up};
-use super::parameters::{RouteParams, parameters};
-use super::{query, transition};
+use super::parameters::{RouteParams, generate, parameters};
+use super::{query, transition, writes};
 use crate::App;
 use crate::api::response::json_answer;
+use crate::api::transitions::{IDEMPOTENCY_KEY, call_of};
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::RequestContext;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{self, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, on};
 use serde_json::json;
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
-use stook_catalogue::route::{Method, RouteAction};
+use stook_catalogue::route::{Method, ResponseMedia, Route, RouteAction};
+use stook_store::access::Role;
+use tower_http::cors::{AllowOrigin, CorsLayer};
 
 /// The header that lists failed expressions; the body has only the members that the catalogue declares.
 const WARNING: HeaderName = HeaderName::from_static("stook-warning");
@@ -27,10 +30,10 @@ const WARNING: HeaderName = HeaderName::from_static("stook-warning");
 /// Max failures in the headers, because proxies limit the size of a head.
 const MAX_WARNINGS: usize = 5;
 
-/// Returns the declared routes of a catalogue.
-pub fn router(catalogue: &Catalogue) -> Router<Arc<App>> {
+/// Returns the declared routes of a catalogue that need a token, or those that need none.
+pub fn router(catalogue: &Catalogue, is_open: bool) -> Router<Arc<App>> {
     let mut router = Router::new();
-    for (index, route) in catalogue.routes.iter().enumerate() {
+    for (index, route) in catalogue.routes.iter().enumerate().filter(|(_, route)| route.is_open == is_open) {
         let filter = match route.method {
             Method::Get => MethodFilter::GET,
             Method::Post => MethodFilter::POST,
@@ -46,51 +49,88 @@ pub fn router(catalogue: &Catalogue) -> Router<Arc<App>> {
     router
 }
 
+/// Returns what answers web pages of other origins (CORS); `None` if none may call.
+pub fn cors(catalogue: &Catalogue) -> Option<CorsLayer> {
+    let origins = &catalogue.serving.origins;
+    let allowed = match origins.iter().any(|origin| origin == "*") {
+        true => AllowOrigin::any(),
+        false => AllowOrigin::list(origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok())),
+    };
+    let methods = [http::Method::GET, http::Method::POST, http::Method::PUT, http::Method::PATCH, http::Method::DELETE];
+    let headers = [header::AUTHORIZATION, header::CONTENT_TYPE, IDEMPOTENCY_KEY];
+    (!origins.is_empty()).then(|| CorsLayer::new().allow_origin(allowed).allow_methods(methods).allow_headers(headers))
+}
+
 async fn serve(app: Arc<App>, ctx: Result<RequestContext, Problem>, body: Body, index: usize) -> Response {
     let answered = match ctx {
         Ok(ctx) => run(ctx, body, index).await,
         Err(problem) => Err(problem),
     };
-    answered.unwrap_or_else(|problem| as_declared(&app.catalogue, problem))
+    answered.unwrap_or_else(|problem| as_declared(&app.catalogue, &app.catalogue.routes[index], problem))
 }
 
 /// Converts a problem to the form that the catalogue declares.
-fn as_declared(catalogue: &Catalogue, problem: Problem) -> Response {
-    let Some(member) = &catalogue.error_member else { return problem.into_response() };
-    let message = match problem.errors.as_slice() {
-        [] | [_] => json!(problem.detail),
-        several => json!(several),
-    };
+fn as_declared(catalogue: &Catalogue, route: &Route, problem: Problem) -> Response {
     let status = problem.status;
-    let mut response = problem.into_response();
-    let retry = response.headers_mut().remove(header::RETRY_AFTER);
-    let mut declared = json_answer(status, json!({ member.as_str(): message }).to_string());
+    let text = if problem.errors.len() > 1 { problem.errors.join("\n") } else { problem.detail.clone() };
+    let body = match (&catalogue.serving.error_member, problem.errors.as_slice()) {
+        (Some(member), [] | [_]) if !problem.are_listed => Some(json!({ member.as_str(): problem.detail })),
+        (Some(member), several) => Some(json!({ member.as_str(): several })),
+        (None, _) => None,
+    };
+    let declared = match body {
+        _ if route.has_text_errors => text_answer(status, text),
+        Some(body) => json_answer(status, body.to_string()),
+        None => return problem.into_response(),
+    };
+    let retry = problem.into_response().headers_mut().remove(header::RETRY_AFTER);
+    let mut declared = declared;
     if let Some(retry) = retry {
         declared.headers_mut().insert(header::RETRY_AFTER, retry);
     }
     declared
 }
 
+fn text_answer(status: StatusCode, text: String) -> Response {
+    (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+}
+
 async fn run(mut ctx: RequestContext, body: Body, index: usize) -> HandlerResult {
     let app = ctx.app.clone();
     let route = &app.catalogue.routes[index];
-    let values = parameters(&mut ctx, &route.params, body).await?;
-    let params = RouteParams { all: &route.params, values };
+    let mut values = parameters(&mut ctx, &route.params, body).await?;
     match &route.action {
-        RouteAction::Lookup(lookup_route) => {
+        RouteAction::Steps(steps) if !steps.writes.is_empty() => {
+            ctx.caller.require_role(Role::Write)?;
+            // values that are generated are new for a repeated request
+            let sent = RouteParams { all: &route.params, values: values.clone() }.to_json().to_string();
+            let call = call_of(&ctx, &format!("{} {}", route.method.name(), route.path), &sent)?;
+            generate(&route.params, &mut values)?;
             ctx.count_store_reached();
-            let found = look_up(ctx, lookup_route, params, index).await?;
-            let missing = || Problem::not_found(route.missing.clone().unwrap_or_else(|| "there is no such record".into()));
-            let RouteResponse { text, failures } = found.ok_or_else(missing)?;
-            let mut answer = json_answer(StatusCode::OK, text);
-            let first = failures.first.iter().take(MAX_WARNINGS).map(|failure| failure.escape_default().to_string());
-            let more = (failures.truncated || failures.first.len() > MAX_WARNINGS).then(|| "more expressions fail".to_owned());
-            for warning in first.chain(more).filter_map(|warning| HeaderValue::from_str(&warning).ok()) {
-                answer.headers_mut().append(WARNING, warning);
-            }
-            Ok(answer)
+            Ok(shown(writes::write(ctx, values, index, call).await?))
         }
-        RouteAction::Transition { .. } => transition::answer(ctx, route, &params).await,
-        RouteAction::Query(query_route) => query::answer(ctx, query_route, &params).await,
+        RouteAction::Lookup(_) | RouteAction::Steps(_) => {
+            ctx.count_store_reached();
+            generate(&route.params, &mut values)?;
+            let found = look_up(ctx, route, RouteParams { all: &route.params, values }, index).await?;
+            let missing = || Problem::not_found(route.missing.clone().unwrap_or_else(|| "there is no such record".into()));
+            Ok(shown(found.ok_or_else(missing)?))
+        }
+        RouteAction::Transition { .. } => transition::answer(ctx, route, &RouteParams { all: &route.params, values }).await,
+        RouteAction::Query(query_route) => query::answer(ctx, query_route, &RouteParams { all: &route.params, values }).await,
     }
+}
+
+fn shown(RouteResponse { status, media, text, failures }: RouteResponse) -> Response {
+    let mut answer = match media {
+        _ if text.is_empty() => status.into_response(),
+        ResponseMedia::Json => json_answer(status, text),
+        ResponseMedia::Text => text_answer(status, text),
+    };
+    let first = failures.first.iter().take(MAX_WARNINGS).map(|failure| failure.escape_default().to_string());
+    let more = (failures.truncated || failures.first.len() > MAX_WARNINGS).then(|| "more expressions fail".to_owned());
+    for warning in first.chain(more).filter_map(|warning| HeaderValue::from_str(&warning).ok()) {
+        answer.headers_mut().append(WARNING, warning);
+    }
+    answer
 }

@@ -1,0 +1,208 @@
+//! Parses routes in steps, and how routes are served.
+
+use super::expressions::Types;
+use super::parser::{DefinitionParser, NamedNode};
+use super::routes::RouteScope;
+use crate::eval::types::{Expected, TextConversion, Type, TypeKind};
+use crate::model::definition::{Collection, Serving};
+use crate::model::ids::{CollectionId, FieldId};
+use crate::model::route::{
+    ComputedOperand, FoundBy, Projection, ResponseForm, ResponseMedia, RouteFind, RouteResponseBody, RouteWrite, StepsRoute, WriteAction,
+};
+use crate::parse::keywords;
+use crate::parse::yaml::{Node, NodeKind};
+use crate::value::FieldType;
+use std::cell::RefCell;
+
+/// Names with a meaning in the steps of a route.
+const STEP_NAMES: [&str; 5] = ["params", "now", "caller", "role", "item"];
+
+/// What the steps of a route know so far.
+#[derive(Default)]
+pub(super) struct StepsScope {
+    /// The names of what was found.
+    found: RefCell<Vec<String>>,
+    /// The operands that are computed for its lookups.
+    computed: RefCell<Vec<ComputedOperand>>,
+}
+
+impl StepsScope {
+    /// The names of expressions. What was found, and parameters, are JSON.
+    fn types(&self) -> Types {
+        let mut types: Types = self.found.borrow().iter().map(|name| (name.clone(), Type::any())).collect();
+        types.insert("params".into(), Type::any());
+        types.insert("now".into(), TypeKind::Timestamp.into());
+        types.insert("caller".into(), TypeKind::Text.into());
+        types.insert("role".into(), TypeKind::Text.into());
+        types
+    }
+}
+
+const AS_JSON: Expected<'static> = Expected::Field(&FieldType::Json, TextConversion::Value);
+const AS_TEXT: Expected<'static> = Expected::Field(&FieldType::Text, TextConversion::Value);
+
+impl DefinitionParser<'_> {
+    pub(super) fn serving(&mut self, node: &Node) -> Option<Serving> {
+        self.section(node, "serve", &[keywords::SERVE])?;
+        let error_member = node.get("error").and_then(|node| self.text_of(node, "the member of errors")).map(str::to_owned);
+        let ignores_unknown = self.choice(node.get("unknown"), "use of unknown parameters", &[("refuse", false), ("ignore", true)]).unwrap_or(false);
+        let mut origins = Vec::new();
+        for item in self.items(node.get("origins"), "origins") {
+            let Some(origin) = self.text_of(item, "an origin").map(str::to_owned) else { continue };
+            let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+            if origin != "*" && !host.is_some_and(|host| !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/')) {
+                self.problem(item, "an origin is https://HOST or http://HOST:PORT without a path, or '*' for all");
+            }
+            origins.push(origin);
+        }
+        Some(Serving { error_member, ignores_unknown, origins })
+    }
+
+    pub(super) fn steps_route(&mut self, node: &Node, scope: &RouteScope<'_>) -> Option<StepsRoute> {
+        let steps = StepsScope::default();
+        let mut finds = Vec::new();
+        for NamedNode { name, name_node, node: find } in self.named_entries(node.get("find"), "what is found") {
+            if STEP_NAMES.contains(&name) {
+                self.problem(name_node, format!("`{name}` has a meaning in expressions; choose another name"));
+            }
+            if self.section(find, "what is found", &[keywords::LOOK, keywords::INCLUDE, keywords::FIND]).is_none() {
+                continue;
+            }
+            let when = find.get("when").and_then(|when| self.cel_of(when, &steps.types(), Expected::Condition));
+            let start = steps.computed.borrow().len();
+            let lookup = self.find(find, &RouteScope { steps: Some(&steps), ..*scope });
+            let computed = start..steps.computed.borrow().len();
+            if let (Some(page), true) = (find.get("page"), node.get("write").is_some()) {
+                self.problem(page, "a route that writes finds all records, no page of them");
+            }
+            finds.extend(lookup.map(|lookup| RouteFind { name: name.to_owned(), when, lookup, computed }));
+            steps.found.borrow_mut().push(name.to_owned());
+        }
+        let types = steps.types();
+        let names: Vec<&str> = types.keys().map(String::as_str).collect();
+        let mut refusals = Vec::new();
+        for (item, refusal) in self.refusals(node.get("refuse"), &names) {
+            if let (Some(when), Some(reason)) = (item.get("when"), item.get("reason")) {
+                self.check_type(when, &refusal.when, &types, Expected::Condition);
+                // a text, or a list of texts
+                self.check_type(reason, &refusal.reason, &types, AS_JSON);
+            }
+            let variables = || refusal.when.variables().iter().chain(refusal.reason.variables());
+            let needed = variables().filter_map(|name| finds.iter().position(|find| find.name == *name)).max().map_or(0, |position| position + 1);
+            refusals.push((needed, refusal));
+        }
+        let mut writes = Vec::new();
+        for item in self.items(node.get("write"), "write") {
+            writes.extend(self.route_write(item, &types, scope));
+        }
+        let response = self.response_form(node, &types);
+        Some(StepsRoute { finds, computed: steps.computed.into_inner(), refusals, writes, response })
+    }
+
+    /// Parses an operand that is computed before the lookup; returns its position.
+    pub(super) fn computed(&mut self, node: &Node, ty: &FieldType, steps: &StepsScope) -> Option<usize> {
+        let expression = self.cel_of(node, &steps.types(), AS_JSON)?;
+        let mut computed = steps.computed.borrow_mut();
+        computed.push(ComputedOperand { expression, ty: ty.element().clone() });
+        Some(computed.len() - 1)
+    }
+
+    fn route_write(&mut self, node: &Node, types: &Types, scope: &RouteScope<'_>) -> Option<RouteWrite> {
+        self.section(node, "a write", &[keywords::WRITE])?;
+        let actions = ["create", "put", "patch", "delete", "transition"];
+        let present: Vec<&str> = actions.into_iter().filter(|word| node.get(word).is_some()).collect();
+        let [action] = present.as_slice() else {
+            self.problem(node, "a write is one of create, put, patch, delete and transition");
+            return None;
+        };
+        let names: Vec<&str> = scope.collections.iter().map(|collection| collection.name.as_str()).collect();
+        let collection_node = if *action == "transition" { self.required(node, "of") } else { node.get(action) };
+        let collection: CollectionId = collection_node.and_then(|node| self.reference(node, "collection", &names))?;
+        let definition = &scope.collections[collection];
+        let mut types = types.clone();
+        let each = node.get("each").and_then(|each| self.cel_of(each, &types, AS_JSON));
+        if each.is_some() {
+            types.insert("item".into(), Type::any());
+        }
+        let when = node.get("when").and_then(|when| self.cel_of(when, &types, Expected::Condition));
+        let key = node.get("key").and_then(|key| self.cel_of(key, &types, AS_TEXT));
+        let record = match key {
+            Some(key) => FoundBy::Key(key),
+            None if matches!(*action, "create" | "put") => FoundBy::Fields,
+            None => {
+                self.problem(node, format!("`{action}` needs the `key` of the record"));
+                return None;
+            }
+        };
+        for (word, of) in [("fields", &actions[..3]), ("args", &actions[4..]), ("of", &actions[4..])] {
+            if let (Some(misplaced), false) = (node.get(word), of.contains(action)) {
+                self.problem(misplaced, format!("`{word}` is of {}", of.join(", ")));
+            }
+        }
+        let written = match *action {
+            "create" => WriteAction::Create(self.written_fields(node, definition, &types)?),
+            "put" => WriteAction::Put(self.written_fields(node, definition, &types)?),
+            "patch" => WriteAction::Patch(self.written_fields(node, definition, &types)?),
+            "delete" => WriteAction::Delete,
+            _ => {
+                let transitions: Vec<&str> = definition.transitions.iter().map(|transition| transition.name.as_str()).collect();
+                let transition = node.get("transition").and_then(|node| self.reference::<usize>(node, "transition", &transitions))?;
+                let known = &definition.transitions[transition].args;
+                let known_names: Vec<&str> = known.iter().map(|argument| argument.name.as_str()).collect();
+                let mut args = Vec::new();
+                for NamedNode { name_node, node, .. } in self.named_entries(node.get("args"), "arguments") {
+                    let Some(index) = self.reference::<usize>(name_node, "argument", &known_names) else { continue };
+                    args.extend(self.cel_of(node, &types, AS_JSON).map(|expression| (known_names[index].to_owned(), expression)));
+                }
+                WriteAction::Transition(transition, args)
+            }
+        };
+        let taken = node.get("taken").and_then(|taken| self.status_and_sentence(taken, "taken"));
+        Some(RouteWrite { collection, each, when, record, action: written, taken })
+    }
+
+    fn written_fields(&mut self, node: &Node, collection: &Collection, types: &Types) -> Option<Vec<(FieldId, crate::eval::Expression)>> {
+        let fields_node = self.required(node, "fields")?;
+        let NodeKind::Map(entries) = &fields_node.kind else {
+            self.problem(fields_node, format!("fields are a mapping from names, this is {}", fields_node.kind_name()));
+            return None;
+        };
+        let names: Vec<&str> = collection.fields.iter().map(|field| field.name.as_str()).collect();
+        let mut fields = Vec::new();
+        for (name, value) in entries {
+            let Some(index) = self.reference::<FieldId>(name, "field", &names) else { continue };
+            let field = &collection.fields[index];
+            if field.derive.is_some() {
+                self.problem(name, format!("`{}` is derived from other fields", field.name));
+            }
+            fields.extend(self.cel_of(value, types, Expected::Field(&field.ty, TextConversion::Value)).map(|expression| (index, expression)));
+        }
+        Some(fields)
+    }
+
+    fn response_form(&mut self, node: &Node, types: &Types) -> ResponseForm {
+        let media = self.choice(node.get("type"), "type of a response", &[("json", ResponseMedia::Json), ("text", ResponseMedia::Text)]);
+        let status = node.get("code").and_then(|node| self.number_of(node, "a code", 200..=299)).map_or(200, |code| code as u16);
+        let names: Vec<&str> = types.keys().map(String::as_str).collect();
+        let shown = |reader: &mut Self, node: &Node| -> Option<Projection> {
+            let text = reader.text_of(node, "what is answered")?.to_owned();
+            reader.projection(node, &text, &names, types)
+        };
+        let body = match (node.get("body"), node.get("answer")) {
+            (Some(body), None) => shown(self, body).map_or(RouteResponseBody::Empty, RouteResponseBody::Value),
+            (None, Some(Node { kind: NodeKind::Map(entries), .. })) => {
+                let mut members = Vec::new();
+                for (name, value) in entries {
+                    members.extend(name.text().map(str::to_owned).zip(shown(self, value)));
+                }
+                RouteResponseBody::Members(members)
+            }
+            (None, None) => RouteResponseBody::Empty,
+            (_, Some(answer)) => {
+                self.problem(answer, "`answer` is a mapping from names to what is answered, and stands without `body`");
+                RouteResponseBody::Empty
+            }
+        };
+        ResponseForm { status, media: media.unwrap_or(ResponseMedia::Json), body }
+    }
+}
