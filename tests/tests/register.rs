@@ -36,7 +36,8 @@ impl Register {
             let person = json!({"email": email, "first_name": name, "last_name": "Lund", "telephone": "1", "first_status": "ACTIVE"});
             stook.call("PUT", &format!("/v1/main/respondent/{id}"), &person).expect_json(201);
         }
-        let id = stook.call("POST", &format!("{BASE}/businesses"), &business("49900000001", "s-1")).expect_json(200)["id"].as_str().unwrap().to_owned();
+        let id =
+            stook.call("POST", &format!("{BASE}/businesses"), &business("49900000001", "s-1")).expect_json(200)["id"].as_str().unwrap().to_owned();
         stook.call("PUT", &format!("{BASE}/businesses/sample/link/s-1"), &json!({"collectionExerciseId": "e-1"})).expect_json(200);
         Self { stook, id }
     }
@@ -67,7 +68,14 @@ impl Register {
     }
 
     fn count(&self, query: &str) -> u64 {
-        self.stook.get(&format!("/v1/main/query?q={query}%20|%20count(key)")).expect_json(200)["rows"][0].as_object().unwrap().values().next().unwrap().as_u64().unwrap()
+        self.stook.get(&format!("/v1/main/query?q={query}%20|%20count(key)")).expect_json(200)["rows"][0]
+            .as_object()
+            .unwrap()
+            .values()
+            .next()
+            .unwrap()
+            .as_u64()
+            .unwrap()
     }
 }
 
@@ -131,7 +139,10 @@ fn wrong_requests_are_answered_in_the_registers_own_words() {
         let mut incomplete = register.offer("pending_shares", "x@example.com", SURVEY);
         incomplete["pending_shares"][0].as_object_mut().unwrap().remove("email_address");
         assert_eq!(described("/pending-surveys", incomplete, 400), json!(["Required key 'email_address' is missing."]));
-        assert_eq!(register.call("PUT", "/businesses/sample/link/s-9", &json!({})).expect_json(400)["description"], "Required key 'collectionExerciseId' is missing.");
+        assert_eq!(
+            register.call("PUT", "/businesses/sample/link/s-9", &json!({})).expect_json(400)["description"],
+            "Required key 'collectionExerciseId' is missing."
+        );
         // plain text where its callers expect it
         let text = |path: &str, status: u16| {
             let reply = register.get(path);
@@ -153,7 +164,12 @@ fn wrong_requests_are_answered_in_the_registers_own_words() {
         let allowed = register.stook.send("OPTIONS", &format!("{BASE}/businesses/sample/link/s-1"), &preflight, b"");
         assert_eq!((allowed.status, allowed.header("access-control-allow-origin")), (200, Some("*")));
         // a body of GET, and case
-        let by_email = register.stook.send("GET", &format!("{BASE}/respondents/email"), &[("content-type", "application/json")], br#"{"email": "ANN@EXAMPLE.COM"}"#);
+        let by_email = register.stook.send(
+            "GET",
+            &format!("{BASE}/respondents/email"),
+            &[("content-type", "application/json")],
+            br#"{"email": "ANN@EXAMPLE.COM"}"#,
+        );
         assert_eq!(by_email.expect_json(200)["id"], ANN);
         // /info needs no token, everything else does
         let token = sandbox.ok(&["token", "create", "--role", "read", "--tenant", "main"]).trim().to_owned();
@@ -173,7 +189,9 @@ fn offers_are_accepted_and_transfers_give_up_what_the_originator_had() {
         register.enrol(ANN, SURVEY, "ENABLED");
         register.enrol(ANN, OTHER_SURVEY, "ENABLED");
         let users = |transfer: &str| {
-            register.get(&format!("/pending-survey-users-count?business_id={}&survey_id={SURVEY}&is_transfer={transfer}", register.id)).expect_json(200)
+            register
+                .get(&format!("/pending-survey-users-count?business_id={}&survey_id={SURVEY}&is_transfer={transfer}", register.id))
+                .expect_json(200)
         };
         register.call("POST", "/pending-surveys", &register.offer("pending_transfers", "BEN@example.com", SURVEY)).expect_json(201);
         assert_eq!((users("False"), users("True")), (json!(1), json!(2)));
@@ -185,7 +203,12 @@ fn offers_are_accepted_and_transfers_give_up_what_the_originator_had() {
         assert_eq!(register.call("POST", &format!("/pending-survey/confirm-pending-surveys/{batch}"), &json!({})).status, 404);
         let enrolments = |person: &str| {
             let shown = register.get(&format!("/respondents/id/{person}")).expect_json(200);
-            shown["associations"].as_array().into_iter().flatten().flat_map(|one| one["enrolments"].as_array().unwrap().clone()).collect::<Vec<Json>>()
+            shown["associations"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .flat_map(|one| one["enrolments"].as_array().unwrap().clone())
+                .collect::<Vec<Json>>()
         };
         assert_eq!(enrolments(BEN), [json!({"surveyId": SURVEY, "enrolmentStatus": "ENABLED"})]);
         assert_eq!(enrolments(ANN), [json!({"surveyId": OTHER_SURVEY, "enrolmentStatus": "ENABLED"})], "one survey of the business is left");
@@ -196,7 +219,12 @@ fn offers_are_accepted_and_transfers_give_up_what_the_originator_had() {
         let disabled = register.call("PATCH", "/respondents/disable-user-enrolments", &json!({"email": "Ben@Example.com"})).expect_json(200);
         assert_eq!(disabled["message"], "2 enrolments removed");
         assert!(enrolments(BEN).iter().all(|enrolment| enrolment["enrolmentStatus"] == "DISABLED"));
-        let of = register.stook.send("GET", &format!("{BASE}/enrolments/respondent/{BEN}"), &[("content-type", "application/json")], br#"{"status": "DISABLED"}"#);
+        let of = register.stook.send(
+            "GET",
+            &format!("{BASE}/enrolments/respondent/{BEN}"),
+            &[("content-type", "application/json")],
+            br#"{"status": "DISABLED"}"#,
+        );
         assert_eq!(of.expect_json(200)[0]["survey_details"].as_array().unwrap().len(), 2);
         let marked = register.stook.send("DELETE", &format!("{BASE}/respondents/ben@example.com"), &[], b"");
         assert_eq!((marked.status, marked.text().as_str()), (202, "respondent successfully marked for deletion"));

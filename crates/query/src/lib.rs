@@ -5,15 +5,16 @@
 //!
 //! ```text
 //! query      = lookup { "|" stage }
-//! lookup     = COLLECTION [ comparison ] { [","] condition }     a comparison right after the collection is of its key
-//!            | condition { [","] condition } [","] COLLECTION { [","] condition }
-//!            | "records" { [","] condition }                          of all collections
-//! condition  = path comparison
+//! lookup     = COLLECTION [ comparison ] { joint condition }     a comparison right after the collection is of its key
+//!            | condition { joint condition } [","] COLLECTION { joint condition }
+//!            | "records" { joint condition }                          of all collections
+//! joint      = [ "," | "and" | "or" ]                               `or` separates alternatives, and binds less than the others
+//! condition  = path comparison | "not" condition | "(" condition { joint condition } ")"
 //! comparison = ( "=" | "!=" | "<" | "<=" | ">" | ">=" ) value | "in" list | "between" "[" value "," value "]" | "last" DURATION
 //!            | ( "intersects" | "within" ) ( "bbox" "(" WEST "," SOUTH "," EAST "," NORTH ")" | geometry in quotes )
 //! stage      = "grep" item { "," item } | "sort" order { "," order } | "unique" | "each" path
 //!            | aggregate { "," aggregate } [ "by" group { "," group } ]
-//! item       = path | condition
+//! item       = path | condition { ( "and" | "or" ) condition }
 //! order      = ( path | period | aggregate ) ["-"]
 //! aggregate  = ( "sum" | "count" | "min" | "max" | "avg" | "median" ) "(" path ")" | "percentile" "(" path "," NUMBER ")"
 //! group      = path | period
@@ -27,8 +28,9 @@
 //!
 //! The form is that of DAS-QL. Where that is ambiguous, the rules here are:
 //!
-//! * All conditions must hold (AND), in the lookup and in `grep`; a `grep` condition means the same as one in the lookup. There is no OR: `in [..]`
-//!   lists alternatives for one field.
+//! * Conditions that follow each other must all hold, in the lookup and in `grep`; a `grep` condition means the same as one in the lookup. Of
+//!   alternatives one must hold. `not` holds where its condition does not, be it because there is no value: `not pages>300` finds records without pages.
+//!   `and`, `or` and `not` may be written in capitals; before a comparison they are names of fields.
 //! * Values have the type of their field; a value that cannot be converted is an error with its position. Integers and sizes may be written
 //!   `1e9`. JSON cannot be compared. A key that is a field has the type of that field: `run between [9, 10]` compares numbers.
 //! * `*` in a text value of `=` and `!=` stands for any text, anywhere, and the pattern always covers the entire value. In single quotes it is a
@@ -77,7 +79,8 @@ mod plan;
 
 pub use assist::{COUNTED, Completion, Facet, FacetValue, Facets, MAX_TEXT, SUGGESTIONS, Suggestion, Vocabulary, complete, facets, suggest};
 pub use language::{
-    ComparisonOperator, FieldPath, GrepItem, GroupFunction, GroupItem, NamedColumn, Query, QueryCondition, Selection, SortItem, Stage, ValueLiteral,
+    ComparisonOperator, ConditionTree, FieldPath, GrepItem, GroupFunction, GroupItem, NamedColumn, Query, QueryCondition, Selection, SortItem, Stage,
+    ValueLiteral,
 };
 pub use language::{MAX_CONDITIONS, MAX_GROUP_COLUMNS, MAX_PARTS, MAX_QUERY, MAX_STARS};
 pub use language::{as_value, named_columns, parse};

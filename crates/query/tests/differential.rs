@@ -355,10 +355,20 @@ fn matches(text: &str, pieces: &[String]) -> bool {
     }
 }
 
+/// Conditions combined by `and`, `or` and `not`.
+#[derive(Debug, Clone)]
+enum TestTree {
+    One(usize, TestCondition),
+    Not(Box<TestTree>),
+    All(Vec<TestTree>),
+    Any(Vec<TestTree>),
+}
+
 /// A query, before it is text.
 #[derive(Debug, Clone, Default)]
 struct GeneratedQuery {
     conditions: Vec<(usize, TestCondition)>,
+    combined: Vec<TestTree>,
     columns: Vec<usize>,
     sort: Vec<(usize, bool)>,
     unique: bool,
@@ -470,6 +480,32 @@ impl QueryGenerator<'_> {
         }
     }
 
+    fn tree(&mut self, comparable: &[usize], depth: usize) -> TestTree {
+        if depth == 3 || self.dice.once_in(4) {
+            let name = *self.dice.choose(comparable);
+            return TestTree::One(name, self.condition(name));
+        }
+        match self.dice.below(4) {
+            0 => TestTree::Not(Box::new(self.tree(comparable, depth + 1))),
+            1 => TestTree::All((0..2 + self.dice.below(2)).map(|_| self.tree(comparable, depth + 1)).collect()),
+            // values of one field
+            2 if self.dice.once_in(3) => {
+                let name = *self.dice.choose(comparable);
+                TestTree::Any((0..2 + self.dice.below(2)).map(|_| TestTree::One(name, TestCondition::Equal(self.operand(name, true)))).collect())
+            }
+            _ => TestTree::Any((0..2 + self.dice.below(2)).map(|_| self.tree(comparable, depth + 1)).collect()),
+        }
+    }
+
+    fn holds(&self, record: &Record, tree: &TestTree) -> bool {
+        match tree {
+            TestTree::One(name, condition) => condition.holds(&self.names[*name], &self.value(record, *name)),
+            TestTree::Not(inner) => !self.holds(record, inner),
+            TestTree::All(inner) => inner.iter().all(|inner| self.holds(record, inner)),
+            TestTree::Any(inner) => inner.iter().any(|inner| self.holds(record, inner)),
+        }
+    }
+
     fn generate(&mut self) -> GeneratedQuery {
         let mut query = GeneratedQuery::default();
         let comparable: Vec<usize> = (0..self.names.len()).filter(|name| self.names[*name].ty.element() != &FieldType::Json).collect();
@@ -477,6 +513,9 @@ impl QueryGenerator<'_> {
             let name = *self.dice.choose(&comparable);
             let condition = self.condition(name);
             query.conditions.push((name, condition));
+        }
+        for _ in 0..*self.dice.choose(&[0, 0, 0, 1, 1, 2]) {
+            query.combined.push(self.tree(&comparable, 0));
         }
         for _ in 0..*self.dice.choose(&[0, 0, 1, 2, 3]) {
             let name = self.dice.below(self.names.len());
@@ -603,6 +642,30 @@ impl QueryGenerator<'_> {
         }
     }
 
+    /// Combined conditions as text; in parentheses where they are needed, and sometimes where they are not.
+    fn tree_text(&mut self, tree: &TestTree, is_enclosed: bool) -> String {
+        let text = match tree {
+            TestTree::One(name, condition) => {
+                let condition_text = self.condition_text(*name, condition);
+                self.path(*name) + &condition_text
+            }
+            TestTree::Not(inner) => {
+                let is_single = matches!(**inner, TestTree::One(..) | TestTree::Not(_));
+                format!("{} {}", self.dice.choose(&["not", "NOT"]), self.tree_text(inner, is_single))
+            }
+            TestTree::All(inner) => {
+                let inner: Vec<String> = inner.iter().map(|inner| self.tree_text(inner, false)).collect();
+                inner.join(*self.dice.choose(&[" and ", " ", ", ", " AND "]))
+            }
+            TestTree::Any(inner) => {
+                let inner: Vec<String> = inner.iter().map(|inner| self.tree_text(inner, matches!(inner, TestTree::All(_)))).collect();
+                inner.join(*self.dice.choose(&[" or ", " OR "]))
+            }
+        };
+        let needs = !is_enclosed && matches!(tree, TestTree::All(_) | TestTree::Any(_));
+        if needs || self.dice.once_in(8) { format!("({}{text}{})", self.blank(), self.blank()) } else { text }
+    }
+
     fn query_text(&mut self, query: &GeneratedQuery) -> String {
         let mut text = "thing".to_owned();
         let mut greps: Vec<String> = Vec::new();
@@ -618,6 +681,18 @@ impl QueryGenerator<'_> {
                 write!(text, "{separator}{}{condition_text}", self.path(*name)).expect("fits");
             }
             bare_key = false;
+        }
+        for tree in &query.combined {
+            if self.dice.once_in(3) {
+                // commas separate the items of `grep`
+                let is_simple = matches!(tree, TestTree::Any(inner) if !inner.iter().any(|inner| matches!(inner, TestTree::All(_))));
+                greps.push(self.tree_text(tree, is_simple));
+            } else if text == "thing" && query.combined.len() == 1 {
+                // the only condition of the lookup
+                text = format!("thing {}", self.tree_text(tree, true));
+            } else {
+                write!(text, " {}", self.tree_text(tree, false)).expect("fits");
+            }
         }
         greps.extend(query.columns.iter().map(|name| self.path(*name)));
         let mut stages: Vec<String> = Vec::new();
@@ -689,8 +764,10 @@ impl QueryGenerator<'_> {
 
     /// Rows in their order.
     fn rows(&self, query: &GeneratedQuery) -> Vec<Vec<Value>> {
-        let holds =
-            |record: &&Record| query.conditions.iter().all(|(name, condition)| condition.holds(&self.names[*name], &self.value(record, *name)));
+        let holds = |record: &&Record| {
+            query.conditions.iter().all(|(name, condition)| condition.holds(&self.names[*name], &self.value(record, *name)))
+                && query.combined.iter().all(|tree| self.holds(record, tree))
+        };
         let mut found: Vec<&Record> = self.records.iter().filter(|record| record.alive).filter(holds).collect();
         let columns = self.columns(query);
         let scalar: Vec<usize> = columns.iter().copied().take_while(|name| self.names[*name].has_order()).collect();

@@ -410,6 +410,35 @@ error: there is no collection `file.name`
 }
 
 #[test]
+fn conditions_are_combined_by_words_and_parentheses() {
+    let catalogue = definition(FILES);
+    let conditions = |query: &str| {
+        let plan = try_compile(&catalogue, query).unwrap_or_else(|problem| panic!("{query}: {}", problem.message)).plan;
+        (plan.conditions, plan.combined)
+    };
+    for (one, other) in [
+        ("file events=1 and dataset=x", "file events=1, dataset=x"),
+        ("file (events=1 AND dataset=x)", "file events=1 dataset=x"),
+        ("file events=1 dataset=x or events=2", "file (events=1 and dataset=x) or events=2"),
+        ("file events=1 or events=2 or events in [3, 4]", "file events in [1, 2, 3, 4]"),
+        ("file not not (events<1 or dataset=x)", "file events<1 or dataset=x"),
+        ("file not (events<1 dataset=x)", "file not events<1 or not dataset=x"),
+        ("file not (events<1 or dataset=x)", "file (not events<1 and not dataset=x)"),
+        ("events<1 or dataset=x file", "file events<1 or dataset=x"),
+        ("file | grep events<1 or dataset=x", "file events<1 or dataset=x"),
+        ("file | grep (events<1 dataset=x), name", "file events<1 dataset=x"),
+    ] {
+        assert_eq!(conditions(one), conditions(other), "{one}");
+    }
+    // the words are names where a comparison follows
+    let problem = try_compile(&catalogue, "file or=1").err().expect("there is no such field");
+    assert_eq!(problem.message, "`file` has no field `or`");
+    // no deeper than a stack allows
+    let deep = format!("file {}events=1{}", "(".repeat(10_000), ")".repeat(10_000));
+    assert_eq!(try_compile(&catalogue, &deep).err().map(|problem| problem.message).as_deref(), Some("parentheses and `not` can be 32 deep"));
+}
+
+#[test]
 fn conditions_follow_the_collection() {
     refused(
         FILES,
@@ -454,29 +483,61 @@ error: expected a condition, `|` or the end
   |
   = help: a value with blanks, quotes or any of , | [ ] ( ) = < > ! needs quotes around it
 
-error: expected a condition, `|` or the end
+error: this parenthesis is never closed
  --> query:1:6
   |
-1 | file (events=1)
+1 | file (events=1
   |      ^
   |
-  = help: a value with blanks, quotes or any of , | [ ] ( ) = < > ! needs quotes around it
+  = help: for example: (status=read or pages<100) not subjects=travel
 
-error: there is no `and`
- --> query:1:16
+error: expected a condition
+ --> query:1:15
   |
-1 | file dataset=x and events=1
-  |                ^^^
+1 | file (events=1]
+  |               ^
   |
-  = help: conditions follow each other, and all of them must hold
+  = help: for example: (status=read or pages<100) not subjects=travel
 
-error: there is no `or`
- --> query:1:16
+error: expected a condition
+ --> query:1:7
   |
-1 | file dataset=x OR events=1
-  |                ^^
+1 | file ()
+  |       ^
   |
-  = help: `in [a, b]` lists alternatives of one field
+  = help: for example: (status=read or pages<100) not subjects=travel
+
+error: expected a condition after `and`
+ --> query:1:19
+  |
+1 | file dataset=x and
+  |                   ^
+  |
+  = help: for example: (status=read or pages<100) not subjects=travel
+
+error: expected a condition after `or`
+ --> query:1:19
+  |
+1 | file dataset=x or )
+  |                   ^
+  |
+  = help: for example: (status=read or pages<100) not subjects=travel
+
+error: expected a condition after `not`
+ --> query:1:10
+  |
+1 | file not | unique
+  |          ^
+  |
+  = help: for example: (status=read or pages<100) not subjects=travel
+
+error: expected a condition before `OR`
+ --> query:1:6
+  |
+1 | file OR events=1
+  |      ^^
+  |
+  = help: for example: (status=read or pages<100) not subjects=travel
 
 error: `sort` is a stage
  --> query:1:16
@@ -1817,7 +1878,7 @@ fn spans(query: &Query) -> Vec<(std::ops::Range<usize>, Option<String>)> {
         let values = comparison.values.iter().map(|value| (value.span.clone(), None));
         [path, (comparison.span.clone(), None)].into_iter().chain(values).collect::<Vec<_>>()
     };
-    spans.extend(query.lookup.conditions.iter().flat_map(condition_spans));
+    spans.extend(query.lookup.all_conditions().flat_map(condition_spans));
     for stage in &query.stages {
         match stage {
             Stage::Grep(items) => {
@@ -1825,6 +1886,7 @@ fn spans(query: &Query) -> Vec<(std::ops::Range<usize>, Option<String>)> {
                     match item {
                         GrepItem::Column(path) => spans.push((path.span.clone(), Some(path.text.clone()))),
                         GrepItem::Condition(comparison) => spans.extend(condition_spans(comparison)),
+                        GrepItem::Combined(tree) => spans.extend(tree.conditions().into_iter().flat_map(condition_spans)),
                     }
                 }
             }

@@ -8,10 +8,10 @@ use crate::model::ids::{CollectionId, FieldId};
 use crate::model::key::Template;
 use crate::value::FieldType;
 
+pub use super::body_schema::BodySchema;
 pub use super::route_steps::{
     ComputedOperand, FoundBy, MAX_WRITES, ResponseForm, ResponseMedia, RouteFind, RouteResponseBody, RouteWrite, StepsRoute, WriteAction,
 };
-pub use super::body_schema::BodySchema;
 
 /// A declared route.
 #[derive(Debug, Clone)]

@@ -106,7 +106,11 @@ pub const FIND: &[Keyword] = &[
 /// A record that a route in steps writes.
 pub const WRITE: &[Keyword] = &[
     word("create", r##"{"$ref":"#/$defs/name"}"##, "The collection of a record that must be new."),
-    word("put", r##"{"$ref":"#/$defs/name"}"##, "The collection of a record that gets these fields, and no others that a route or an edit has written."),
+    word(
+        "put",
+        r##"{"$ref":"#/$defs/name"}"##,
+        "The collection of a record that gets these fields, and no others that a route or an edit has written.",
+    ),
     word("patch", r##"{"$ref":"#/$defs/name"}"##, "The collection of a record whose fields change."),
     word("delete", r##"{"$ref":"#/$defs/name"}"##, "The collection of a record that is deleted; nothing is done if it does not exist."),
     word("transition", TEXT, "A transition that is done."),
@@ -149,7 +153,11 @@ pub const PARAM: &[Keyword] = &[
     word("required", r#"{"type":["boolean","string"]}"#, "The parameter is required; a text is the message if it is missing."),
     word("wrong", TEXT, "The message if it is not of its type."),
     word("default", SCALAR, "Its value when it is not given."),
-    word("generate", r#"{"enum":["uuid","code"]}"#, "Its value when it is not given: a random UUID, or 12 letters and digits that are not mistaken for others."),
+    word(
+        "generate",
+        r#"{"enum":["uuid","code"]}"#,
+        "Its value when it is not given: a random UUID, or 12 letters and digits that are not mistaken for others.",
+    ),
     word("schema", r#"{"type":"object"}"#, "The JSON Schema of a parameter of type json."),
     word("one_of", ONE_OF, "The values allowed."),
     word("min", r#"{"type":"number"}"#, "Smallest number allowed."),

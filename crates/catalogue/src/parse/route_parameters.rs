@@ -117,7 +117,9 @@ impl DefinitionParser<'_> {
 fn json_of(node: &Node) -> Json {
     match &node.kind {
         NodeKind::Scalar { .. } if node.is_null() => Json::Null,
-        NodeKind::Scalar { text, quoted: false } => serde_json::from_str(text).ok().filter(|json: &Json| !json.is_string()).unwrap_or_else(|| text.as_str().into()),
+        NodeKind::Scalar { text, quoted: false } => {
+            serde_json::from_str(text).ok().filter(|json: &Json| !json.is_string()).unwrap_or_else(|| text.as_str().into())
+        }
         NodeKind::Scalar { text, quoted: true } => text.as_str().into(),
         NodeKind::List(items) => items.iter().map(json_of).collect(),
         NodeKind::Map(entries) => {

@@ -278,9 +278,9 @@ impl DefinitionParser<'_> {
             includes.extend(self.lookup(node, &inner).map(|lookup| (name.to_owned(), lookup)));
         }
         let required = match node.get("required") {
-            Some(required @ Node { kind: NodeKind::Map(_), .. }) => {
-                self.status_and_sentence(required, "required").map_or(IncludeRequirement::DropRecord, |(status, sentence)| IncludeRequirement::Refuse(status, sentence))
-            }
+            Some(required @ Node { kind: NodeKind::Map(_), .. }) => self
+                .status_and_sentence(required, "required")
+                .map_or(IncludeRequirement::DropRecord, |(status, sentence)| IncludeRequirement::Refuse(status, sentence)),
             other => {
                 if self.boolean(other, "required") {
                     IncludeRequirement::DropRecord

@@ -65,7 +65,7 @@ impl Drop for SearchGuard<'_> {
 
 impl PickGroups {
     fn group(&self, plan: &QueryPlan) -> Arc<PickGroup> {
-        let query_hash = blake3::hash(format!("{:?} {} {:?}", plan.tenant, plan.collection, plan.conditions).as_bytes());
+        let query_hash = blake3::hash(format!("{:?} {} {:?} {:?}", plan.tenant, plan.collection, plan.conditions, plan.combined).as_bytes());
         let mut groups = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if groups.len() >= MAX_GROUPS && !groups.contains_key(&query_hash) {
             groups.clear();

@@ -45,9 +45,10 @@ impl<'p> QueryConditions<'p> {
             }
         }
         let in_part = binding.calls.iter().flat_map(|call| &call.args).filter_map(|arg| collection.member(arg.field)).map(|(list, _)| list);
+        let combined_columns = plan.combined_columns();
         let is_read = |list: &FieldId| {
             let rows = plan.columns.iter().filter(|_| aggregated.is_empty() || plan.distinct);
-            let mut read = rows.chain(plan.sort.iter().map(|sort| &sort.column)).chain(aggregated);
+            let mut read = rows.chain(plan.sort.iter().map(|sort| &sort.column)).chain(aggregated).chain(&combined_columns);
             read.any(|column| matches!(column, PlanColumn::Field(field) if collection.member(*field).map_or(*field, |(list, _)| list) == *list))
         };
         let mut complete_lists: Vec<FieldId> = in_part.filter(is_read).collect();

@@ -100,7 +100,7 @@ impl Fetcher {
         catalogue.is_fetched(plan.collection)
             || creating(catalogue, plan.collection).iter().any(|read| catalogue.needs_fetch(read))
             || plan.conditions.iter().any(|condition| is_linked(&condition.column))
-            || shown(plan, aggregated).any(is_linked)
+            || shown(plan, aggregated).chain(&plan.combined_columns()).any(is_linked)
     }
 }
 
@@ -237,10 +237,16 @@ impl Gathering<'_> {
                 }
             }
         }
-        let is_page = aggregated.is_empty() && !plan.distinct && plan.each.is_none() && plan.sort.iter().all(|sort| reads(&sort.column).is_empty());
+        // records are found by combined conditions only after everything that these read is here
+        let combined_columns = plan.combined_columns();
+        let is_page = combined_columns.iter().all(|column| reads(column).is_empty())
+            && aggregated.is_empty()
+            && !plan.distinct
+            && plan.each.is_none()
+            && plan.sort.iter().all(|sort| reads(&sort.column).is_empty());
         let page = if is_page { plan } else { &all };
         let mut seen: Vec<LinkedRead> = Vec::new();
-        for read in shown(plan, aggregated).flat_map(reads) {
+        for read in shown(plan, aggregated).chain(&combined_columns).flat_map(reads) {
             match seen.iter_mut().find(|known| known.link == read.link && known.end == read.end) {
                 Some(known) => known.fields.extend(read.fields),
                 None => seen.push(read),

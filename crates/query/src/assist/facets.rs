@@ -78,6 +78,12 @@ pub fn facets(text: &str, compiled: &CompiledQuery, catalogue: &Catalogue, store
     if plan.distinct || plan.each.is_some() || !compiled.aggregates.is_empty() {
         return Ok(Facets { conditions, ..Facets::default() });
     }
+    // what follows alternatives without parentheses belongs to the last of them
+    let narrowed = match lookup.open_alternatives {
+        Some(start) if start < lookup.collection.span.end => return Ok(Facets { conditions, ..Facets::default() }),
+        Some(start) => format!("{}({})", &text[..start], &text[start..lookup.end]),
+        None => text[..lookup.end].to_owned(),
+    };
     let candidates = facet_columns(collection);
     let columns = candidates.iter().map(|(_, column, _)| *column).collect();
     let read = QueryPlan { columns, sort: Vec::new(), any_order: true, offset: 0, limit: Some(COUNTED + 1), ..plan.clone() };
@@ -119,7 +125,7 @@ pub fn facets(text: &str, compiled: &CompiledQuery, catalogue: &Catalogue, store
         }
         let others = all.len().saturating_sub(MAX_FACET_VALUES);
         let value = |(value, records): (String, u64)| {
-            let query = format!("{} {}={}{}", &text[..lookup.end], path(catalogue, collection, &name), as_value(&value), &text[lookup.end..]);
+            let query = format!("{narrowed} {}={}{}", path(catalogue, collection, &name), as_value(&value), &text[lookup.end..]);
             FacetValue { value, records, query }
         };
         let values = all.into_iter().take(MAX_FACET_VALUES).map(value).collect();

@@ -29,6 +29,7 @@ impl Query {
             None => Ok(()),
         };
         lookup.conditions.iter_mut().try_for_each(apply)?;
+        lookup.combined.iter_mut().try_for_each(|tree| tree.change(&mut |condition| apply(condition)))?;
         let named = resolver.collection_called(&lookup.collection.text).filter(|candidate| *candidate != selected && !has_extra_names);
         let rows = RowNames { resolver: &resolver, selected, named_collection: named.map(|candidate| (lookup.collection.text.clone(), candidate)) };
         lookup.collection.text.clone_from(&catalogue.collections[selected].name);
@@ -41,6 +42,10 @@ impl Query {
                                 rows.replace_name(&mut condition.path, false)?;
                                 apply(condition)?;
                             }
+                            GrepItem::Combined(tree) => tree.change(&mut |condition| {
+                                rows.replace_name(&mut condition.path, false)?;
+                                apply(condition)
+                            })?,
                             GrepItem::Column(path) => rows.replace_name(path, true)?,
                         }
                     }
@@ -71,8 +76,10 @@ impl Query {
         if let Some((list, path)) = columns.iter().find_map(|path| Some((list_of(path)?, path))).filter(|_| !self.stages.iter().any(is_each)) {
             new_stages.push(Stage::Each(FieldPath { text: list.to_owned(), span: path.span.clone() }));
             // conditions on the record's structs apply to each row's struct, too
-            let list_conditions = self.lookup.conditions.iter().filter(|condition| list_of(&condition.path) == Some(list));
-            let list_conditions: Vec<GrepItem> = list_conditions.cloned().map(GrepItem::Condition).collect();
+            let is_of_list = |condition: &QueryCondition| list_of(&condition.path) == Some(list);
+            let list_conditions = self.lookup.conditions.iter().filter(|condition| is_of_list(condition)).cloned().map(GrepItem::Condition);
+            let combined = self.lookup.combined.iter().filter(|tree| tree.conditions().into_iter().all(is_of_list));
+            let list_conditions: Vec<GrepItem> = list_conditions.chain(combined.cloned().map(GrepItem::Combined)).collect();
             new_stages.extend((!list_conditions.is_empty()).then_some(Stage::Grep(list_conditions)));
         }
         let lacks_key = collection.key_field().is_none_or(|key| columns.iter().all(|path| path.text != collection.fields[key].name));
@@ -134,10 +141,10 @@ impl<'c> AliasResolver<'c> {
     fn selected(&self, query: &Query) -> Result<Option<CollectionId>, Diagnostic> {
         let first = &query.lookup.collection;
         let called = self.collection_called(&first.text);
-        let is_condition = query.lookup.conditions.first().is_some_and(|condition| condition.path.span == first.span);
+        let is_condition = query.lookup.all_conditions().any(|condition| condition.path.span == first.span);
         let names: Vec<&FieldPath> = names(query).collect();
         let has_all_names = |candidate: CollectionId| {
-            let mut conditions = query.lookup.conditions.iter();
+            let mut conditions = query.lookup.all_conditions();
             names.iter().all(|path| self.column(&path.text, candidate).is_some())
                 && conditions.all(|condition| self.column(&condition.path.text, candidate).is_some())
         };

@@ -1,13 +1,15 @@
 //! The query language itself: parses texts to [`Query`] and replaces aliases. Nothing here reads a store.
 
 mod aliases;
+mod combined;
 mod parse;
 mod syntax;
 mod tokens;
 
 pub use aliases::{NamedColumn, named_columns};
+pub(crate) use combined::split;
 pub use parse::{MAX_CONDITIONS, MAX_GROUP_COLUMNS, MAX_PARTS, MAX_QUERY, MAX_STARS, parse};
 pub use syntax::{
-    ComparisonOperator, FieldPath, GrepItem, GroupFunction, GroupItem, Query, QueryCondition, Selection, SortItem, Stage, ValueLiteral,
+    ComparisonOperator, ConditionTree, FieldPath, GrepItem, GroupFunction, GroupItem, Query, QueryCondition, Selection, SortItem, Stage, ValueLiteral,
 };
 pub use tokens::as_value;

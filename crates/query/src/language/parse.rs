@@ -1,7 +1,8 @@
 //! Parses texts to [`Query`]. An error has its position in the text, and suggests what could be written there.
 
+use super::combined::{Alternatives, COMBINED_HELP};
 use super::syntax::{
-    ComparisonOperator, FieldPath, GrepItem, GroupFunction, GroupItem, Query, QueryCondition, Selection, SortItem, Stage, ValueLiteral,
+    ComparisonOperator, ConditionTree, FieldPath, GrepItem, GroupFunction, GroupItem, Query, QueryCondition, Selection, SortItem, Stage, ValueLiteral,
 };
 use super::tokens::{ends_bare, leading_name};
 use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
@@ -34,7 +35,7 @@ pub fn parse(text: &str) -> Result<Query, Diagnostic> {
     if let Some(at) = text.find('\0') {
         return Err(Diagnostic::new(at..at + 1, "a query has no NUL character").help("no stored text has one either"));
     }
-    let mut parser = QueryParser { text, at: 0, conditions: 0, criteria: 0, aggregates: 0 };
+    let mut parser = QueryParser { text, at: 0, condition_end: 0, conditions: 0, criteria: 0, aggregates: 0 };
     let lookup = parser.lookup()?;
     let mut stages: Vec<Stage> = Vec::new();
     while parser.eat("|") {
@@ -43,9 +44,11 @@ pub fn parse(text: &str) -> Result<Query, Diagnostic> {
     Ok(Query { lookup, stages })
 }
 
-struct QueryParser<'t> {
+pub(super) struct QueryParser<'t> {
     text: &'t str,
-    at: usize,
+    pub(super) at: usize,
+    /// The end of the last condition, with the parentheses around it.
+    pub(super) condition_end: usize,
     /// Number of conditions so far.
     conditions: usize,
     /// Number of sort fields so far.
@@ -60,7 +63,7 @@ const STAGE_NAMES: [&str; 11] = ["grep", "sort", "unique", "each", "sum", "count
 const BY_HELP: &str = "aggregates come first, then `by`: | count(key) by status";
 
 /// Comparisons that are words.
-const COMPARISON_WORDS: [(&str, ComparisonOperator); 5] = [
+pub(super) const COMPARISON_WORDS: [(&str, ComparisonOperator); 5] = [
     ("in", ComparisonOperator::In),
     ("between", ComparisonOperator::Between),
     ("last", ComparisonOperator::Last),
@@ -81,29 +84,29 @@ fn count_phrase(count: usize) -> String {
 }
 
 impl QueryParser<'_> {
-    fn skip_blanks(&mut self) {
+    pub(super) fn skip_blanks(&mut self) {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    fn rest(&self) -> &str {
+    pub(super) fn rest(&self) -> &str {
         &self.text[self.at..]
     }
 
-    fn at_end(&mut self) -> bool {
+    pub(super) fn at_end(&mut self) -> bool {
         self.skip_blanks();
         self.rest().is_empty()
     }
 
     /// An error about what comes next: a word, or one character.
-    fn error(&self, message: impl Into<String>) -> Diagnostic {
+    pub(super) fn error(&self, message: impl Into<String>) -> Diagnostic {
         let rest = self.rest();
         let word = rest.find(ends_bare).unwrap_or(rest.len());
         let length = if word > 0 { word } else { rest.chars().next().map_or(0, char::len_utf8) };
         Diagnostic::new(self.at..self.at + length, message)
     }
 
-    fn eat(&mut self, token: &str) -> bool {
+    pub(super) fn eat(&mut self, token: &str) -> bool {
         self.skip_blanks();
         let found = self.rest().starts_with(token);
         if found {
@@ -117,28 +120,44 @@ impl QueryParser<'_> {
             return Err(self.error("a query begins with a collection").help("for example: authority heading=Smith*"));
         }
         let mut collection = self.path("a collection", "for example: authority heading=Smith*")?;
-        let mut conditions = Vec::new();
+        // the alternatives, each with conditions all of which must hold
+        let mut alternatives = Alternatives::default();
+        let mut first_condition = None;
         let mut extra_names: Vec<(FieldPath, Box<Diagnostic>)> = Vec::new();
         // the first name without a comparison selects the collection; if there is none, the first name does
         let mut has_only_names = true;
         if let Some(operator) = self.operator() {
-            conditions.push(self.comparison(collection.clone(), operator)?);
+            first_condition = Some(collection.span.start);
+            alternatives.add(ConditionTree::One(self.comparison(collection.clone(), operator)?));
             has_only_names = false;
         }
         loop {
             let comma = self.eat(",");
+            if !alternatives.is_empty() {
+                self.word_between(&mut alternatives)?;
+            }
             if self.at_end() || self.rest().starts_with('|') {
                 if comma {
                     let problem = self.error("expected a condition after `,`").help("leave out the last `,`");
                     return Err(extra_names.into_iter().next().map_or(problem, |(_, first)| *first));
                 }
+                let open_alternatives = first_condition.filter(|_| alternatives.are_several());
+                let (conditions, combined) = alternatives.split();
                 let names = extra_names.iter().map(|(path, _)| path.span.end).chain([collection.span.end]);
-                let end = conditions.iter().map(|condition| condition.span.end).chain(names).max().unwrap_or(self.at);
-                return Ok(Selection { collection, extra_names, conditions, end });
+                let end = names.chain([self.condition_end]).max().unwrap_or(self.at);
+                return Ok(Selection { collection, extra_names, conditions, combined, open_alternatives, end });
+            }
+            if self.is_combined() {
+                first_condition = first_condition.or(Some(self.at));
+                alternatives.add(self.tree(0)?);
+                continue;
             }
             let path = self.path("a condition, `|` or the end", QUOTES_HELP)?;
             match self.operator() {
-                Some(operator) => conditions.push(self.comparison(path, operator)?),
+                Some(operator) => {
+                    first_condition = first_condition.or(Some(path.span.start));
+                    alternatives.add(ConditionTree::One(self.comparison(path, operator)?));
+                }
                 None if !has_only_names && self.continues_after_name() => (collection, has_only_names) = (path, true),
                 None if extra_names.len() < MAX_PARTS && !STAGE_NAMES.contains(&path.text.as_str()) && self.continues_after_name() => {
                     let problem = self.missing_comparison(&path);
@@ -159,13 +178,10 @@ impl QueryParser<'_> {
     }
 
     /// The error for a name that is followed by something else than a comparison.
-    fn missing_comparison(&self, path: &FieldPath) -> Diagnostic {
+    pub(super) fn missing_comparison(&self, path: &FieldPath) -> Diagnostic {
         let name = path.text.as_str();
-        if name.eq_ignore_ascii_case("and") {
-            return Diagnostic::new(path.span.clone(), "there is no `and`").help("conditions follow each other, and all of them must hold");
-        }
-        if name.eq_ignore_ascii_case("or") {
-            return Diagnostic::new(path.span.clone(), "there is no `or`").help("`in [a, b]` lists alternatives of one field");
+        if name.eq_ignore_ascii_case("and") || name.eq_ignore_ascii_case("or") {
+            return Diagnostic::new(path.span.clone(), format!("expected a condition before `{name}`")).help(COMBINED_HELP);
         }
         if name.eq_ignore_ascii_case("by") || (name.eq_ignore_ascii_case("group") && leading_name(self.rest()).eq_ignore_ascii_case("by")) {
             return Diagnostic::new(path.span.clone(), "rows are grouped in a stage").help(BY_HELP);
@@ -181,7 +197,7 @@ impl QueryParser<'_> {
         }
     }
 
-    fn path(&mut self, expected: &str, help: &str) -> Result<FieldPath, Diagnostic> {
+    pub(super) fn path(&mut self, expected: &str, help: &str) -> Result<FieldPath, Diagnostic> {
         self.skip_blanks();
         let length = leading_name(self.rest()).len();
         if length == 0 {
@@ -192,7 +208,7 @@ impl QueryParser<'_> {
         Ok(FieldPath { text: self.text[span.clone()].to_owned(), span })
     }
 
-    fn operator(&mut self) -> Option<ComparisonOperator> {
+    pub(super) fn operator(&mut self) -> Option<ComparisonOperator> {
         self.skip_blanks();
         let symbols = [
             ("!=", ComparisonOperator::NotEqual),
@@ -219,7 +235,7 @@ impl QueryParser<'_> {
         Some(operator)
     }
 
-    fn comparison(&mut self, path: FieldPath, operator: ComparisonOperator) -> Result<QueryCondition, Diagnostic> {
+    pub(super) fn comparison(&mut self, path: FieldPath, operator: ComparisonOperator) -> Result<QueryCondition, Diagnostic> {
         self.conditions += 1;
         if self.conditions > MAX_CONDITIONS {
             return Err(
@@ -249,6 +265,7 @@ impl QueryParser<'_> {
                 vec![self.value()?]
             }
         };
+        self.condition_end = self.at;
         Ok(QueryCondition { path, operator, values, span: start..self.at })
     }
 
@@ -400,11 +417,21 @@ impl QueryParser<'_> {
     fn grep(&mut self) -> Result<Stage, Diagnostic> {
         let mut items = Vec::new();
         loop {
-            let path = self.path("a field", "`grep` takes fields to show and conditions: grep name, size>5")?;
-            items.push(match self.operator() {
-                Some(operator) => GrepItem::Condition(self.comparison(path, operator)?),
-                None => GrepItem::Column(path),
-            });
+            if self.is_combined() {
+                items.push(GrepItem::Combined(self.alternatives(0)?));
+            } else {
+                let path = self.path("a field", "`grep` takes fields to show and conditions: grep name, size>5")?;
+                items.push(match self.operator() {
+                    Some(operator) => {
+                        let first = ConditionTree::One(self.comparison(path, operator)?);
+                        match self.rest_of_alternatives(first, 0)? {
+                            ConditionTree::One(condition) => GrepItem::Condition(condition),
+                            combined => GrepItem::Combined(combined),
+                        }
+                    }
+                    None => GrepItem::Column(path),
+                });
+            }
             if !self.eat(",") {
                 return Ok(Stage::Grep(items));
             }

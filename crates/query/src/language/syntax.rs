@@ -22,8 +22,55 @@ pub struct Selection {
     pub extra_names: Vec<(FieldPath, Box<Diagnostic>)>,
     /// All must hold.
     pub conditions: Vec<QueryCondition>,
+    /// Combined conditions, all of which must hold, too.
+    pub combined: Vec<ConditionTree>,
+    /// If the conditions are alternatives that no parentheses enclose, where they begin in the text.
+    pub open_alternatives: Option<usize>,
     /// Its end in the text.
     pub end: usize,
+}
+
+impl Selection {
+    /// All conditions, those that are combined last.
+    pub fn all_conditions(&self) -> impl Iterator<Item = &QueryCondition> {
+        self.conditions.iter().chain(self.combined.iter().flat_map(ConditionTree::conditions))
+    }
+}
+
+/// Conditions combined by `and`, `or` and `not`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ConditionTree {
+    /// A condition.
+    One(QueryCondition),
+    /// What must not hold.
+    Not(Box<ConditionTree>),
+    /// All must hold.
+    All(Vec<ConditionTree>),
+    /// One must hold.
+    Any(Vec<ConditionTree>),
+}
+
+impl ConditionTree {
+    /// The conditions in it, in the order of the text.
+    pub fn conditions(&self) -> Vec<&QueryCondition> {
+        match self {
+            Self::One(condition) => vec![condition],
+            Self::Not(inner) => inner.conditions(),
+            Self::All(inner) | Self::Any(inner) => inner.iter().flat_map(Self::conditions).collect(),
+        }
+    }
+
+    /// Changes each condition in it.
+    ///
+    /// # Errors
+    /// The first one of `change`.
+    pub fn change(&mut self, change: &mut dyn FnMut(&mut QueryCondition) -> Result<(), Diagnostic>) -> Result<(), Diagnostic> {
+        match self {
+            Self::One(condition) => change(condition),
+            Self::Not(inner) => inner.change(change),
+            Self::All(inner) | Self::Any(inner) => inner.iter_mut().try_for_each(|inner| inner.change(change)),
+        }
+    }
 }
 
 /// A name with its position. The text of `a.b` is `a.b`.
@@ -156,4 +203,6 @@ pub enum GrepItem {
     Column(FieldPath),
     /// A condition.
     Condition(QueryCondition),
+    /// Combined conditions.
+    Combined(ConditionTree),
 }

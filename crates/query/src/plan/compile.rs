@@ -62,12 +62,16 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
     for condition in &query.lookup.conditions {
         resolver.condition(condition, &mut plan.conditions)?;
     }
+    for tree in &query.lookup.combined {
+        resolver.combined(tree, &mut plan)?;
+    }
     for stage in &query.stages {
         match stage {
             Stage::Grep(items) => {
                 for item in items {
                     match item {
                         GrepItem::Condition(condition) => resolver.condition(condition, &mut plan.conditions)?,
+                        GrepItem::Combined(tree) => resolver.combined(tree, &mut plan)?,
                         GrepItem::Column(path) => {
                             let (column, ty) = resolver.resolve(path)?;
                             if !plan.columns.contains(&column) {

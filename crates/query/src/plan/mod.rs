@@ -5,6 +5,7 @@
 
 mod all_collections;
 mod columns;
+mod combined;
 mod compile;
 mod conditions;
 mod resolve;

@@ -1,7 +1,7 @@
 //! Tags in queries: every name must be that of a tag, and if the tag is a query, `tag=NAME` stands for its conditions.
 
 use super::compile::{CompiledQuery, compile};
-use crate::language::{ComparisonOperator, GrepItem, Query, QueryCondition, Stage, ValueLiteral, parse};
+use crate::language::{ComparisonOperator, ConditionTree, GrepItem, Query, QueryCondition, Selection, Stage, ValueLiteral, parse, split};
 use std::collections::BTreeMap;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
@@ -27,10 +27,14 @@ impl Query {
     pub(super) fn mentions_tags(&self) -> bool {
         let is_tag = |condition: &QueryCondition| is_tag(self, condition);
         let grep = |stage: &Stage| match stage {
-            Stage::Grep(items) => items.iter().any(|item| matches!(item, GrepItem::Condition(condition) if is_tag(condition))),
+            Stage::Grep(items) => items.iter().any(|item| match item {
+                GrepItem::Condition(condition) => is_tag(condition),
+                GrepItem::Combined(tree) => tree.conditions().into_iter().any(is_tag),
+                GrepItem::Column(_) => false,
+            }),
             _ => false,
         };
-        self.lookup.conditions.iter().any(is_tag) || self.stages.iter().any(grep)
+        self.lookup.all_conditions().any(is_tag) || self.stages.iter().any(grep)
     }
 
     /// Replaces tags that are queries by their conditions.
@@ -38,54 +42,27 @@ impl Query {
     /// # Errors
     /// When a tag does not exist, or one that is a query is used with another operator than `=` or is defined by itself.
     pub(super) fn expand_tags(&mut self, known: &KnownTags) -> Result<(), Diagnostic> {
-        let mut conditions = std::mem::take(&mut self.lookup.conditions);
+        let lookup = &mut self.lookup;
+        let conditions = std::mem::take(&mut lookup.conditions).into_iter().map(ConditionTree::One);
+        let mut trees: Vec<ConditionTree> = conditions.chain(std::mem::take(&mut lookup.combined)).collect();
         // conditions on tags are about records; other `grep` conditions stay in their stages, because after `each` they are about rows
         let mut stages = std::mem::take(&mut self.stages);
         for stage in &mut stages {
             let Stage::Grep(items) = stage else { continue };
             for item in std::mem::take(items) {
                 match item {
-                    GrepItem::Condition(condition) if is_tag(self, &condition) => conditions.push(condition),
+                    GrepItem::Condition(condition) if is_tag(self, &condition) => trees.push(ConditionTree::One(condition)),
+                    GrepItem::Combined(tree) if tree.conditions().into_iter().any(|condition| is_tag(self, condition)) => trees.push(tree),
                     other => items.push(other),
                 }
             }
         }
         self.stages = stages;
         self.stages.retain(|stage| !matches!(stage, Stage::Grep(items) if items.is_empty()));
-        for depth in 0..=MAX_DEPTH {
-            let mut expanded = Vec::with_capacity(conditions.len());
-            let mut has_expanded = false;
-            for condition in conditions {
-                if let Some(problem) = self.unknown_tag(&condition, known) {
-                    return Err(match depth {
-                        0 => problem,
-                        // its position is one in the tag's text
-                        _ => Diagnostic {
-                            span: self.lookup.collection.span.clone(),
-                            message: format!("{}, by which a tag is defined", problem.message),
-                            ..problem
-                        },
-                    });
-                }
-                match self.query_of(&condition, known)? {
-                    Some(text) => {
-                        has_expanded = true;
-                        expanded.extend(conditions_of(&self.lookup.collection.text, text)?);
-                    }
-                    None => expanded.push(condition),
-                }
-            }
-            conditions = expanded;
-            if !has_expanded {
-                self.lookup.conditions = conditions;
-                return Ok(());
-            }
-            if conditions.len() > MAX_CONDITIONS {
-                break;
-            }
-        }
-        let span = self.lookup.collection.span.clone();
-        Err(Diagnostic::new(span, "the tag's definition is circular or nested too deeply"))
+        let mut expansion = Expansion { query: self, known, conditions: 0 };
+        let expanded = trees.into_iter().map(|tree| expansion.tree(tree, 0)).collect::<Result<Vec<_>, _>>()?;
+        (self.lookup.conditions, self.lookup.combined) = split(expanded);
+        Ok(())
     }
 
     /// The error for a condition that names a tag which does not exist: it would hold for no record, or for all.
@@ -128,6 +105,43 @@ impl Query {
     }
 }
 
+/// Replaces tags that are queries in conditions.
+struct Expansion<'q> {
+    query: &'q Query,
+    known: &'q KnownTags,
+    /// Number of conditions so far.
+    conditions: usize,
+}
+
+impl Expansion<'_> {
+    fn tree(&mut self, tree: ConditionTree, depth: usize) -> Result<ConditionTree, Diagnostic> {
+        Ok(match tree {
+            ConditionTree::One(condition) => self.condition(condition, depth)?,
+            ConditionTree::Not(inner) => ConditionTree::Not(Box::new(self.tree(*inner, depth)?)),
+            ConditionTree::All(inner) => ConditionTree::All(inner.into_iter().map(|inner| self.tree(inner, depth)).collect::<Result<_, _>>()?),
+            ConditionTree::Any(inner) => ConditionTree::Any(inner.into_iter().map(|inner| self.tree(inner, depth)).collect::<Result<_, _>>()?),
+        })
+    }
+
+    fn condition(&mut self, condition: QueryCondition, depth: usize) -> Result<ConditionTree, Diagnostic> {
+        let span = self.query.lookup.collection.span.clone();
+        if let Some(problem) = self.query.unknown_tag(&condition, self.known) {
+            return Err(match depth {
+                0 => problem,
+                // its position is one in the tag's text
+                _ => Diagnostic { span, message: format!("{}, by which a tag is defined", problem.message), ..problem },
+            });
+        }
+        self.conditions += 1;
+        if depth > MAX_DEPTH || self.conditions > MAX_CONDITIONS {
+            return Err(Diagnostic::new(span, "the tag's definition is circular or nested too deeply"));
+        }
+        let Some(text) = self.query.query_of(&condition, self.known)? else { return Ok(ConditionTree::One(condition)) };
+        let inner = conditions_of(&self.query.lookup.collection.text, text)?;
+        Ok(ConditionTree::All(inner.into_iter().map(|inner| self.tree(inner, depth + 1)).collect::<Result<_, _>>()?))
+    }
+}
+
 fn is_tag(query: &Query, condition: &QueryCondition) -> bool {
     let path = condition.path.text.as_str();
     path == "tag" || path.strip_prefix(query.lookup.collection.text.as_str()) == Some(".tag")
@@ -137,7 +151,7 @@ fn is_tag(query: &Query, condition: &QueryCondition) -> bool {
 ///
 /// # Errors
 /// When it is anything else; the position is one in the text.
-fn conditions_of(collection: &str, text: &str) -> Result<Vec<QueryCondition>, Diagnostic> {
+fn conditions_of(collection: &str, text: &str) -> Result<Vec<ConditionTree>, Diagnostic> {
     let shift = collection.len() + 1;
     let shifted_back =
         |problem: Diagnostic| Diagnostic { span: problem.span.start.saturating_sub(shift)..problem.span.end.saturating_sub(shift), ..problem };
@@ -145,10 +159,11 @@ fn conditions_of(collection: &str, text: &str) -> Result<Vec<QueryCondition>, Di
     if !query.stages.is_empty() {
         return Err(Diagnostic::new(0..text.len(), "a tag's query is conditions, without `|`"));
     }
-    if query.lookup.conditions.is_empty() {
+    let Selection { conditions, combined, .. } = query.lookup;
+    if conditions.is_empty() && combined.is_empty() {
         return Err(Diagnostic::new(0..text.len(), "a tag's query has one condition at least"));
     }
-    Ok(query.lookup.conditions)
+    Ok(conditions.into_iter().map(ConditionTree::One).chain(combined).collect())
 }
 
 /// The tags of a collection.

@@ -27,12 +27,17 @@ const MAX_DRAINED_BYTES: usize = 16 << 20;
 
 /// Adds the guard to the routes of a class.
 pub fn guarded(app: &Arc<App>, class: RequestClass, router: Router<Arc<App>>) -> Router<Arc<App>> {
-    router.route_layer(from_fn_with_state(GuardSettings { app: app.clone(), class, is_open: false }, guard))
+    with_guard(GuardSettings { app: app.clone(), class, is_open: false }, router)
 }
 
 /// Adds the guard to routes that need no token: their caller is anonymous and may read.
 pub fn guarded_without_token(app: &Arc<App>, router: Router<Arc<App>>) -> Router<Arc<App>> {
-    router.route_layer(from_fn_with_state(GuardSettings { app: app.clone(), class: RequestClass::Interactive, is_open: true }, guard))
+    with_guard(GuardSettings { app: app.clone(), class: RequestClass::Interactive, is_open: true }, router)
+}
+
+fn with_guard(settings: GuardSettings, router: Router<Arc<App>>) -> Router<Arc<App>> {
+    // a definition may declare no routes of a kind, and a layer needs one
+    if router.has_routes() { router.route_layer(from_fn_with_state(settings, guard)) } else { router }
 }
 
 /// What the guard knows about the routes that it guards.

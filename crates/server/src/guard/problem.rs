@@ -126,9 +126,7 @@ impl From<StoreError> for Problem {
             | StoreError::Held
             | StoreError::Outdated
             | StoreError::Slow(_)
-            | StoreError::Cancelled => {
-                Self::unavailable(text)
-            }
+            | StoreError::Cancelled => Self::unavailable(text),
             StoreError::DefinitionChanged => Self::unavailable("another process changed the catalogue; restart this one"),
             StoreError::Fenced(_)
             | StoreError::Undone

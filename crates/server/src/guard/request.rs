@@ -152,7 +152,10 @@ impl RequestContext {
         let sent = self.header(header::CONTENT_TYPE)?.unwrap_or("application/json");
         let essence = sent.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         if essence != "application/json" && !(essence.starts_with("application/") && essence.ends_with("+json")) {
-            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("send application/json, or a type that ends in +json; this is {sent:?}")));
+            return Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                format!("send application/json, or a type that ends in +json; this is {sent:?}"),
+            ));
         }
         parse_json(&bytes)
     }

@@ -16,6 +16,8 @@ pub struct QueryPlan {
     pub collection: CollectionId,
     /// Conditions, all of which must hold.
     pub conditions: Vec<Condition>,
+    /// Combined conditions, all of which must hold, too.
+    pub combined: Vec<CombinedCondition>,
     /// Order; records that it leaves equal are ordered by key. If empty, by key (or by the columns, for distinct rows).
     pub sort: Vec<SortKey>,
     /// A list of structs, by its field: a row for each of its elements instead of one per record.
@@ -39,6 +41,7 @@ impl QueryPlan {
             tenant,
             collection,
             conditions: Vec::new(),
+            combined: Vec::new(),
             sort: Vec::new(),
             each: None,
             columns: vec![PlanColumn::Key],
@@ -47,6 +50,11 @@ impl QueryPlan {
             offset: 0,
             limit: None,
         }
+    }
+
+    /// The columns of the combined conditions.
+    pub fn combined_columns(&self) -> Vec<PlanColumn> {
+        self.combined.iter().flat_map(CombinedCondition::conditions).map(|condition| condition.column).collect()
     }
 }
 
@@ -88,6 +96,29 @@ pub struct Condition {
     pub column: PlanColumn,
     /// The comparison.
     pub test: Comparison,
+}
+
+/// Conditions combined by `and`, `or` and `not`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CombinedCondition {
+    /// The condition holds.
+    Is(Condition),
+    /// The condition does not hold, be it because there is no value.
+    IsNot(Condition),
+    /// All hold; of none, this is so.
+    All(Vec<CombinedCondition>),
+    /// One holds; of none, this is not so.
+    Any(Vec<CombinedCondition>),
+}
+
+impl CombinedCondition {
+    /// The single conditions in it.
+    pub fn conditions(&self) -> Vec<&Condition> {
+        match self {
+            Self::Is(condition) | Self::IsNot(condition) => vec![condition],
+            Self::All(inner) | Self::Any(inner) => inner.iter().flat_map(Self::conditions).collect(),
+        }
+    }
 }
 
 /// A comparison with a column's value; for ranges it must hold for one number in them. A record without a value satisfies only `Exists(false)`,

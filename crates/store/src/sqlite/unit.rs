@@ -193,9 +193,8 @@ fn check_premises(connection: &Connection, tables: &StoreTables, tenant: i64, pr
         let collection = of_collection[0].collection;
         let keys: Vec<Key> = of_collection.iter().map(|read| read.key.clone()).collect();
         let found = records::read(TenantTables { connection, tables, tenant }, collection, &keys, ReadDetail::Head)?;
-        let is_same = |(read, found): (&RevisionRead, Option<StoredRecord>)| {
-            found.is_some_and(|found| found.exists && found.version.revision == read.revision)
-        };
+        let is_same =
+            |(read, found): (&RevisionRead, Option<StoredRecord>)| found.is_some_and(|found| found.exists && found.version.revision == read.revision);
         if !of_collection.iter().zip(found).all(is_same) {
             return Err(StoreError::Outdated);
         }

@@ -5,8 +5,7 @@ use stook_catalogue::ids::CollectionId;
 use stook_store::plan::Comparison;
 use stook_store::*;
 
-const PENDING: &str =
-    "catalogue: c\ncollections:\n  pending:\n    key: code\n    fields: { code: text, batch: { type: text, index: equal }, email: { type: text, unique: true } }\n";
+const PENDING: &str = "catalogue: c\ncollections:\n  pending:\n    key: code\n    fields: { code: text, batch: { type: text, index: equal }, email: { type: text, unique: true } }\n";
 
 fn of_batch(fixture: &Fixture, batch: &str) -> plan::QueryPlan {
     fixture.plan(vec![("batch", Comparison::Equal(text(batch)))])

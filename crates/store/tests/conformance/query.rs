@@ -162,11 +162,15 @@ impl Naive {
         self.columns.iter().find(|naive_column| naive_column.column == column).expect("a column of the library")
     }
 
-    fn satisfying(&self, conditions: &[Condition]) -> Vec<&(String, RecordContent)> {
+    fn satisfying(&self, plan: &QueryPlan) -> Vec<&(String, RecordContent)> {
         let holds = |record: &(String, RecordContent), condition: &Condition| {
             satisfies(&Self::value(record, condition.column), &condition.test, self.naive_column(condition.column))
         };
-        self.records.iter().filter(|record| conditions.iter().all(|condition| holds(record, condition))).collect()
+        self.records
+            .iter()
+            .filter(|record| plan.conditions.iter().all(|condition| holds(record, condition)))
+            .filter(|record| plan.combined.iter().all(|combined| is_satisfied(combined, &|condition| holds(record, condition))))
+            .collect()
     }
 
     fn compare(&self, a: &(String, RecordContent), b: &(String, RecordContent), sort: &SortKey) -> Ordering {
@@ -176,7 +180,7 @@ impl Naive {
     }
 
     fn rows(&self, plan: &QueryPlan) -> Vec<Vec<Value>> {
-        let mut found = self.satisfying(&plan.conditions);
+        let mut found = self.satisfying(plan);
         let row = |record: &(String, RecordContent)| plan.columns.iter().map(|column| Self::value(record, *column)).collect::<Vec<Value>>();
         let by_columns = |a: &(String, RecordContent), b: &(String, RecordContent)| {
             let orders = row(a).into_iter().zip(row(b)).map(|(a, b)| a.compare(&b));
@@ -201,7 +205,7 @@ impl Naive {
     }
 
     fn aggregate(&self, plan: &QueryPlan, aggregate: &Aggregate) -> Value {
-        self.aggregate_of(&self.satisfying(&plan.conditions), aggregate)
+        self.aggregate_of(&self.satisfying(plan), aggregate)
     }
 
     /// The values of a record in a grouping column.
@@ -222,7 +226,7 @@ impl Naive {
     fn groups(&self, plan: &QueryPlan, aggregates: &[Aggregate], grouping: &Grouping) -> Vec<Vec<Value>> {
         type Group<'r> = (Vec<Value>, Vec<&'r (String, RecordContent)>);
         let mut groups: Vec<Group<'_>> = Vec::new();
-        for record in self.satisfying(&plan.conditions) {
+        for record in self.satisfying(plan) {
             let mut combinations: Vec<Vec<Value>> = vec![Vec::new()];
             for group in &grouping.by {
                 let values = self.group_values(record, group);
@@ -462,6 +466,15 @@ fn library(location: &StoreLocation) -> (Fixture, Naive) {
     (fixture, Naive { columns, records })
 }
 
+fn is_satisfied(combined: &CombinedCondition, holds: &dyn Fn(&Condition) -> bool) -> bool {
+    match combined {
+        CombinedCondition::Is(condition) => holds(condition),
+        CombinedCondition::IsNot(condition) => !holds(condition),
+        CombinedCondition::All(inner) => inner.iter().all(|inner| is_satisfied(inner, holds)),
+        CombinedCondition::Any(inner) => inner.iter().any(|inner| is_satisfied(inner, holds)),
+    }
+}
+
 pub fn every_condition_on_every_column_finds_what_a_naive_reader_finds(location: &StoreLocation) {
     let (fixture, naive) = library(location);
     let mut hits = 0;
@@ -481,6 +494,8 @@ pub fn every_condition_on_every_column_finds_what_a_naive_reader_finds(location:
 #[derive(Debug, Clone)]
 struct Choices {
     conditions: Vec<(usize, usize)>,
+    /// Conditions, and how each is combined with those before it.
+    combined: Vec<(usize, usize, u8)>,
     sort: Vec<(usize, bool)>,
     columns: Vec<usize>,
     distinct: bool,
@@ -492,6 +507,7 @@ struct Choices {
 prop_compose! {
     fn choices()(
         conditions in proptest::collection::vec((any::<usize>(), any::<usize>()), 0..4),
+        combined in proptest::collection::vec((any::<usize>(), any::<usize>(), 0_u8..6), 0..6),
         sort in proptest::collection::vec((any::<usize>(), any::<bool>()), 0..4),
         columns in proptest::collection::vec(any::<usize>(), 1..5),
         distinct in any::<bool>(),
@@ -499,7 +515,7 @@ prop_compose! {
         limit in proptest::option::of(0_u64..40),
         aggregates in proptest::collection::vec((any::<usize>(), any::<usize>()), 1..4),
     ) -> Choices {
-        Choices { conditions, sort, columns, distinct, offset, limit, aggregates }
+        Choices { conditions, combined, sort, columns, distinct, offset, limit, aggregates }
     }
 }
 
@@ -507,11 +523,22 @@ fn chosen_plan(choices: &Choices, naive: &Naive, plan: QueryPlan) -> (QueryPlan,
     // lists have no order that stores agree on
     let scalar: Vec<&NaiveColumn> =
         naive.columns.iter().filter(|naive_column| !naive_column.ty.is_list() && naive_column.ty != FieldType::Ranges).collect();
-    let conditions = choices.conditions.iter().map(|(choice, test)| {
+    let condition = |(choice, test): (usize, usize)| {
         let naive_column = &naive.columns[choice % naive.columns.len()];
         let tests = tests_of(naive_column);
         Condition { column: naive_column.column, test: tests[test % tests.len()].clone() }
-    });
+    };
+    let conditions = choices.conditions.iter().copied().map(condition);
+    let mut combined: Vec<CombinedCondition> = Vec::new();
+    for (choice, test, shape) in &choices.combined {
+        let condition = condition((*choice, *test));
+        let single = if shape % 2 == 0 { CombinedCondition::Is(condition) } else { CombinedCondition::IsNot(condition) };
+        combined = match shape / 2 {
+            0 => combined.into_iter().chain([single]).collect(),
+            1 => vec![CombinedCondition::Any(combined), single],
+            _ => vec![CombinedCondition::Any(vec![CombinedCondition::All(combined), single])],
+        };
+    }
     let candidates = if choices.distinct { &scalar } else { &naive.columns.iter().collect::<Vec<_>>() };
     let columns: Vec<PlanColumn> = choices.columns.iter().map(|choice| candidates[choice % candidates.len()].column).collect();
     let sort = choices.sort.iter().map(|(choice, descending)| {
@@ -531,7 +558,7 @@ fn chosen_plan(choices: &Choices, naive: &Naive, plan: QueryPlan) -> (QueryPlan,
         Aggregate { function, column: naive_column.column }
     });
     let (conditions, sort, aggregates) = (conditions.collect(), sort.collect(), aggregates.collect());
-    (QueryPlan { conditions, sort, columns, distinct: choices.distinct, offset: choices.offset, limit: choices.limit, ..plan }, aggregates)
+    (QueryPlan { conditions, combined, sort, columns, distinct: choices.distinct, offset: choices.offset, limit: choices.limit, ..plan }, aggregates)
 }
 
 /// Equality, for floats up to the last digits: sums depend on the order of adding.

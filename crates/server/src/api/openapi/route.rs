@@ -123,7 +123,11 @@ pub fn describe(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
                 (RouteResponseBody::Members(members), ResponseMedia::Json) => {
                     let names: Vec<&String> = members.iter().map(|(name, _)| name).collect();
                     let shown: Map<String, Json> = members.iter().map(|(name, _)| (name.clone(), json!({}))).collect();
-                    operation.json(status, "The answer.", json!({ "type": "object", "properties": shown, "required": names, "additionalProperties": false }))
+                    operation.json(
+                        status,
+                        "The answer.",
+                        json!({ "type": "object", "properties": shown, "required": names, "additionalProperties": false }),
+                    )
                 }
             }
         }

@@ -86,12 +86,7 @@ async fn respond(request: &RouteRequest<'_>, route: &Route) -> HandlerResult<Opt
         }
         RouteAction::Transition { .. } | RouteAction::Query(_) => None,
     };
-    Ok(found.map(|shown| RouteResponse {
-        status: StatusCode::OK,
-        media: ResponseMedia::Json,
-        text: shown.text(),
-        failures: request.failures(),
-    }))
+    Ok(found.map(|shown| RouteResponse { status: StatusCode::OK, media: ResponseMedia::Json, text: shown.text(), failures: request.failures() }))
 }
 
 /// Returns the response of a lookup; `None` if its single record is missing.

@@ -21,7 +21,7 @@ use stook_catalogue::route::{QueryPart, QueryRoute};
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::fetch::{FetchOptions, FetchPolicy, ServiceStatus};
-use stook_query::{ComparisonOperator, CompiledQuery, GrepItem, QueryCondition, Stage};
+use stook_query::{ComparisonOperator, CompiledQuery, ConditionTree, GrepItem, QueryCondition, Stage};
 use stook_store::StoreError;
 use stook_store::plan::PlanColumn;
 
@@ -292,6 +292,17 @@ fn compared(condition: &QueryCondition) -> Json {
     }
 }
 
+/// Combined conditions in MongoDB's query language.
+fn combined(tree: &ConditionTree) -> Json {
+    let all = |inner: &[ConditionTree]| inner.iter().map(combined).collect::<Vec<_>>();
+    match tree {
+        ConditionTree::One(condition) => json!({ condition.path.text.as_str(): compared(condition) }),
+        ConditionTree::Not(inner) => json!({ "$nor": [combined(inner)] }),
+        ConditionTree::All(inner) => json!({ "$and": all(inner) }),
+        ConditionTree::Any(inner) => json!({ "$or": all(inner) }),
+    }
+}
+
 /// A parsed query in the form that clients of the original service expect (`examples/datasets/das.md`).
 fn parsed(text: &str, collection: &str) -> Json {
     let Ok(query) = stook_query::parse(text) else { return json!({}) };
@@ -305,6 +316,9 @@ fn parsed(text: &str, collection: &str) -> Json {
             (_, compared_value) => drop(spec.insert(condition.path.text.clone(), compared_value)),
         }
     }
+    if !query.lookup.combined.is_empty() {
+        spec.insert("$and".to_owned(), query.lookup.combined.iter().map(combined).collect());
+    }
     let (mut filters, mut aggregators) = (Map::new(), Vec::new());
     let mut grep: Vec<String> = Vec::new();
     for stage in &query.stages {
@@ -314,6 +328,7 @@ fn parsed(text: &str, collection: &str) -> Json {
                 GrepItem::Condition(condition) => {
                     format!("{}{}", full_path(&condition.path.text), &text[condition.path.span.end..condition.span.end])
                 }
+                GrepItem::Combined(tree) => combined(tree).to_string(),
             })),
             Stage::Sort(order) => {
                 let shown = order.iter().map(|item| format!("{}{}", full_path(&item.path.text), if item.descending { "-" } else { "" }));

@@ -15,9 +15,7 @@ use stook_catalogue::definition::Collection;
 use stook_catalogue::eval::ExpressionFailures;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
-use stook_catalogue::route::{
-    IncludeRequirement, Lookup, LookupCondition, LookupRoute, MatchKind, OperandSource, RecordColumn, Route, RouteAction,
-};
+use stook_catalogue::route::{IncludeRequirement, Lookup, LookupCondition, LookupRoute, MatchKind, OperandSource, RecordColumn, Route, RouteAction};
 use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan, SortKey};
 use stook_store::{Premises, RevisionRead, SearchRead, Store};

@@ -6,7 +6,7 @@ use super::columns::{ColumnInfo, column_info};
 use super::comparison::ComparisonSql;
 use super::parameters::{Parameters, QueryParameter};
 use crate::StoreError;
-use crate::plan::{Comparison, PlanColumn, QueryPlan};
+use crate::plan::{CombinedCondition, Comparison, PlanColumn, QueryPlan};
 use crate::sql::plan_parts::struct_list;
 use stook_catalogue::definition::{Catalogue, Collection, Field};
 use stook_catalogue::ids::FieldId;
@@ -106,7 +106,32 @@ impl<'a> SqlBuilder<'a> {
             by_elements &= !drives;
             builder.condition(condition.1, &condition.0, drives)?;
         }
+        for combined in &plan.combined {
+            let sql = builder.combined(combined, plan)?;
+            builder.conditions.push(sql);
+        }
         Ok(builder)
+    }
+
+    /// Combined conditions as SQL.
+    fn combined(&mut self, combined: &CombinedCondition, plan: &QueryPlan) -> DbResult<String> {
+        let (inner, none, operator) = match combined {
+            CombinedCondition::Is(condition) | CombinedCondition::IsNot(condition) => {
+                let column = column_info(self.catalogue, self.collection, plan.each, condition.column)?;
+                let before = std::mem::take(&mut self.conditions);
+                self.condition(&condition.test, &column, false)?;
+                let sql = std::mem::replace(&mut self.conditions, before).join(" AND ");
+                return Ok(match combined {
+                    CombinedCondition::IsNot(_) => format!("NOT coalesce(({sql}), false)"),
+                    // null is no more than false here, and can be searched for in an index
+                    _ => format!("({sql})"),
+                });
+            }
+            CombinedCondition::All(inner) => (inner, "true", " AND "),
+            CombinedCondition::Any(inner) => (inner, "false", " OR "),
+        };
+        let inner = inner.iter().map(|inner| self.combined(inner, plan)).collect::<DbResult<Vec<_>>>()?;
+        Ok(if inner.is_empty() { none.to_owned() } else { format!("({})", inner.join(operator)) })
     }
 
     /// Adds a condition; if `drives`, a condition on an indexed list is evaluated first and its results are used to look up records.

@@ -69,8 +69,14 @@ fn read_first_records(
         Ok(rows)
     };
     let key_conditions = plan.conditions.iter().filter(|condition| condition.column == PlanColumn::Key).cloned().collect();
-    let last_key_plan =
-        QueryPlan { conditions: key_conditions, columns: vec![PlanColumn::Key], offset: FIRST_RECORDS, limit: Some(1), ..plan.clone() };
+    let last_key_plan = QueryPlan {
+        conditions: key_conditions,
+        combined: Vec::new(),
+        columns: vec![PlanColumn::Key],
+        offset: FIRST_RECORDS,
+        limit: Some(1),
+        ..plan.clone()
+    };
     let mut first_plan = plan.clone();
     if let Some(key) = collect_rows(&last_key_plan, true)?.pop().and_then(|mut row| row.pop()) {
         first_plan.conditions.push(Condition { column: PlanColumn::Key, test: Comparison::Range { low: None, high: Some((key, true)) } });

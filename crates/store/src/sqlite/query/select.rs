@@ -5,7 +5,7 @@ use super::access::{AccessPath, SqlStatement, box_query, choose_driving_conditio
 use super::columns::{ColumnInfo, column_info, packed_key};
 use super::comparison::comparison;
 use crate::Result;
-use crate::plan::{Comparison, QueryPlan};
+use crate::plan::{CombinedCondition, Comparison, QueryPlan};
 use crate::sql::plan_parts::struct_list;
 use rusqlite::Connection;
 use rusqlite::types::Value as Sql;
@@ -72,7 +72,32 @@ impl<'a> SqlBuilder<'a> {
                 builder.condition(&condition.test, column)?;
             }
         }
+        for combined in &plan.combined {
+            let sql = builder.combined(combined, plan)?;
+            builder.conditions.push(sql);
+        }
         Ok(builder)
+    }
+
+    /// Combined conditions as SQL.
+    fn combined(&mut self, combined: &CombinedCondition, plan: &QueryPlan) -> Result<String> {
+        let (inner, none, operator) = match combined {
+            CombinedCondition::Is(condition) | CombinedCondition::IsNot(condition) => {
+                let column = column_info(self.catalogue, self.collection, plan.each, condition.column)?;
+                let before = std::mem::take(&mut self.conditions);
+                self.condition(&condition.test, &column)?;
+                let sql = std::mem::replace(&mut self.conditions, before).join(" AND ");
+                return Ok(match combined {
+                    CombinedCondition::IsNot(_) => format!("NOT coalesce(({sql}), 0)"),
+                    // null is no more than false here, and can be searched for in an index
+                    _ => format!("({sql})"),
+                });
+            }
+            CombinedCondition::All(inner) => (inner, "1", " AND "),
+            CombinedCondition::Any(inner) => (inner, "0", " OR "),
+        };
+        let inner = inner.iter().map(|inner| self.combined(inner, plan)).collect::<Result<Vec<_>>>()?;
+        Ok(if inner.is_empty() { none.to_owned() } else { format!("({})", inner.join(operator)) })
     }
 
     /// Makes this the condition whose index finds the records.
