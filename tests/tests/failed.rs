@@ -72,7 +72,7 @@ fn rows_keep_their_header_and_documents_that_fail_late_are_kept_too() {
         sandbox.write_definition(&THINGS.replace("integer, on_error: fail", "integer"));
         sandbox.ok(&["prepare"]);
         let retried = sandbox.run(&["import", "--retry", "1", "--json"]).exits(2).json();
-        assert_eq!((counts(&retried), &retried["as_of"]), ("created 2, failed 2".to_owned(), &json!(1_577_836_800_000_000_u64)));
+        assert_eq!((counts(&retried), &retried["as_of"]), ("created 2, failed 2, warnings 2".to_owned(), &json!(1_577_836_800_000_000_u64)));
         let files: Vec<_> = retried["files"].as_array().unwrap().iter().map(|file| file["path"].clone()).collect();
         assert_eq!(files, [json!("upload:first.csv"), json!("upload:second.csv")]);
         assert_eq!(sandbox.records("thing").len(), 4);
@@ -116,6 +116,11 @@ fn callers_get_failed_documents_and_import_them_again() {
         assert_eq!((file.header("stook-parts"), file.header("stook-not-kept")), (Some("1"), Some("0")));
         assert_eq!(stook.get("/v1/main/jobs/1/failed?part=2").expect_json(404)["detail"], "the failed documents of job 1 are 1 files");
         assert_eq!(stook.get("/v1/main/jobs/1/documents/2").text(), "id,size\nb,two");
+        // and on the page of the import
+        let page = stook.get("/t/main/job?id=1").text();
+        assert!(page.contains("/t/main/job/failed?id=1") && page.contains("import the failed documents again"), "{page}");
+        assert_eq!(stook.get("/t/main/job/failed?id=1").text(), "id,size\nb,two\n");
+        assert!(stook.get("/t/main/job/failed?id=77").status == 404 && !stook.get("/t/main/job?id=3").text().contains("job/failed"));
         let new = stook.call("POST", "/v1/main/jobs/1/failed/retry", &json!({})).expect_json(202);
         assert_eq!((&new["id"], &new["not_kept"], &new["files"][0]["name"]), (&json!(2), &json!([]), &json!("upload:a b.csv")));
         assert_eq!(stook.wait_for_job("main", &new)["counts"]["failed"], 1);

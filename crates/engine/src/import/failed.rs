@@ -2,7 +2,7 @@
 
 use super::queued;
 use crate::job::context::no_source;
-use crate::job::file::{UPLOADED, check_kept, syntax};
+use crate::job::file::{UPLOADED, is_complete, syntax};
 use crate::{EngineError, Result};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -104,7 +104,7 @@ impl FailedReport {
 const MAX_NAMED: usize = 10;
 
 /// Writes the failed documents of a job in the form in which they came, as files that its source reads: usually one, but several if they cannot be in one
-/// file. With `apart`, documents of different files are never in one file.
+/// file.
 ///
 /// # Errors
 /// When the definition no longer has the job's source, or reading or writing fails.
@@ -130,7 +130,7 @@ pub fn write_failed(
                 continue;
             }
             let file = job.files.iter().find(|file| file.path == entry.file);
-            let kept = store.failed_document(job.id, entry.document)?.filter(|bytes| check_kept(bytes));
+            let kept = store.failed_document(job.id, entry.document)?.filter(|bytes| is_complete(bytes));
             let (Some(file), Some(document)) = (file.and_then(|file| Some((file, syntax(file)?))), kept) else {
                 report.not_kept.push(entry.document);
                 continue;

@@ -102,7 +102,7 @@ pub fn check_unchanged(file: &JobFile) -> Result<()> {
 }
 
 /// Whether a failed document is kept completely: earlier versions kept the first 64 KiB of longer ones.
-pub(crate) fn check_kept(document: &[u8]) -> bool {
+pub(crate) fn is_complete(document: &[u8]) -> bool {
     document.len() != 64 << 10
 }
 
