@@ -149,7 +149,7 @@ pub enum Command {
     },
     /// Show a job's journal: the outcome of each document.
     #[command(
-        after_help = "Examples:\n  stook journal 3 --errors\n  stook journal 3 --json | jq 'select(.outcome == \"updated\")'\n  stook journal 3 --failed -o again.mrc   # mend again.mrc, then: stook import again.mrc"
+        after_help = "Examples:\n  stook journal 3 --errors\n  stook journal 3 --json | jq 'select(.outcome == \"updated\")'\n  stook journal 3 --failed -o again.mrc\n\nMend the documents in again.mrc, and import that file."
     )]
     Journal(JournalArgs),
     /// Inspect the queue, and retry, split or move its chunks.

@@ -40,10 +40,7 @@ pub fn journal(location: &CatalogueLocation, arguments: &JournalArgs) -> Command
                     writeln!(out, "{:>9}  {:>9}  {:>11}  {:<11} {:<14} key / reason", "document", "record", "byte", "outcome", "collection")?;
                 }
                 if file.as_ref() != Some(&entry.file) {
-                    // a job that evaluates tags has no files
-                    if !entry.file.is_empty() {
-                        writeln!(out, "{}", file_name(&entry.file))?;
-                    }
+                    writeln!(out, "{}", file_name(&entry.file))?;
                     file = Some(entry.file.clone());
                 }
                 let reasons = if entry.reasons.is_empty() { String::new() } else { format!("  {}", entry.reasons.join("; ")) };
