@@ -4,10 +4,12 @@ use axum::extract::Path;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-/// Names, media types and contents. htmx 2.0.11 is Zero-Clause BSD (`assets/htmx.LICENSE`).
-const ASSETS: [(&str, &str, &[u8]); 3] = [
+/// Names, media types and contents. htmx 2.0.11 is Zero-Clause BSD (`assets/htmx.LICENSE`); the outlines of land are from Natural Earth, which is in the
+/// public domain.
+const ASSETS: [(&str, &str, &[u8]); 4] = [
     ("stook.css", "text/css; charset=utf-8", include_bytes!("../../assets/stook.css")),
     ("stook.js", "text/javascript; charset=utf-8", include_bytes!("../../assets/stook.js")),
+    ("land.svg", "image/svg+xml", include_bytes!("../../assets/land.svg")),
     ("htmx-2.0.11.min.js", "text/javascript; charset=utf-8", include_bytes!("../../assets/htmx.min.js")),
 ];
 

@@ -10,6 +10,11 @@ const MAX_POINTS: usize = 3_000;
 const MAX_STRONGLY_FILLED: usize = 10;
 /// Min degrees that a map shows.
 const MIN_DEGREES: f64 = 0.5;
+/// Outlines of land are shown on maps of at least so many degrees. They have about as many positions as a map of the whole Earth needs, and would be wrong
+/// by a visible distance on smaller ones.
+const MIN_LAND_DEGREES: f64 = 5.0;
+/// Their address; an asset, so that a browser reads them once.
+const LAND: &str = concat!("/assets/land.svg?", env!("CARGO_PKG_VERSION"), "#land");
 /// The allowed ratio of width to height. A map outside this range is enlarged to it.
 const RATIO: std::ops::RangeInclusive<f64> = 1.6..=2.5;
 /// Possible distances between meridians, and between parallels, in degrees.
@@ -36,6 +41,11 @@ pub(super) fn map(column: &str, features: &[MapFeature]) -> Markup {
     let (size, line_distance) = (view.height() * 0.045, view.step());
     html! {
         svg.map viewBox=(view.shown()) role="group" aria-label={ "Map of " (column) } {
+            @if view.height() >= MIN_LAND_DEGREES {
+                g.land aria-hidden="true" transform={ "scale(" (view.narrowed) " 1)" } {
+                    @for turn in view.turns() { use href=(LAND) x=(turn) {} }
+                }
+            }
             g.grid aria-hidden="true" {
                 @for meridian in multiples(view.west, view.east, line_distance) {
                     line x1=(view.x(meridian)) x2=(view.x(meridian)) y1=(-view.north) y2=(-view.south) {}
@@ -98,6 +108,12 @@ impl View {
 
     fn shown(&self) -> String {
         format!("{:.4} {:.4} {:.4} {:.4}", self.x(self.west), -self.north, self.x(self.east - self.west), self.height())
+    }
+
+    /// By how many degrees a map of the whole Earth is moved where it is seen.
+    fn turns(&self) -> impl Iterator<Item = i16> {
+        let (west, east) = (self.west, self.east);
+        [-360, 0, 360].into_iter().filter(move |turn| west < f64::from(turn + 180) && east > f64::from(turn - 180))
     }
 
     /// The smallest distance that gives at most about eight lines.
@@ -167,6 +183,17 @@ mod tests {
         assert!(map.contains("d=\"M10 -50L12 -50L12 -52L10 -52Z\"") && map.contains("href=\"/x?a=1&amp;b=2\""), "{map}");
         assert!(map.contains(">11°E<") && map.contains(">51°N<"), "{map}");
         assert_eq!(drawn(&[json!(null), json!({ "type": "Nothing" })]), "");
+    }
+
+    #[test]
+    fn land_is_shown_where_its_outlines_are_good_enough() {
+        let across = |west: f64, east: f64| {
+            let ring = [[west, 0.0], [east, 0.0], [east, 8.0], [west, 8.0], [west, 0.0]];
+            drawn(&[json!({ "type": "Polygon", "coordinates": [ring] })])
+        };
+        let copies = |map: &str| map.matches("land.svg?").count();
+        assert_eq!((copies(&across(10.0, 20.0)), copies(&across(175.0, 185.0)), copies(&drawn(&[square(10.0, 50.0)]))), (1, 2, 0));
+        assert!(across(175.0, 185.0).contains("#land\" x=\"360\""));
     }
 
     #[test]
