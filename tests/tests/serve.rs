@@ -665,6 +665,70 @@ fn queries_are_paged_counted_and_explained() {
     }
 }
 
+const PLACES: &str = "
+catalogue: places
+sources: { files: { format: json, into: place, as_of: meta.received } }
+collections:
+  place:
+    key: id
+    fields: { id: text, area: { type: geometry, index: intersects } }
+    state: { now: geometry }
+    transitions: { move: { args: { to: { type: geometry, required: true } }, set: { now: args.to } } }
+";
+
+/// Golden values have an index of boxes, state has none; both are found exactly.
+#[test]
+fn geometries_are_found_by_where_they_lie() {
+    for sandbox in sandboxes(PLACES) {
+        let stook = Served::new(&sandbox, &["--workers", "0"]);
+        let square = |west: i64, south: i64| {
+            let (east, north) = (west + 4, south + 4);
+            format!("POLYGON(({west} {south}, {east} {south}, {east} {north}, {west} {north}, {west} {south}))")
+        };
+        let frame = "POLYGON((-10 -10, 40 -10, 40 40, -10 40, -10 -10), (-9 -9, -9 39, 39 39, 39 -9, -9 -9))";
+        for (id, area) in
+            [("near", square(0, 0)), ("next", square(4, 0)), ("far", square(20, 20)), ("date line", square(178, 0)), ("frame", frame.into())]
+        {
+            stook.call("POST", "/v1/main/place", &json!({ "id": id, "area": area })).expect_json(201);
+            let path = format!("/v1/main/place/{}/move", url_encoded(id));
+            stook.call("POST", &path, &json!({ "to": area })).expect_json(200);
+        }
+        let found = |question: &str| {
+            let path = format!("/v1/main/query?q={}&total=true", url_encoded(&format!("{question} | grep id")));
+            let page = stook.get(&path).expect_json(200);
+            let ids: Vec<String> = page["rows"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect();
+            assert_eq!(page["total"], ids.len(), "{question}");
+            ids.join(", ")
+        };
+        for (condition, wanted) in [
+            // a common boundary is enough; a box around the frame has all of them, the frame has none
+            ("intersects bbox(1, 1, 4, 2)", "near, next"),
+            ("within bbox(-1, -1, 8, 8)", "near, next"),
+            ("intersects bbox(-11, 0, -8, 1)", "frame"),
+            ("intersects 'POINT(22 22)'", "far"),
+            ("intersects bbox(179, 1, -179, 2)", "date line"),
+            ("within bbox(-180, -90, 180, 90)", "date line, far, frame, near, next"),
+            ("intersects bbox(100, 50, 101, 51)", ""),
+        ] {
+            assert_eq!(found(&format!("place area {condition}")), wanted, "{condition}");
+            assert_eq!(found(&format!("place now {condition}")), wanted, "{condition}");
+        }
+        assert_eq!(found("place area intersects bbox(1, 1, 4, 2) now intersects bbox(7, 1, 8, 2)"), "next");
+        // what has moved is found where it is, what is deleted nowhere
+        stook.call("POST", "/v1/main/place/near/move", &json!({ "to": "POINT(60 60)" })).expect_json(200);
+        stook.call("PATCH", "/v1/main/place/next", &json!({ "area": "POINT(60 60)" })).expect_json(200);
+        assert_eq!((found("place now intersects bbox(1, 1, 4, 2)"), found("place area intersects bbox(1, 1, 4, 2)")), ("next".into(), "near".into()));
+        assert_eq!((found("place now within bbox(59, 59, 61, 61)"), found("place area within bbox(59, 59, 61, 61)")), ("near".into(), "next".into()));
+        let question = url_encoded("place area intersects bbox(60, 60, 60, 60) | grep id, area");
+        let rows = stook.get(&format!("/v1/main/query?q={question}")).expect_json(200)["rows"].clone();
+        assert_eq!(rows, json!([{ "id": "next", "area": { "type": "Point", "coordinates": [60.0, 60.0] } }]));
+        assert_eq!(stook.get(&format!("/v1/main/query?q={question}&format=csv")).text(), "id,area\r\nnext,POINT (60 60)\r\n");
+        let mistake = stook.get(&format!("/v1/main/query?q={}", url_encoded("place area intersect bbox(1, 1, 2, 2)"))).expect_json(400);
+        assert!(mistake["detail"].as_str().unwrap().contains("did you mean `intersects`"), "{mistake}");
+        stook.call("POST", "/v1/main/place/near/move", &json!({ "to": "POINT(1 95)" })).expect_json(400);
+    }
+}
+
 #[test]
 fn an_export_as_marc_that_leaves_something_out_is_refused_and_can_list_it() {
     let definition = "catalogue: c\nsources:\n  s: { format: marc, as_of: meta.received, feeds: [ { into: t, map: { k: '001' } } ] }\n\

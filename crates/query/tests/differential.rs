@@ -14,9 +14,9 @@ use std::fmt::Write;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
 use stook_catalogue::ids::{CollectionId, FieldId};
-use stook_catalogue::value::{FieldType, Value, from_text};
+use stook_catalogue::value::{FieldType, Geometry, Value, from_text};
 use stook_query::CompiledQuery;
-use stook_store::plan::{AggregateFunction, Grouping, PERIODS, Period, QueryPlan};
+use stook_store::plan::{AggregateFunction, GeometryRelation, Grouping, PERIODS, Period, QueryPlan};
 use stook_store::{Queries, Tenant};
 use support::{Filled, NOW, Record, compiled, definition, filled, main_tenant};
 
@@ -64,10 +64,13 @@ collections:
       flags: [boolean]
       extra: json
       extras: [json]
+      footprint: { type: geometry, index: intersects }
+      outline: geometry
     state:
       status: { type: text, index: equal }
       patron: text
       visits: { type: integer, index: equal }
+      place: geometry
 ";
 
 /// Parts of texts. Some differ only in case, width or composition; some have a meaning in SQL, in its patterns, or in queries.
@@ -140,7 +143,8 @@ impl Dice {
                 let text = self.choose(&["1", "1.5", "\"a\"", "[1,2]", "{\"b\":1,\"a\":[true]}", "{}", "\"é\u{10ffff}\""]);
                 from_text(text, ty, None).expect("JSON")
             }
-            FieldType::Ranges | FieldType::Geometry | FieldType::Struct(_) => unreachable!("the stores' own tests have them"),
+            FieldType::Geometry => self.geometry().0,
+            FieldType::Ranges | FieldType::Struct(_) => unreachable!("the stores' own tests have them"),
             FieldType::List(element) => Value::List((0..self.below(5)).map(|_| self.scalar(element)).collect()),
         }
     }
@@ -155,6 +159,27 @@ impl Dice {
             3 => NOW,
             _ => day + self.integer_between(0, DAY - 1),
         }
+    }
+
+    /// A geometry on a coarse grid, so that many of them touch, contain or cross each other, also across the antimeridian; and how a query says it.
+    fn geometry(&mut self) -> (Value, String) {
+        let (west, south) = (self.integer_between(-3, 3) * 5 + self.choose(&[0, 0, 165]), self.integer_between(-3, 3) * 5);
+        let (east, north) = (west + self.integer_between(1, 4) * 5, south + self.integer_between(1, 4) * 5);
+        let corners = format!("{west} {south}, {east} {south}, {east} {north}");
+        let wkt = match self.below(6) {
+            0 => format!("POINT({west} {south})"),
+            1 => format!("LINESTRING({west} {south}, {east} {north})"),
+            2 => format!("POLYGON(({corners}, {west} {south}))"),
+            _ => format!("POLYGON(({corners}, {west} {north}, {west} {south}))"),
+        };
+        let is_box = wkt.matches(',').count() == 4;
+        let turned = |longitude: i64| if longitude > 180 { longitude - 360 } else { longitude };
+        let text = match self.below(3) {
+            0 if is_box => format!("bbox({}, {south}, {}, {north})", turned(west), turned(east)),
+            1 => format!("'{wkt}'"),
+            _ => format!("\"{wkt}\""),
+        };
+        (from_text(&wkt, &FieldType::Geometry, None).expect("a geometry"), text)
     }
 
     fn record(&mut self, key: String, collection: &Collection) -> Record {
@@ -220,7 +245,7 @@ impl QueryableName {
     }
 
     fn has_order(&self) -> bool {
-        !self.ty.is_list() && self.ty != FieldType::Json
+        !self.ty.is_list() && !matches!(self.ty, FieldType::Json | FieldType::Geometry)
     }
 
     /// The text that a comparison uses.
@@ -264,6 +289,8 @@ enum TestCondition {
     In(Vec<Value>),
     /// Microseconds before now.
     Last(i64),
+    /// How a geometry lies to this one, which the query says with this text.
+    Related(GeometryRelation, Value, String),
 }
 
 #[derive(Debug, Clone)]
@@ -303,8 +330,21 @@ impl TestCondition {
             TestCondition::Between(low, high) => at_least(low) && at_most(high),
             TestCondition::In(values) => values.iter().any(|value| named.compare(element, value).is_eq()),
             TestCondition::Last(span) => (Some(NOW - span)..=Some(NOW)).contains(&element.as_int()),
+            TestCondition::Related(relation, wanted, _) => {
+                let (own, wanted) = (geometry_of(element), geometry_of(wanted));
+                match relation {
+                    GeometryRelation::Intersects => own.intersects(wanted),
+                    GeometryRelation::Within => own.is_within(wanted),
+                }
+                .expect("they are compared")
+            }
         }
     }
+}
+
+fn geometry_of(value: &Value) -> &Geometry {
+    let Value::Geometry(geometry) = value else { panic!("{value:?} is no geometry") };
+    geometry
 }
 
 fn order(named: &QueryableName, element: &Value, operand: &Operand) -> Ordering {
@@ -453,6 +493,11 @@ impl QueryGenerator<'_> {
 
     fn condition(&mut self, name: usize) -> TestCondition {
         let element = self.names[name].ty.element().clone();
+        if element == FieldType::Geometry {
+            let relation = *self.dice.choose(&[GeometryRelation::Intersects, GeometryRelation::Intersects, GeometryRelation::Within]);
+            let (wanted, text) = self.dice.geometry();
+            return TestCondition::Related(relation, wanted, text);
+        }
         let pattern = element == FieldType::Text && self.dice.once_in(2);
         match self.dice.below(11) {
             0..=2 if pattern => TestCondition::Equal(self.pattern(name)),
@@ -536,7 +581,7 @@ impl QueryGenerator<'_> {
                 let numeric = matches!(element, FieldType::Integer | FieldType::Float | FieldType::Size | FieldType::Duration);
                 let possible = FUNCTIONS.iter().map(|(function, _)| *function).filter(|function| match function {
                     AggregateFunction::Count => true,
-                    AggregateFunction::Min | AggregateFunction::Max => element != &FieldType::Json,
+                    AggregateFunction::Min | AggregateFunction::Max => !matches!(element, FieldType::Json | FieldType::Geometry),
                     AggregateFunction::Sum | AggregateFunction::Avg | AggregateFunction::Median | AggregateFunction::Percentile(_) => numeric,
                 });
                 let possible: Vec<AggregateFunction> = possible.collect();
@@ -544,7 +589,8 @@ impl QueryGenerator<'_> {
             }
         }
         if !query.aggregates.is_empty() && self.dice.once_in(2) {
-            let groups: Vec<usize> = choices.iter().copied().filter(|name| self.names[*name].ty.element() != &FieldType::Json).collect();
+            let is_group = |name: &usize| !matches!(self.names[*name].ty.element(), FieldType::Json | FieldType::Geometry);
+            let groups: Vec<usize> = choices.iter().copied().filter(is_group).collect();
             for _ in 0..groups.len().min(1 + self.dice.below(3)) {
                 let name = *self.dice.choose(&groups);
                 let is_time = matches!(self.names[name].ty.element(), FieldType::Timestamp | FieldType::Date);
@@ -633,6 +679,10 @@ impl QueryGenerator<'_> {
             TestCondition::In(values) => {
                 let values: Vec<String> = values.iter().map(|value| self.operand_text(name, &Operand::Value(value.clone()))).collect();
                 format!(" in{}[{}]", self.blank(), values.join(", "))
+            }
+            TestCondition::Related(relation, _, text) => {
+                let word = if *relation == GeometryRelation::Within { "within" } else { "intersects" };
+                format!(" {word}{}{text}", if text.starts_with("bbox") { " " } else { self.blank() })
             }
             TestCondition::Last(span) => match span / 1_800_000_000 {
                 halves if halves % 48 == 0 => format!(" last {}d", halves / 48),

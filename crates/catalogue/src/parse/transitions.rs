@@ -5,6 +5,7 @@ use super::parser::{DefinitionParser, NamedNode};
 use super::yaml::{Node, NodeKind};
 use crate::model::definition::{Field, FieldIndexes, Refusal, StateField, Transition, TransitionArgument};
 use crate::model::ids::{FieldId, IdVec};
+use crate::value::FieldType;
 
 impl DefinitionParser<'_> {
     pub(super) fn states(&mut self, node: &Node, field_names: &[&str]) -> Vec<StateField> {
@@ -24,7 +25,7 @@ impl DefinitionParser<'_> {
                     continue;
                 };
                 let seed = node.get("seed").and_then(|seed| self.cel(seed, field_names));
-                let index = self.index(node.get("index"), &ty);
+                let index = self.state_index(node.get("index"), &ty);
                 let one_of = self.one_of(node.get("one_of"), &ty);
                 (ty, seed, index, one_of)
             } else {
@@ -34,6 +35,22 @@ impl DefinitionParser<'_> {
             states.push(StateField { name: name.to_owned(), ty, initial: seed, index, one_of });
         }
         states
+    }
+
+    /// The index of a state field. Indexes of lists, of parts of texts and of geometries are written with golden values, which transitions do not write.
+    fn state_index(&mut self, node: Option<&Node>, ty: &FieldType) -> FieldIndexes {
+        let index = self.index(node, ty);
+        let kind = match index {
+            FieldIndexes { contains: true, .. } => "a `contains` index",
+            FieldIndexes { intersects: true, .. } => "an `intersects` index",
+            FieldIndexes { ordered: true, .. } if ty.is_list() => "an index of the elements of a list",
+            _ => return index,
+        };
+        if let Some(node) = node {
+            let help = "leave `index` out: queries find such values by reading every record";
+            self.problem_with_help(node, format!("a state field cannot have {kind}"), help);
+        }
+        FieldIndexes::default()
     }
 
     pub(super) fn transitions(&mut self, node: &Node, fields: &IdVec<FieldId, Field>, states: &[StateField]) -> Vec<Transition> {
