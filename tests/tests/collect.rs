@@ -44,6 +44,8 @@ collections:
 enum Trouble {
     Nothing,
     Busy,
+    /// Too many requests.
+    TooMany,
     Cut,
     Moved,
     Words,
@@ -148,15 +150,23 @@ fn answer(mut stream: TcpStream, window: &str, state: &Mutex<State>) {
             let time = comparable(document[window].as_str().unwrap_or_default());
             everything || (from <= time && time < until)
         };
+        // the measures of channels come only if they are asked for
+        let expanded = part("expand");
+        let shown = |document: &Json| {
+            let mut document = document.clone();
+            document.as_object_mut().expect("a document").retain(|name, _| name != "QualityInfo" || expanded.as_deref() == Some("QualityInfo"));
+            document
+        };
         let number = |name: &str| part(name).expect("a number").parse::<usize>().expect("a number");
         let page: Option<Vec<Json>> =
-            documents.map(|all| all.iter().filter(is_in_window).skip(number("skip")).take(number("top")).cloned().collect());
+            documents.map(|all| all.iter().filter(is_in_window).skip(number("skip")).take(number("top")).map(shown).collect());
         let body = json!({ "@odata.context": "$metadata", "value": page }).to_string();
         let reply = |status: &str, headers: &str, body: &str| {
             format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len())
         };
         let text = match trouble {
             Some(Trouble::Busy) => reply("503 Service Unavailable", "retry-after: 0\r\n", "{}"),
+            Some(Trouble::TooMany) => reply("429 Too Many Requests", "retry-after: 1\r\n", "not so fast"),
             Some(Trouble::Moved) => reply("302 Found", "location: http://127.0.0.1:1/elsewhere\r\n", ""),
             Some(Trouble::Error) => reply("200 OK", "", "{\"error\": {\"code\": \"7\"}}"),
             Some(Trouble::Words) => reply("200 OK", "", "<html>no data today</html>"),
@@ -340,28 +350,62 @@ fn documents(folder: &Path) -> BTreeMap<String, Vec<Json>> {
     let mut all: BTreeMap<String, Vec<Json>> = BTreeMap::new();
     for entry in std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
         let name = entry.file_name().and_then(|name| name.to_str()).expect("a name");
-        let interface = ["PRIP_S1A", "PRIP_S2A", "PRIP_S3A", "PRIP_S5P"].iter().find(|interface| name.starts_with(**interface));
+        let interfaces = ["PRIP_S1A", "PRIP_S2A", "PRIP_S3A", "PRIP_S5P", "CADIP_Svalbard", "CADIP_Matera", "CADIP_Maspalomas"];
+        let interface = interfaces.iter().find(|interface| name.starts_with(**interface));
         let page: Json = serde_json::from_slice(&std::fs::read(&entry).expect("a file")).expect("JSON");
         all.entry((*interface.expect("an interface")).to_owned()).or_default().extend(page["value"].as_array().expect("a list").iter().cloned());
     }
     all
 }
 
+/// Imports the sample's files of a source.
+fn import(sandbox: &Sandbox, folder: &Path, source: &str) {
+    let files = std::fs::read_dir(folder.join(source)).expect("a folder");
+    let files: Vec<String> = files.map(|entry| entry.expect("an entry").path().display().to_string()).collect();
+    let words: Vec<&str> = ["import", "--source", source].into_iter().chain(files.iter().map(String::as_str)).collect();
+    sandbox.run(&words).exits(0);
+}
+
+fn all_rows(sandbox: &Sandbox, question: &str) -> String {
+    sandbox.ok(&["query", &format!("{question} | sort key"), "--format", "ndjson", "--limit", "100000"])
+}
+
+#[test]
+fn collected_sessions_of_ground_stations_equal_imported_ones() {
+    let folder = tempfile::tempdir().expect("a folder");
+    sentinel::write(&Sentinel { days: 3, seed: 3, first: 0 }, folder.path()).expect("a sample");
+    for (imported, collected) in Sandbox::on_each_store(SATELLITES).into_iter().zip(Sandbox::on_each_store(SATELLITES)) {
+        import(&imported, folder.path(), "cadip");
+        let services = Services::new("PublicationDate", documents(&folder.path().join("cadip")));
+        // the service is busy, has a page without sessions before the next one, and loses a connection
+        services.fail_with(&[Trouble::TooMany, Trouble::EmptyPage, Trouble::Busy, Trouble::Nothing, Trouble::Cut]);
+        let mut counts = Vec::new();
+        for station in ["Svalbard", "Matera", "Maspalomas", "Svalbard"] {
+            let service = format!("CADIP_{station}_Sessions");
+            let mut command = collected.command(&["collect", "cadip", "--json", "--since", "2023-12-01T00:00:00Z", "--service", &service]);
+            command.env(format!("CADIP_{}_URL", station.to_uppercase()), format!("{}/CADIP_{station}", services.url));
+            let output = command.output().expect("stook runs");
+            assert!(output.status.success(), "{station}: {}", String::from_utf8_lossy(&output.stderr));
+            let done: Json = serde_json::from_slice(&output.stdout).expect("JSON");
+            counts.push(done["counts"]["created"].as_i64().unwrap_or(0));
+        }
+        assert!(counts[..3].iter().all(|created| *created > 0) && counts[3] == 0, "{counts:?}");
+        assert!(services.requests().iter().all(|(_, question, _)| question.starts_with("$expand=QualityInfo&$filter=PublicationDate ge ")));
+        // of one transfer and its repetition the repetition counts, and of each session what was measured
+        for question in ["cadip_session", "pass", "cadip_session volume>0"] {
+            let rows = all_rows(&imported, question);
+            assert!(!rows.is_empty(), "{question}");
+            assert_eq!(rows, all_rows(&collected, question), "{question}");
+        }
+    }
+}
+
 #[test]
 fn collected_satellites_equal_imported_ones() {
     let folder = tempfile::tempdir().expect("a folder");
     sentinel::write(&Sentinel { days: 1, seed: 3, first: 0 }, folder.path()).expect("a sample");
-    let files = |source: &str| {
-        let files = std::fs::read_dir(folder.path().join(source)).expect("a folder");
-        files.map(|entry| entry.expect("an entry").path().display().to_string()).collect::<Vec<_>>()
-    };
-    let import = |sandbox: &Sandbox, source: &str| {
-        let files = files(source);
-        let words: Vec<&str> = ["import", "--source", source].into_iter().chain(files.iter().map(String::as_str)).collect();
-        sandbox.run(&words).exits(0);
-    };
     let (imported, collected) = (Sandbox::new(SATELLITES), Sandbox::new(SATELLITES));
-    import(&imported, "prip");
+    import(&imported, folder.path(), "prip");
     let services = Services::new("PublicationDate", documents(&folder.path().join("prip")));
     let mut command = collected.command(&["collect", "prip", "--since", "2023-12-01T00:00:00Z"]);
     for name in ["S1A", "S2A", "S3A", "S5P"] {
@@ -370,13 +414,12 @@ fn collected_satellites_equal_imported_ones() {
     let output = command.output().expect("stook runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for sandbox in [&imported, &collected] {
-        import(sandbox, "plan_s1");
-        import(sandbox, "plan_s2");
+        import(sandbox, folder.path(), "plan_s1");
+        import(sandbox, folder.path(), "plan_s2");
     }
     for question in
         ["datatake.completeness_s1", "datatake.completeness_s2", "orbit_s3.completeness", "orbit_s5.completeness", "publication", "product"]
     {
-        let rows = |sandbox: &Sandbox| sandbox.ok(&["query", &format!("{question} | sort key"), "--format", "ndjson", "--limit", "100000"]);
-        assert_eq!(rows(&imported), rows(&collected), "{question}");
+        assert_eq!(all_rows(&imported, question), all_rows(&collected, question), "{question}");
     }
 }

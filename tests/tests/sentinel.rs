@@ -16,9 +16,10 @@ use stook_tests::Sandbox;
 const SATELLITES: &str = include_str!("../../examples/sentinel/catalogue.yaml");
 
 /// Those of the example's README and two of single collections.
-const QUESTIONS: [&str; 16] = [
+const QUESTIONS: [&str; 17] = [
     "datatake.completeness_s1 status=Partial | sort percentage",
     "datatake.completeness_s2 group=MSI_L0__DS status=Missing | grep datatake, gaps",
+    "datatake.completeness_s1 overlap>1s | sort overlap- | grep datatake, group, overlap, overlaps",
     "orbit_s3.completeness status=Missing | count(group)",
     "interface.status value=KO",
     "hktm_acquisition | grep session, cadip_complete, edrs_complete",
@@ -754,6 +755,38 @@ fn gaps_are_those_of_the_original() {
         assert_eq!(gaps(500_001), [pair("10:00:00Z", "10:01:40Z")]);
         assert_eq!(gaps(500_002), [pair("12:00:40Z", "12:00:50Z"), pair("12:01:20Z", "12:01:38.188Z")]);
         assert_eq!((row(&coverage, "S1A-500003#IW_RAW__0S").2.as_str(), gaps(500_003)), ("Complete", Vec::new()));
+    }
+}
+
+/// What slices share with the next one is no duplicate; what was made twice is, also where it is not a neighbour in the order of starts.
+#[test]
+fn products_that_were_made_twice_overlap() {
+    for sandbox in Sandbox::on_each_store(SATELLITES) {
+        plan_radar(&sandbox, &[(500_004, "IW", "", "2024-01-01T10:00:00Z", 100_000)]);
+        let sliced = |kind: &str, uid: &str, start: &str, stop: &str| {
+            let named = |time: &str| time.replace(':', "");
+            let name = format!("S1A_IW_{kind}DV_20240101T{}_20240101T{}_000001_{:06X}_{uid}.SAFE.zip", named(start), named(stop), 500_004);
+            spanning(&name, &format!("2024-01-01T{start}Z"), &format!("2024-01-01T{stop}Z"))
+        };
+        let documents = [
+            sliced("RAW__0S", "0001", "10:00:00", "10:00:32"),
+            sliced("RAW__0S", "0002", "10:00:25", "10:00:57"),
+            sliced("RAW__0S", "0003", "10:00:50", "10:01:40"),
+            sliced("SLC__1S", "0004", "10:00:00", "10:01:40"),
+            sliced("SLC__1S", "0005", "10:00:02", "10:00:04"),
+            sliced("SLC__1S", "0006", "10:00:30", "10:01:00"),
+        ];
+        delivery(&sandbox, "prip", "PRIP_S1A_Serco", &documents);
+        let coverage = rows(&sandbox, "datatake.completeness_s1");
+        let overlap = |kind: &str| coverage[&format!("S1A-500004#IW_{kind}")].clone();
+        assert_eq!((&overlap("RAW__0S")["overlap"], &overlap("RAW__0S")["overlaps"]), (&json!("PT0S"), &Json::Null));
+        let part = json!({ "start": "2024-01-01T10:00:30Z", "stop": "2024-01-01T10:01:00Z", "duration": "PT30S" });
+        assert_eq!((&overlap("SLC__1S")["overlap"], &overlap("SLC__1S")["overlaps"]), (&json!("PT30S"), &json!([part])));
+        let found = rows(&sandbox, "datatake.completeness_s1 overlap>1s | sort overlap- | grep datatake, group, key");
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["S1A-500004#IW_SLC__1S"]);
+        let most = sandbox.ok(&["query", "datatake.completeness_s1 | max(overlap)", "--format", "ndjson"]);
+        assert!(most.contains("PT30S"), "{most}");
+        sandbox.ok(&["check", "--deep"]);
     }
 }
 

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
 
-use rust_xlsxwriter::Workbook;
+use rust_xlsxwriter::{ExcelDateTime, Format, Workbook, Worksheet};
 use serde_json::{Value as Json, json};
 use stook_tests::Sandbox;
 
@@ -395,6 +395,133 @@ fn tables_of_stations_become_passes() {
     import(&sandbox, &[("S2_COP_REP_PERF_CGS-INS__20220522T122038_V20220521T120000_20220522T115959.xlsx", table)]);
     let wanted = json!({ "key": "S2A/36102/ABCD/2001-02-02T10:42:42.1Z", "mission": "S2", "station": "INS", "status": "OK", "delivery": "PT1H2M30S", "chunks": 9876 });
     has(&one(&sandbox, "station_pass station=INS"), &wanted);
+}
+
+/// What a row of a list of relay sessions has that is the same for both of its ground stations.
+struct RelaySession {
+    link: &'static str,
+    doy: u16,
+    status: &'static str,
+    notes: &'static str,
+    /// Station, start and stop of the dissemination, as hours and minutes.
+    stations: [(&'static str, (u16, u8), (u16, u8)); 2],
+}
+
+/// Writes a cell, merged with the one below it.
+fn merged(page: &mut Worksheet, row: u32, column: u16, text: &str) {
+    page.merge_range(row, column, row + 1, column, text, &Format::new()).expect("merged cells");
+}
+
+/// A list of relay sessions: titles, the year in a cell of its own, a header of two rows, and two rows with merged cells for each session.
+fn relay_sessions(sessions: &[RelaySession]) -> Vec<u8> {
+    let mut book = Workbook::new();
+    let page = book.add_worksheet();
+    page.merge_range(1, 1, 2, 20, "DAILY OPERATIONS REPORT", &Format::new()).expect("a title");
+    page.write(6, 17, "52-1 / 2023-2024").expect("a cell");
+    page.write(9, 1, "LINK SESSIONS DETAILS").expect("a cell");
+    for (column, name) in ["LINK SESSION ID", "GEO", "LEO", "DOY", "START", "STOP"].into_iter().enumerate() {
+        merged(page, 10, 1 + column as u16, name);
+    }
+    let clock = Format::new().set_num_format("hh:mm:ss");
+    for (number, session) in sessions.iter().enumerate() {
+        let row = 12 + 2 * number as u32;
+        let texts = ["OK", "OK", "OK", "OK", "OK", "OK", session.status];
+        let common = [session.link, "EDRS-A", "S1A", "", "23:50:00", "00:05:30"].into_iter().chain(texts);
+        common.enumerate().for_each(|(column, text)| merged(page, row, 1 + column as u16, text));
+        merged(page, row, 21, session.notes);
+        page.write(row, 4, session.doy).expect("a cell");
+        for (line, (station, from, until)) in (row..).zip(session.stations) {
+            page.write(line, 14, station).expect("a cell");
+            for (column, (hour, minute)) in [(15, from), (16, until)] {
+                let time = ExcelDateTime::from_hms(hour, minute, 0).expect("a time");
+                page.write_datetime_with_format(line, column, &time, &clock).expect("a cell");
+            }
+            page.write(line, 17, 1_000 + line).expect("a cell");
+            page.write(line, 18, 0.25).expect("a cell");
+        }
+    }
+    book.save_to_buffer().expect("a spreadsheet")
+}
+
+/// Each of the two rows of a session has what is written once for both. The list of the longer time counts, whichever comes first, also where sessions
+/// are in a list in JSON.
+#[test]
+fn lists_of_relay_sessions_are_read_with_their_merged_cells() {
+    const LATE: &str = "L20231231235000153001045";
+    let stations = [("HDGS", (23, 52), (0, 20)), ("RDGS", (0, 1), (0, 25))];
+    let listed = |status: &'static str, notes: &'static str| {
+        let other = RelaySession { link: "L20240101120000153001046", doy: 1, status: "NOK", notes: "-", stations };
+        relay_sessions(&[RelaySession { link: LATE, doy: 365, status, notes, stations }, other])
+    };
+    let daily: Files = vec![("EDRS_S1 DOR 2023-365.xlsx", listed("NOK", "of the day"))];
+    let monthly: Files = vec![("EDRS_S1 MOR 2023-12.xlsx", listed("OK", "of the month"))];
+    let list: Files = vec![(
+        "edrs.json",
+        json!({ "value": [{ "link_session_id": LATE, "ground_station": "HDGS", "total_status": "NOK" }] }).to_string().into_bytes(),
+    )];
+    for order in [[&daily, &monthly, &list], [&list, &monthly, &daily]] {
+        for sandbox in Sandbox::on_each_store(SATELLITES) {
+            order.iter().for_each(|files| import(&sandbox, files));
+            let keys: Vec<Json> = found(&sandbox, "edrs_session").iter().map(|row| row["key"].clone()).collect();
+            let named = |link: &str, station: &str| json!(format!("{link}/{station}"));
+            let next = "L20240101120000153001046";
+            assert_eq!(keys, [named(LATE, "HDGS"), named(LATE, "RDGS"), named(next, "HDGS"), named(next, "RDGS")]);
+            let wanted = json!({ "satellite": "S1A", "relay": "EDRS-A", "status": "OK", "usable": "OK", "notes": "of the month",
+                                 "planned_start": "2023-12-31T23:50:00Z", "planned_stop": "2024-01-01T00:05:30Z",
+                                 "dissemination_start": "2023-12-31T23:52:00Z", "dissemination_stop": "2024-01-01T00:20:00Z", "cadus": 1012,
+                                 "frame_error_rate": 0.25, "at": format!("S1A_EDRS_{LATE}_HDGS") });
+            has(&sandbox.get("edrs_session", &format!("{LATE}/HDGS")), &wanted);
+            // the other station's row has its own times and counts, and everything else from the same cells
+            let wanted =
+                json!({ "station": "RDGS", "status": "OK", "notes": "of the month", "cadus": 1013, "dissemination_start": "2023-12-31T00:01:00Z" });
+            has(&sandbox.get("edrs_session", &format!("{LATE}/RDGS")), &wanted);
+            has(
+                &sandbox.get("edrs_session", &format!("{next}/RDGS")),
+                &json!({ "status": "NOK", "usable": null, "notes": null, "planned_start": "2024-01-01T23:50:00Z" }),
+            );
+        }
+    }
+}
+
+/// A field of a ticket has any number of values. Orbits without a satellite are those of all satellites that the ticket names.
+#[test]
+fn tickets_name_any_number_of_passes_products_and_satellites() {
+    let sandbox = Sandbox::new(SATELLITES);
+    let many = |number: &dyn Fn(usize) -> String| (0..15).map(number).collect::<Vec<_>>().join(";\n ");
+    let issue = json!({ "issues": [{ "key": "AN-2", "fields": {
+        "updated": "2024-02-08T00:00:00.000+0000", "created": "2024-02-01T00:00:00.000+0000", "customfield_10237": many(&|n| format!("S1A-{n}")),
+        "customfield_10238": "S2B-900 ; 901", "customfield_10239": many(&|n| format!("P{n}.SAFE.zip")),
+        "customfield_10242": [{ "value": "S1A" }, { "value": "S1B" }],
+        "customfield_10225": { "value": "X-Band", "child": { "value": "SGS" } }, "issuelinks": [{ "outwardIssue": { "key": "DEMO-10" } }],
+    } }] });
+    import(&sandbox, &[("Jira_CAMS_Cloud_Anomaly_Correlation_2.json", issue.to_string().into_bytes())]);
+    let ticket = one(&sandbox, "ticket");
+    assert_eq!(ticket["observations"], json!((0..15).map(|n| format!("S1A-{n}")).collect::<Vec<_>>()));
+    assert_eq!(ticket["products"], json!((0..15).map(|n| format!("P{n}")).collect::<Vec<_>>()));
+    assert_eq!(ticket["passes"], json!(["S2B_X-Band_900_SGS", "S1A_X-Band_901_SGS", "S1B_X-Band_901_SGS"]));
+}
+
+/// The time from the production interface to another one, whichever page comes first.
+#[test]
+fn publications_know_how_long_after_production_they_came() {
+    let at = |interface: &str, published: &str| {
+        let document = json!({ "Id": interface, "Name": format!("{GRANULE}.tar"), "PublicationDate": published });
+        json!({ "value": [document] }).to_string().into_bytes()
+    };
+    let pages: [(&str, Vec<u8>); 2] = [
+        ("PRIP_S2B_CAPGEMINI_20220101T000000_1.json", at("PRIP_S2B_CAPGEMINI", "2022-09-01T00:00:00Z")),
+        ("DD_DHUS_20220101T000000_1.json", at("DD_DHUS", "2022-09-01T01:30:00Z")),
+    ];
+    for order in [[0, 1], [1, 0]] {
+        for sandbox in Sandbox::on_each_store(SATELLITES) {
+            order.iter().for_each(|page| import(&sandbox, std::slice::from_ref(&pages[*page])));
+            let times: Vec<Json> = found(&sandbox, "publication | grep key, service_type, from_prip")
+                .iter()
+                .map(|row| json!([row["service_type"], row["from_prip"]]))
+                .collect();
+            assert!(times.contains(&json!(["DD", "PT1H30M"])) && times.contains(&json!(["PRIP", null])), "{times:?}");
+        }
+    }
 }
 
 /// A report of one pass, as stations write it for each.

@@ -41,6 +41,41 @@ fn layout_and_comments_do_not_change_the_hash() {
 }
 
 #[test]
+fn indexes_that_a_state_field_cannot_have_are_refused() {
+    let with = |state: &str| format!("catalogue: a\ncollections: {{ x: {{ key: k, fields: {{ k: text }}, state: {{ s: {state} }} }} }}");
+    for accepted in ["{ type: text, index: [equal, prefix] }", "{ type: integer, index: equal }", "[text]", "{ type: geometry }"] {
+        assert!(parse(&with(accepted)).is_ok(), "{accepted}");
+    }
+    for (state, kind) in [
+        ("{ type: text, index: [equal, contains] }", "a `contains` index"),
+        ("{ type: geometry, index: intersects }", "an `intersects` index"),
+        ("{ type: [text], index: equal }", "an index of the elements of a list"),
+    ] {
+        let shown = errors(&with(state));
+        assert!(shown.contains(&format!("a state field cannot have {kind}")) && shown.contains("leave `index` out"), "{shown}");
+    }
+}
+
+#[test]
+fn overlaps_need_intervals_and_a_length() {
+    let with = |span: &str, overlaps: &str| {
+        format!(
+            "catalogue: a\ncollections:\n  x: {{ key: k, fields: {{ k: text }}, coverage: {{ c: {{ over: y.of, measure: count, overlaps: {overlaps} }} }} }}\n  \
+             y: {{ key: k, fields: {{ k: text, x: text, a: timestamp, b: timestamp }}, links: {{ of: {{ to: x, key: x{span} }} }} }}\n"
+        )
+    };
+    assert!(parse(&with(", span: [a, b]", "{ longer: 10s }")).is_ok());
+    for (span, overlaps, message) in [
+        ("", "{ longer: 10s }", "this needs an interval: give link `of` a `span`"),
+        (", span: [a, b]", "{}", "longer"),
+        (", span: [a, b]", "{ long: 10s }", "did you mean `longer`"),
+    ] {
+        let shown = errors(&with(span, overlaps));
+        assert!(shown.contains(message), "{shown}");
+    }
+}
+
+#[test]
 fn all_errors_of_a_file_are_reported_with_their_positions() {
     let text = "\
 catalogue: broken

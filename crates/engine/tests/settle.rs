@@ -58,6 +58,7 @@ collections:
             measure: union
             expected: \"to - from\"
             gaps: { within: [from, to], until: \"to - duration('1s')\", shift: 2s }
+            overlaps: { longer: 1s }
           - match: b
             measure: { distinct: [size], near: 1s }
             value: \"value > 0 ? value + 1 : 0\"
@@ -415,6 +416,19 @@ fn expected(steps: &[Step]) -> BTreeMap<String, Records> {
                 row["side"] = plan["side"].clone();
                 if !gaps.is_empty() && value < expected {
                     row["gaps"] = gaps.into();
+                }
+                if group == "a" {
+                    // seconds that more than one child covers, where two or more of them follow each other
+                    let repeated = |position: i64| own.iter().filter(|(from, to, _)| (*from..*to).contains(&position)).count() > 1;
+                    let starts = (0..80).filter(|start| repeated(*start) && !repeated(start - 1));
+                    let parts = starts.map(|start| (start, (start..81).find(|stop| !repeated(*stop)).expect("an end")));
+                    let parts: Vec<(i64, i64)> = parts.filter(|(start, stop)| stop - start > 1).collect();
+                    row["overlap"] = duration(parts.iter().map(|(start, stop)| stop - start).sum());
+                    if !parts.is_empty() {
+                        let shown =
+                            |(start, stop): &(i64, i64)| json!({ "start": time(*start), "stop": time(*stop), "duration": duration(stop - start) });
+                        row["overlaps"] = parts.iter().map(shown).collect();
+                    }
                 }
                 local.insert(format!("{key}#{group}"), row);
             }

@@ -13,6 +13,7 @@ pub mod frame;
 pub mod read;
 pub mod scan;
 mod select;
+mod sheet_text;
 pub mod spreadsheet;
 pub mod strange;
 mod workbook;

@@ -2,9 +2,10 @@
 //!
 //! A workbook cannot be read from the middle, and its texts are stored apart from its cells: it is held in memory, within stated limits.
 
-use crate::scan::csv_row;
+use crate::sheet_text::{CellPosition, SheetText, damaged, refused};
 use calamine::{DataRef, ExcelDateTime, Reader as _, Xlsx};
 use quick_xml::events::{BytesStart, Event};
+use std::collections::HashMap;
 use std::io::{self, BufReader, Cursor, Read};
 use std::sync::Arc;
 use stook_catalogue::definition::CsvOptions;
@@ -14,11 +15,8 @@ use zip::ZipArchive;
 const MAX_FILE: u64 = 128 << 20;
 /// Maximum length of all parts of a spreadsheet together, unpacked, in bytes.
 const MAX_UNPACKED: u64 = 1 << 30;
-/// Maximum length of a sheet as text, in bytes.
-const MAX_TEXT: usize = 512 << 20;
-/// Maximum number of rows and columns of a sheet, as spreadsheet programs have it.
-const MAX_ROWS: u32 = 1 << 20;
-const MAX_COLUMNS: u32 = 1 << 14;
+/// Maximum number of merged cells of a sheet, where their ends matter.
+const MAX_MERGED: usize = 1 << 20;
 
 /// The file that an XLSX archive has, and the one that an ODS archive has.
 const XLSX_PART: &str = "xl/workbook.xml";
@@ -84,14 +82,6 @@ impl Workbook {
     }
 }
 
-fn refused(reason: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, reason)
-}
-
-fn damaged(error: impl std::fmt::Display) -> io::Error {
-    refused(format!("a damaged spreadsheet: {error}"))
-}
-
 /// Checks that the parts of an archive do not unpack to more than is allowed, whatever the archive says about their lengths.
 fn check_unpacked(archive: &mut ZipArchive<Cursor<Arc<[u8]>>>) -> io::Result<()> {
     let mut left = MAX_UNPACKED;
@@ -126,7 +116,17 @@ fn chosen<'n>(names: &'n [String], wanted: Option<&str>) -> io::Result<&'n str> 
 fn read_xlsx(bytes: &Arc<[u8]>, sheet: Option<&str>, table: &mut SheetText) -> io::Result<()> {
     let mut workbook: Xlsx<_> = Xlsx::new(Cursor::new(bytes.clone())).map_err(damaged)?;
     let names = workbook.sheet_names();
-    let mut cells = workbook.worksheet_cells_reader(chosen(&names, sheet)?).map_err(damaged)?;
+    let sheet = chosen(&names, sheet)?;
+    let mut ends: HashMap<CellPosition, CellPosition> = HashMap::new();
+    if table.repeats_merged_cells() {
+        let merged = workbook.merge_cells_by_sheet_name(sheet).map_err(damaged)?;
+        if merged.len() > MAX_MERGED {
+            return Err(refused(format!("a sheet with more than {MAX_MERGED} merged cells; save it as CSV, or read it without `merged: every`")));
+        }
+        let position = |(row, column): (u32, u32)| CellPosition { row, column };
+        ends.extend(merged.iter().map(|cell| (position(cell.start), position(cell.end))));
+    }
+    let mut cells = workbook.worksheet_cells_reader(sheet).map_err(damaged)?;
     while let Some(cell) = cells.next_cell().map_err(damaged)? {
         let (row, column) = cell.get_position();
         let text = match cell.get_value() {
@@ -139,7 +139,8 @@ fn read_xlsx(bytes: &Arc<[u8]>, sheet: Option<&str>, table: &mut SheetText) -> i
             DataRef::DateTime(time) => time_text(*time),
             DataRef::Error(error) => error.to_string(),
         };
-        table.add(row, column, text)?;
+        let at = CellPosition { row, column };
+        table.add_merged(at, ends.get(&at).copied().unwrap_or(at), text)?;
     }
     Ok(())
 }
@@ -171,12 +172,27 @@ fn time_text(time: ExcelDateTime) -> String {
 /// A cell of an ODS sheet while it is read.
 #[derive(Default)]
 struct OdsCell {
+    column: u32,
     repeats: u32,
+    /// How many rows and columns it has, if it is merged with others.
+    rows: u32,
+    columns: u32,
     /// The value as the document states it, apart from how it is shown.
     value: Option<String>,
     /// What is shown.
     shown: String,
     paragraphs: u32,
+}
+
+impl OdsCell {
+    /// Adds it to a row of the table, as often as it is repeated.
+    fn add_to(&self, table: &mut SheetText, row: u32) -> io::Result<()> {
+        let Some(text) = &self.value else { return Ok(()) };
+        (self.column..self.column.saturating_add(self.repeats)).try_for_each(|column| {
+            let last = CellPosition { row: row.saturating_add(self.rows.max(1) - 1), column: column.saturating_add(self.columns.max(1) - 1) };
+            table.add_merged(CellPosition { row, column }, last, text.clone())
+        })
+    }
 }
 
 fn read_ods(bytes: &Arc<[u8]>, sheet: Option<&str>, table: &mut SheetText) -> io::Result<()> {
@@ -187,7 +203,7 @@ fn read_ods(bytes: &Arc<[u8]>, sheet: Option<&str>, table: &mut SheetText) -> io
     xml.config_mut().expand_empty_elements = true;
     let (mut buffer, mut is_inside) = (Vec::new(), false);
     let (mut row, mut row_repeats, mut column) = (0_u32, 1_u32, 0_u32);
-    let mut cells: Vec<(u32, u32, String)> = Vec::new();
+    let mut cells: Vec<OdsCell> = Vec::new();
     let mut cell: Option<OdsCell> = None;
     // text is shown only inside a paragraph; notes have paragraphs, too, which are no part of the value
     let (mut paragraph, mut note) = (false, 0_u32);
@@ -200,7 +216,14 @@ fn read_ods(bytes: &Arc<[u8]>, sheet: Option<&str>, table: &mut SheetText) -> io
                 "table:table-cell" | "table:covered-table-cell" => {
                     let value = ["office:value", "office:date-value", "office:time-value", "office:boolean-value", "office:string-value"];
                     let value = value.into_iter().find_map(|name| attribute(&tag, name).transpose()).transpose()?;
-                    cell = Some(OdsCell { repeats: repeats(&tag, "table:number-columns-repeated")?, value, ..OdsCell::default() });
+                    cell = Some(OdsCell {
+                        column,
+                        repeats: repeats(&tag, "table:number-columns-repeated")?,
+                        rows: repeats(&tag, "table:number-rows-spanned")?,
+                        columns: repeats(&tag, "table:number-columns-spanned")?,
+                        value,
+                        ..OdsCell::default()
+                    });
                 }
                 "office:annotation" => note += 1,
                 "text:p" if note == 0 => {
@@ -237,21 +260,20 @@ fn read_ods(bytes: &Arc<[u8]>, sheet: Option<&str>, table: &mut SheetText) -> io
                 "text:p" => paragraph = false,
                 "office:annotation" => note = note.saturating_sub(1),
                 "table:table-cell" | "table:covered-table-cell" if is_inside => {
-                    if let Some(OdsCell { repeats, value, shown, .. }) = cell.take() {
-                        let text = value.unwrap_or(shown);
+                    if let Some(mut cell) = cell.take() {
+                        column = column.saturating_add(cell.repeats);
+                        let text = cell.value.unwrap_or(cell.shown);
                         if !text.is_empty() {
-                            cells.push((column, repeats, text));
+                            (cell.value, cell.shown) = (Some(text), String::new());
+                            cells.push(cell);
                         }
-                        column = column.saturating_add(repeats);
                     }
                 }
                 "table:table-row" if is_inside => {
                     // empty rows are repeated to the end of the sheet
                     if !cells.is_empty() {
                         for row in row..row.saturating_add(row_repeats) {
-                            for (first, repeats, text) in &cells {
-                                (*first..first.saturating_add(*repeats)).try_for_each(|column| table.add(row, column, text.clone()))?;
-                            }
+                            cells.iter().try_for_each(|cell| cell.add_to(table, row))?;
                         }
                         cells.clear();
                     }
@@ -288,93 +310,4 @@ fn attribute(tag: &BytesStart<'_>, name: &str) -> io::Result<Option<String>> {
 
 fn repeats(tag: &BytesStart<'_>, name: &str) -> io::Result<u32> {
     Ok(attribute(tag, name)?.and_then(|count| count.parse().ok()).unwrap_or(1))
-}
-
-/// A sheet as CSV text while its cells arrive, row by row.
-struct SheetText {
-    /// The rows without line ends, one after the other.
-    text: Vec<u8>,
-    rows: Vec<RowEnd>,
-    values: Vec<String>,
-    row: u32,
-    /// The number of columns of the longest row.
-    width: usize,
-    delimiter: u8,
-    skip: u32,
-    /// Whether the options name the columns, so that rows end with their last value.
-    has_header: bool,
-}
-
-/// Where a row ends in the text, and how many columns it has.
-struct RowEnd {
-    row: u32,
-    end: usize,
-    columns: usize,
-}
-
-impl SheetText {
-    fn new(options: &CsvOptions) -> Self {
-        Self {
-            text: Vec::new(),
-            rows: Vec::new(),
-            values: Vec::new(),
-            row: 0,
-            width: options.header.len(),
-            delimiter: options.delimiter.unwrap_or(b','),
-            skip: options.skip,
-            has_header: !options.header.is_empty(),
-        }
-    }
-
-    fn add(&mut self, row: u32, column: u32, text: String) -> io::Result<()> {
-        if row >= MAX_ROWS || column >= MAX_COLUMNS || row < self.row {
-            return Err(damaged(format!("there is a cell in row {}, column {}", u64::from(row) + 1, u64::from(column) + 1)));
-        }
-        if row != self.row {
-            self.end_row()?;
-            self.row = row;
-        }
-        if self.row >= self.skip && !text.is_empty() {
-            let index = column as usize;
-            if self.values.len() <= index {
-                self.values.resize(index + 1, String::new());
-            }
-            self.values[index] = text;
-        }
-        Ok(())
-    }
-
-    fn end_row(&mut self) -> io::Result<()> {
-        if self.values.is_empty() {
-            return Ok(());
-        }
-        let row = csv_row(self.values.iter().map(String::as_str), self.delimiter);
-        self.text.extend_from_slice(&row);
-        let columns = self.values.len();
-        if !self.has_header {
-            self.width = self.width.max(columns);
-        }
-        self.rows.push(RowEnd { row: self.row, end: self.text.len(), columns });
-        self.values.clear();
-        if self.text.len() + self.rows.len() * self.width > MAX_TEXT {
-            return Err(refused(format!("a sheet of more than {} MiB as text; save it as CSV", MAX_TEXT >> 20)));
-        }
-        Ok(())
-    }
-
-    /// The text, with all rows as long as the longest one, which is how spreadsheet programs write CSV.
-    fn finish(mut self) -> io::Result<Vec<u8>> {
-        self.end_row()?;
-        let mut whole = b"\xef\xbb\xbf".to_vec();
-        whole.reserve(self.text.len() + self.rows.len() * (self.width + 1));
-        let (mut start, mut line) = (0, 0);
-        for RowEnd { row, end, columns } in self.rows {
-            whole.extend(std::iter::repeat_n(b'\n', (row - line) as usize));
-            whole.extend_from_slice(&self.text[start..end]);
-            whole.extend(std::iter::repeat_n(self.delimiter, self.width.saturating_sub(columns)));
-            whole.push(b'\n');
-            (start, line) = (end, row + 1);
-        }
-        Ok(whole)
-    }
 }

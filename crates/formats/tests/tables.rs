@@ -6,7 +6,7 @@ mod support;
 
 use rust_xlsxwriter::{ExcelDateTime, Format, Workbook};
 use std::io::{Cursor, Read, Write};
-use stook_catalogue::definition::{CsvEncoding, CsvOptions, DocumentOptions};
+use stook_catalogue::definition::{CsvEncoding, CsvOptions, DocumentOptions, MergedCells};
 use stook_catalogue::path::{Path, PathLanguage};
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_formats::marc::{ReadOptions, Repairs};
@@ -428,4 +428,106 @@ fn texts_of_a_spreadsheet_stay_texts_and_those_that_are_too_long_are_named() {
     let expected: Vec<&str> = texts.iter().map(|text| text.as_text().unwrap_or_default()).collect();
     assert_eq!(found[..texts.len()], expected);
     assert_eq!((found[200].chars().count(), found[201].len()), (MAX_CELL_TEXT / 2, MAX_CELL_TEXT));
+}
+
+/// A block of a sheet's cells that are merged.
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    row: u32,
+    column: u32,
+    rows: u32,
+    columns: u32,
+}
+
+impl Block {
+    fn has(&self, row: u32, column: u32) -> bool {
+        (self.row..self.row + self.rows).contains(&row) && (self.column..self.column + self.columns).contains(&column)
+    }
+}
+
+/// A sheet of 12 rows and 5 columns with merged blocks that do not overlap, as XLSX and as ODS, and the values of its cells if each of a block's has the
+/// block's value.
+fn sheet_of_blocks(random: &mut Random) -> ([Vec<u8>; 2], Vec<Block>, Vec<Vec<Option<String>>>) {
+    let mut blocks: Vec<Block> = Vec::new();
+    for _ in 0..random.below(7) {
+        let (row, column) = (random.below(11) as u32, random.below(5) as u32);
+        let block = Block { row, column, rows: 1 + random.below(12 - row as usize) as u32, columns: 1 + random.below(5 - column as usize) as u32 };
+        let is_free = (0..12).all(|row| (0..5).all(|column| !block.has(row, column) || blocks.iter().all(|other| !other.has(row, column))));
+        if is_free && block.rows * block.columns > 1 {
+            blocks.push(block);
+        }
+    }
+    let mut book = Workbook::new();
+    let sheet = book.add_worksheet();
+    let mut content = "<a><table:table table:name=\"T\">".to_owned();
+    let mut cells = Vec::new();
+    for row in 0..12 {
+        content += "<table:table-row>";
+        let mut values = Vec::new();
+        for column in 0..5 {
+            let block = blocks.iter().find(|block| block.has(row, column));
+            let first = block.map_or((row, column), |block| (block.row, block.column));
+            // some cells are empty, also merged ones; every row has a value in its last column, which shows that it is there
+            let is_empty = (first.0 * 7 + first.1 * 3) % 4 == 0 && first.1 < 4;
+            let text = (!is_empty).then(|| format!("{}.{}", first.0, first.1));
+            if first == (row, column) {
+                let shown = text.as_deref().unwrap_or_default();
+                match block {
+                    Some(Block { rows, columns, .. }) => {
+                        let last = (row + rows - 1, (column + columns - 1) as u16);
+                        sheet.merge_range(row, column as u16, last.0, last.1, shown, &Format::new()).expect("merged cells");
+                        content += &format!("<table:table-cell table:number-rows-spanned=\"{rows}\" table:number-columns-spanned=\"{columns}\">");
+                    }
+                    None => {
+                        sheet.write(row, column as u16, shown).expect("a cell");
+                        content += "<table:table-cell>";
+                    }
+                }
+                content += &format!("<text:p>{shown}</text:p></table:table-cell>");
+            } else {
+                content += "<table:covered-table-cell/>";
+            }
+            values.push(text);
+        }
+        content += "</table:table-row>";
+        cells.push(values);
+    }
+    content += "</table:table></a>";
+    ([book.save_to_buffer().expect("a workbook"), ods(&content)], blocks, cells)
+}
+
+#[test]
+fn merged_cells_have_their_value_in_the_first_or_in_every_one() {
+    let mut random = Random::new(11);
+    let columns: Vec<String> = ["a", "b", "c", "d", "e"].map(str::to_owned).into();
+    for _ in 0..150 {
+        let (books, blocks, cells) = sheet_of_blocks(&mut random);
+        // rows before the first one are not read, but what begins there goes on
+        let skip = random.below(3) as u32;
+        for (bytes, merged) in books.iter().flat_map(|bytes| [(bytes, MergedCells::Every), (bytes, MergedCells::First)]) {
+            let csv = CsvOptions { header: columns.clone(), skip, short_rows: true, merged, ..CsvOptions::DEFAULT };
+            let is_shown = |row: u32, column: u32| {
+                let block = blocks.iter().find(|block| block.has(row, column));
+                merged == MergedCells::Every || block.is_none_or(|block| (block.row, block.column) == (row, column))
+            };
+            let row_of = |row: u32| (0..5).map(|column| cells[row as usize][column as usize].clone().filter(|_| is_shown(row, column))).collect();
+            let expected: Rows = (skip..12).map(row_of).filter(|row: &Vec<Option<String>>| row.iter().any(Option::is_some)).map(Ok).collect();
+            assert_eq!(read(open(bytes.clone()).expect("a workbook"), &csv, &columns), expected, "{blocks:?} {merged:?}");
+        }
+    }
+}
+
+#[test]
+fn merged_cells_are_limited() {
+    let spanned = |rows: u64, columns: u64, merged: MergedCells| {
+        let cell = format!(
+            "<table:table-cell table:number-rows-spanned=\"{rows}\" table:number-columns-spanned=\"{columns}\"><text:p>x</text:p></table:table-cell>"
+        );
+        let content = format!("<a><table:table table:name=\"T\"><table:table-row>{cell}</table:table-row></table:table></a>");
+        let csv = CsvOptions { merged, ..CsvOptions::DEFAULT };
+        open(ods(&content)).expect("a workbook").choose_sheet(&csv).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(spanned(10, 10, MergedCells::Every), Ok(()));
+    assert_eq!(spanned(4_000_000_000, 4_000_000_000, MergedCells::First), Ok(()));
+    assert!(spanned(4_000_000_000, 4_000_000_000, MergedCells::Every).is_err_and(|reason| reason.contains("`merged: every`")));
 }

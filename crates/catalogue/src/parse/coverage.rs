@@ -11,7 +11,10 @@ use crate::eval::types::{Expected, TextConversion, Type, TypeKind};
 use crate::model::definition::{Collection, ExistenceRule, Field, FieldIndexes, KeyDefinition};
 use crate::model::ids::{CollectionId, FieldId, IdVec, LinkId};
 use crate::model::key::Template;
-use crate::model::links::{COVERAGE_FIELDS, Coverage, CoverageKind, CoverageTotal, GapRule, GroupedChildren, Link, Measure, MeasureCase, RUN_FIELDS};
+use crate::model::links::{
+    COVERAGE_FIELDS, Coverage, CoverageKind, CoverageTotal, GapRule, GroupedChildren, Link, Measure, MeasureCase, OVERLAP_FIELDS, OverlapRule,
+    RUN_FIELDS,
+};
 use crate::value::FieldType;
 
 impl DefinitionParser<'_> {
@@ -53,7 +56,7 @@ impl DefinitionParser<'_> {
             let value = node.get("value").and_then(|node| self.cel_of(node, &names, Expected::Number));
             let expected = node.get("expected").and_then(|node| self.cel_of(node, &names, Expected::Number));
             let ty = collections[coverages[summed].rows].fields[FieldId::from(2)].ty.clone();
-            (of(CoverageKind::Total(CoverageTotal { of: summed, by, value, expected })), RowKind::Group(ty))
+            (of(CoverageKind::Total(CoverageTotal { of: summed, by, value, expected })), RowKind::Group { ty, overlaps: None })
         } else {
             let link = self.required(node, "over").and_then(|over| self.over(over, parent, collections, links))?;
             let condition = self.condition(node.get("where"), &mut links[link], collections)?;
@@ -82,7 +85,9 @@ impl DefinitionParser<'_> {
                 }
                 let all_times = cases.iter().all(|case| case.measure == Measure::Union);
                 let ty = if all_times { FieldType::Duration } else { FieldType::Integer };
-                (of(CoverageKind::Children(GroupedChildren { link, condition, groups, cases })), RowKind::Group(ty))
+                let children = GroupedChildren { link, condition, groups, cases };
+                let overlaps = children.measures_overlaps().then_some(OVERLAP_FIELDS);
+                (of(CoverageKind::Children(children)), RowKind::Group { ty, overlaps })
             }
         };
         if parent_types.contains_key("group") {
@@ -113,7 +118,9 @@ impl DefinitionParser<'_> {
             self.choice(Some(measure_node), "measure", &[("union", true), ("count", false)])
                 .map(|union| if union { Measure::Union } else { Measure::Count })?
         };
-        let needs_span = matches!(measure, Measure::Union | Measure::Distinct { tolerance: Some(_), .. }) || node.get("gaps").is_some();
+        let needs_span = matches!(measure, Measure::Union | Measure::Distinct { tolerance: Some(_), .. })
+            || node.get("gaps").is_some()
+            || node.get("overlaps").is_some();
         if needs_span && link.span.is_none() {
             self.problem(measure_node, format!("this needs an interval: give link `{}` a `span`", link.name));
         }
@@ -145,14 +152,22 @@ impl DefinitionParser<'_> {
                 })
             }
         };
-        Some(MeasureCase { pattern, measure, value, expected, gaps })
+        let overlaps = match node.get("overlaps") {
+            None => None,
+            Some(overlaps) => {
+                self.section(overlaps, "overlaps", &[keywords::OVERLAPS])?;
+                let longer = self.required(overlaps, "longer").and_then(|longer| self.duration(longer, "longer"))?;
+                Some(OverlapRule { longer })
+            }
+        };
+        Some(MeasureCase { pattern, measure, value, expected, gaps, overlaps })
     }
 }
 
 /// What a row of a coverage describes.
 enum RowKind {
-    /// A group of children, with values of this type.
-    Group(FieldType),
+    /// A group of children, with values of a type, and with the fields of overlaps if they are measured.
+    Group { ty: FieldType, overlaps: Option<[&'static str; 2]> },
     /// A run of equal values of this type.
     Run(FieldType),
 }
@@ -164,11 +179,15 @@ fn rows_collection(parent: &Collection, name: &str, coverage: usize, kind: RowKi
     let key_text;
     let mut fields = IdVec::from(vec![field(&parent.name, FieldType::Text, ordered)]);
     match kind {
-        RowKind::Group(ty) => {
+        RowKind::Group { ty, overlaps } => {
             key_text = format!("{{{}}}#{{group}}", parent.name);
             let types = [FieldType::Text, ty.clone(), ty.clone(), ty, FieldType::Float, FieldType::Text, FieldType::Json];
             for (name, ty) in COVERAGE_FIELDS.into_iter().zip(types) {
                 fields.push(field(name, ty, if matches!(name, "group" | "status") { ordered } else { FieldIndexes::default() }));
+            }
+            if let Some([length, parts]) = overlaps {
+                fields.push(field(length, FieldType::Duration, ordered));
+                fields.push(field(parts, FieldType::Json, FieldIndexes::default()));
             }
         }
         RowKind::Run(ty) => {

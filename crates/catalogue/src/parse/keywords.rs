@@ -138,6 +138,11 @@ pub const SOURCE: &[Keyword] = &[
     ),
     word("sheet", TEXT, "csv: the name of the sheet of a spreadsheet. Without it, the first sheet is read."),
     word(
+        "merged",
+        r#"{"enum":["first","every"]}"#,
+        "csv: which of the merged cells of a spreadsheet have their value: the first (default), or every one, so that each row has what was written once for several.",
+    ),
+    word(
         "short_rows",
         r#"{"enum":["fail","absent"]}"#,
         "csv: what a row with fewer values than the header is: a failure (default), or one whose last values are absent. Longer rows always fail.",
@@ -481,6 +486,7 @@ pub const COVERAGE_CASE: &[Keyword] = &[
     word("value", CEL, "What becomes of the measure, over `value`, `group` and the record's fields; in a sum: what is added of a row."),
     word("expected", CEL, "What it should be, over `group` and the record's fields; in a sum: what is added of a row."),
     word("gaps", r##"{"$ref":"#/$defs/gaps"}"##, "Intervals that no child covers."),
+    word("overlaps", r##"{"$ref":"#/$defs/overlaps"}"##, "Intervals that more than one child covers."),
 ];
 
 /// The groups of a case.
@@ -498,6 +504,9 @@ pub const GAPS: &[Keyword] = &[
     word("until", CEL, "Tolerance at the end: where anything is covered, the interval ends here instead."),
     word("shift", TEXT, "Tolerance at the start: a first child that starts within it, or before, leaves no gap, and the end is shifted accordingly."),
 ];
+
+/// Intervals that more than one child covers.
+pub const OVERLAPS: &[Keyword] = &[word("longer", TEXT, "Only intervals that are longer than this duration count; 0s for all.")];
 
 /// Runs of a value.
 pub const RUNS: &[Keyword] =

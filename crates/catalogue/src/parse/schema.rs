@@ -45,6 +45,7 @@ pub fn schema() -> Json {
         "coverage_case": object(&[keywords::COVERAGE_CASE, keywords::COVERAGE_MATCH], &["measure"]),
         "distinct": object(&[keywords::DISTINCT], &["distinct"]),
         "gaps": object(&[keywords::GAPS], &["within"]),
+        "overlaps": object(&[keywords::OVERLAPS], &["longer"]),
         "runs": object(&[keywords::RUNS], &["value"]),
         "transition": object(&[keywords::TRANSITION], &[]),
         "arg": object(&[keywords::ARG], &["type"]),
@@ -141,6 +142,7 @@ mod tests {
             keywords::COVERAGE_MATCH,
             keywords::DISTINCT,
             keywords::GAPS,
+            keywords::OVERLAPS,
             keywords::RUNS,
             keywords::SURVIVORSHIP_MAP,
         ];

@@ -165,7 +165,7 @@ impl DefinitionParser<'_> {
     /// Parses how tables are read.
     fn csv(&mut self, node: &Node, family: FormatFamily) -> CsvOptions {
         if family != FormatFamily::Csv {
-            for word in ["header", "skip", "null", "delimiter", "sheet", "short_rows"] {
+            for word in ["header", "skip", "null", "delimiter", "sheet", "merged", "short_rows"] {
                 if let Some(own) = node.get(word) {
                     self.problem(own, format!("`{word}` is for sources of `format: csv`; this one is {}", family.name()));
                 }
@@ -192,8 +192,10 @@ impl DefinitionParser<'_> {
         let encoding = self.choice(node.get("encoding"), "encoding", &encodings).unwrap_or(CsvEncoding::Utf8);
         let delimiter = node.get("delimiter").and_then(|node| self.delimiter(node));
         let sheet = node.get("sheet").and_then(|node| self.text_of(node, "the name of a sheet").map(str::to_owned));
+        let merged = [("first", MergedCells::First), ("every", MergedCells::Every)];
+        let merged = self.choice(node.get("merged"), "choice for merged", &merged).unwrap_or(MergedCells::First);
         let short_rows = self.choice(node.get("short_rows"), "choice for short_rows", &[("fail", false), ("absent", true)]).unwrap_or(false);
-        CsvOptions { header, skip, null, encoding, delimiter, sheet, short_rows }
+        CsvOptions { header, skip, null, encoding, delimiter, sheet, merged, short_rows }
     }
 
     /// Parses the character between two values of a row.

@@ -56,6 +56,22 @@ pub fn gaps(spans: impl IntoIterator<Item = (i64, i64)>, window: &Window) -> Vec
     gaps
 }
 
+/// The parts that more than one interval covers, if they are longer than `longer`; the intervals must be ordered by their starts.
+pub fn overlaps(spans: impl IntoIterator<Item = (i64, i64)>, longer: i64) -> Vec<(i64, i64)> {
+    let (mut parts, mut covered): (Vec<(i64, i64)>, i64) = (Vec::new(), i64::MIN);
+    for (start, stop) in spans.into_iter().filter(|(start, stop)| start < stop) {
+        let part = (start, stop.min(covered));
+        match parts.last_mut() {
+            _ if part.0 >= part.1 => {}
+            Some(last) if part.0 <= last.1 => last.1 = last.1.max(part.1),
+            _ => parts.push(part),
+        }
+        covered = covered.max(stop);
+    }
+    parts.retain(|(start, stop)| stop.saturating_sub(*start) > longer);
+    parts
+}
+
 /// The number of different values. If `tolerance` is given, equal values count again when they start more than `tolerance` after the last one that
 /// counted.
 pub fn distinct(mut values: Vec<(Vec<u8>, i64)>, tolerance: Option<i64>) -> i64 {
@@ -179,6 +195,22 @@ mod tests {
             let window = Window { from, to, until: to, start_tolerance: None };
             let missing: i64 = gaps(spans.iter().copied(), &window).iter().map(|(start, stop)| stop - start).sum();
             prop_assert_eq!(missing, (from..to).filter(|position| !covered(&spans, *position)).count() as i64);
+        }
+
+        #[test]
+        fn overlaps_equal_a_check_of_every_position(mut spans in prop::collection::vec((0..40_i64, 0..12_i64), 0..12), longer in 0..4_i64) {
+            spans.iter_mut().for_each(|span| span.1 += span.0);
+            spans.sort_unstable();
+            let covered_again = |position: i64| spans.iter().filter(|(start, stop)| (*start..*stop).contains(&position)).count() > 1;
+            let mut wanted: Vec<(i64, i64)> = Vec::new();
+            for position in (0..60).filter(|position| covered_again(*position)) {
+                match wanted.last_mut() {
+                    Some(last) if last.1 == position => last.1 = position + 1,
+                    _ => wanted.push((position, position + 1)),
+                }
+            }
+            wanted.retain(|(start, stop)| stop - start > longer);
+            prop_assert_eq!(overlaps(spans.iter().copied(), longer), wanted);
         }
 
         /// A tolerance moves the window and changes nothing else.

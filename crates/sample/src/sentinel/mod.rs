@@ -318,6 +318,13 @@ impl SentinelGenerator {
         }
         self.truth.entry(coverage).or_default().insert(format!("{parent}#{group}"), row);
     }
+
+    /// Records what an expected row says of time that more than one child covers.
+    fn expect_overlap(&mut self, coverage: &'static str, parent: &str, group: &str, overlap: i64) {
+        if let Some(row) = self.truth.entry(coverage).or_default().get_mut(&format!("{parent}#{group}")) {
+            row["overlap"] = overlap.into();
+        }
+    }
 }
 
 /// Writes plans, deliveries, sessions, tickets, probes and the truth into a folder, with a subfolder for each source; returns the number of delivered

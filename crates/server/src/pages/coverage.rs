@@ -173,10 +173,11 @@ fn share_kind(percent: f64) -> &'static str {
 /// A bar for each group: the share of what is expected.
 fn bars(ctx: &PageContext, (name, parent): (&str, &str), rows: &[&Json]) -> Markup {
     let timeline_path = ctx.to("coverage", &[("collection", name), ("parent", parent)]);
+    let has_overlaps = rows.iter().any(|row| row.get("overlap").is_some());
     html! {
         div.wide tabindex="0" {
             table {
-                thead { tr { th scope="col" { "group" } th scope="col" { "covered" } th.number scope="col" { "%" } th scope="col" { "status" } th scope="col" { "of expected" } th scope="col" { "gaps" } } }
+                thead { tr { th scope="col" { "group" } th scope="col" { "covered" } th.number scope="col" { "%" } th scope="col" { "status" } th scope="col" { "of expected" } th scope="col" { "gaps" } @if has_overlaps { th scope="col" { "covered more than once" } } } }
                 tbody {
                     @for row in rows {
                         tr {
@@ -185,7 +186,8 @@ fn bars(ctx: &PageContext, (name, parent): (&str, &str), rows: &[&Json]) -> Mark
                             td.number { @if let Some(percent) = row["percentage"].as_f64() { (share(percent)) } }
                             td { @if let Some(status) = row["status"].as_str() { (state(status)) } }
                             td { (value(&row["value"])) " of " (value(&row["expected"])) }
-                            td { (gaps(&row["gaps"])) }
+                            td { (intervals(&row["gaps"])) }
+                            @if has_overlaps { td { (intervals(&row["overlaps"])) } }
                         }
                     }
                 }
@@ -214,16 +216,16 @@ fn interval_of_record(record: &Json) -> Option<(f64, f64)> {
     })
 }
 
-fn interval_text(gap: &Json) -> String {
+fn interval_text(interval: &Json) -> String {
     // the day is that of the parent
-    let clock = |name: &str| plain(&gap[name]).split('T').nth(1).unwrap_or_default().trim_end_matches('Z').to_owned();
+    let clock = |name: &str| plain(&interval[name]).split('T').nth(1).unwrap_or_default().trim_end_matches('Z').to_owned();
     format!("{}–{}", clock("start"), clock("stop"))
 }
 
-fn gaps(gaps: &Json) -> Markup {
+fn intervals(intervals: &Json) -> Markup {
     html! {
-        @for gap in items(gaps).iter().take(8) { span.gap { (interval_text(gap)) } " " }
-        @if items(gaps).len() > 8 { span.quiet { "and " (items(gaps).len() - 8) " more" } }
+        @for interval in items(intervals).iter().take(8) { span.gap { (interval_text(interval)) } " " }
+        @if items(intervals).len() > 8 { span.quiet { "and " (items(intervals).len() - 8) " more" } }
     }
 }
 

@@ -577,6 +577,9 @@ impl Grammar<'_> {
                     case["gaps"]["until"] = json!(self.one(&times));
                 }
             }
+            if has_span && self.chance(300) {
+                case["overlaps"] = json!({ "longer": self.one(&["0s", "1h"]) });
+            }
             if self.chance(400) {
                 let mut matched = case.clone();
                 matched["match"] = json!("a");
@@ -792,6 +795,10 @@ impl Grammar<'_> {
         }
         if format == "csv" && self.chance(250) {
             source.keywords.insert("short_rows".into(), json!(self.one(&["absent", "absent", "fail"])));
+        }
+        // of a text it changes nothing
+        if format == "csv" && self.chance(200) {
+            source.keywords.insert("merged".into(), json!(self.one(&["first", "every"])));
         }
         if format == "xml" && self.chance(150) {
             source.keywords.insert("namespaces".into(), json!({ "n": "urn:n" }));

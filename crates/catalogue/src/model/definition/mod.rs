@@ -22,7 +22,7 @@ pub use rule::{ValueOrigin, ValueRule};
 pub use service::{ArgumentForm, CallArgument, Collect, Pagination, Service, ServiceBinding, ServiceCall};
 pub use source::{
     AcceptRule, AsOfRule, CompleteDelivery, CompleteFiles, CsvEncoding, CsvOptions, DocumentOptions, DocumentOrder, EmbeddedDocument, Feed, FeedEach,
-    FieldMapping, FormatFamily, LetValue, MAX_MISSING_PERCENT, Source,
+    FieldMapping, FormatFamily, LetValue, MAX_MISSING_PERCENT, MergedCells, Source,
 };
 pub use tags::{TagDocument, TagSettings};
 pub use transition::{Refusal, StateField, Transition, TransitionArgument};

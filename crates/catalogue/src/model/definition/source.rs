@@ -78,20 +78,39 @@ pub struct CsvOptions {
     pub delimiter: Option<u8>,
     /// The name of the sheet; if it is not given, the first.
     pub sheet: Option<String>,
+    /// Which of merged cells have their value.
+    pub merged: MergedCells,
     /// Whether rows shorter than the header have absent values at their end; otherwise they fail.
     pub short_rows: bool,
 }
 
 impl CsvOptions {
     /// A header in the first row, UTF-8, rows as long as the header, and no text for absent values but the empty one.
-    pub const DEFAULT: Self =
-        Self { header: Vec::new(), skip: 0, null: Vec::new(), encoding: CsvEncoding::Utf8, delimiter: None, sheet: None, short_rows: false };
+    pub const DEFAULT: Self = Self {
+        header: Vec::new(),
+        skip: 0,
+        null: Vec::new(),
+        encoding: CsvEncoding::Utf8,
+        delimiter: None,
+        sheet: None,
+        merged: MergedCells::First,
+        short_rows: false,
+    };
 
     /// [`CsvOptions::DEFAULT`] where a reference is needed.
     pub fn standard() -> &'static Self {
         static STANDARD: CsvOptions = CsvOptions::DEFAULT;
         &STANDARD
     }
+}
+
+/// Which of the cells that are merged in a spreadsheet have their value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MergedCells {
+    /// The first one; the others have none.
+    First,
+    /// All of them.
+    Every,
 }
 
 /// How the bytes of a CSV file are characters. UTF-16 with a byte order mark is recognised whatever the definition says.

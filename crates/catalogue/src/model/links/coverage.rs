@@ -53,6 +53,13 @@ pub struct GroupedChildren {
     pub cases: Vec<MeasureCase>,
 }
 
+impl GroupedChildren {
+    /// Whether rows have the fields of overlaps.
+    pub fn measures_overlaps(&self) -> bool {
+        self.cases.iter().any(|case| case.overlaps.is_some())
+    }
+}
+
 /// How children of some groups are measured.
 #[derive(Debug, Clone)]
 pub struct MeasureCase {
@@ -66,6 +73,8 @@ pub struct MeasureCase {
     pub expected: Option<Expression>,
     /// How gaps are measured.
     pub gaps: Option<GapRule>,
+    /// Which overlaps are measured.
+    pub overlaps: Option<OverlapRule>,
 }
 
 /// A measure of children.
@@ -103,6 +112,13 @@ pub struct GapRule {
     pub start_tolerance: Option<i64>,
 }
 
+/// Intervals that more than one child covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OverlapRule {
+    /// Only longer ones count, in microseconds.
+    pub longer: i64,
+}
+
 /// Sums over the rows of another coverage that have an expected value.
 #[derive(Debug, Clone)]
 pub struct CoverageTotal {
@@ -118,6 +134,9 @@ pub struct CoverageTotal {
 
 /// The fields of every coverage, in their order after the parent's key.
 pub const COVERAGE_FIELDS: [&str; 7] = ["group", "value", "expected", "adjusted", "percentage", "status", "gaps"];
+
+/// The fields that follow those of every coverage if one of its cases measures overlaps.
+pub const OVERLAP_FIELDS: [&str; 2] = ["overlap", "overlaps"];
 
 /// The fields of runs, in their order after the parent's key.
 pub const RUN_FIELDS: [&str; 4] = ["value", "start", "stop", "duration"];

@@ -11,7 +11,9 @@ pub(super) mod link;
 mod reads;
 mod targets;
 
-pub use coverage::{COVERAGE_FIELDS, Coverage, CoverageKind, CoverageTotal, GapRule, GroupedChildren, Measure, MeasureCase, RUN_FIELDS};
+pub use coverage::{
+    COVERAGE_FIELDS, Coverage, CoverageKind, CoverageTotal, GapRule, GroupedChildren, Measure, MeasureCase, OVERLAP_FIELDS, OverlapRule, RUN_FIELDS,
+};
 pub use derivation::{Derivation, Rollup, RollupFunction};
 pub use link::{IntervalOverlap, Link, TargetRule, id_of, members_of};
 pub use reads::{LinkEnd, LinkedRead};

@@ -3,7 +3,7 @@
 use super::rows::CoverageRow;
 use super::work::{EdgeChild, ParentState, ParentWork};
 use crate::relations::payload::ChildPayload;
-use crate::settle::measure::{ValueRun, Window, distinct, gaps, runs, union};
+use crate::settle::measure::{ValueRun, Window, distinct, gaps, overlaps, runs, union};
 use crate::settle::pass_state::PassState;
 use std::collections::{BTreeMap, BTreeSet};
 use stook_catalogue::eval::from_cel;
@@ -60,7 +60,8 @@ impl PassState<'_> {
                 let window = Window { from, to, until, start_tolerance: rule.start_tolerance };
                 Some(gaps(members.iter().filter_map(|child| child.span), &window))
             });
-            rows.insert(group.to_owned(), CoverageRow { ty, value, expected, gaps: missing });
+            let repeated = case.overlaps.map(|rule| overlaps(members.iter().filter_map(|child| child.span), rule.longer));
+            rows.insert(group.to_owned(), CoverageRow { ty, value, expected, gaps: missing, overlaps: repeated });
         }
         rows
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::eval::Evaluator;
 use stook_catalogue::key::{Key, MAX_KEY_BYTES};
-use stook_catalogue::links::{Coverage, MeasureCase};
+use stook_catalogue::links::{COVERAGE_FIELDS, Coverage, CoverageKind, MeasureCase, OVERLAP_FIELDS};
 use stook_catalogue::value::{FieldType, Value};
 use stook_store::StoredRecord;
 
@@ -20,6 +20,7 @@ pub(super) struct CoverageRow {
     pub(super) value: i64,
     pub(super) expected: Option<i64>,
     pub(super) gaps: Option<Vec<(i64, i64)>>,
+    pub(super) overlaps: Option<Vec<(i64, i64)>>,
 }
 
 impl CoverageRow {
@@ -49,18 +50,41 @@ impl CoverageRow {
     /// Reads a row from its record.
     pub(super) fn stored(record: &StoredRecord, case: &MeasureCase) -> Self {
         let number = |index: usize| record.golden[index].as_int();
-        let gaps = match &record.golden[7] {
-            Value::Json(list) => list.as_array().map(|list| {
-                let time = |gap: &serde_json::Value, name: &str| {
-                    let shown = gap.get(name).cloned().unwrap_or_default();
-                    stook_catalogue::value::from_json(&shown, &FieldType::Timestamp, None).ok().and_then(|time| time.as_int()).unwrap_or(0)
-                };
-                list.iter().map(|gap| (time(gap, "start"), time(gap, "stop"))).collect()
-            }),
-            _ => None,
-        };
-        Self { ty: case.measure.ty(), value: number(2).unwrap_or(0), expected: number(3), gaps }
+        let overlaps = case.overlaps.map(|_| record.golden.get(OVERLAPS).and_then(read_intervals).unwrap_or_default());
+        Self { ty: case.measure.ty(), value: number(2).unwrap_or(0), expected: number(3), gaps: read_intervals(&record.golden[7]), overlaps }
     }
+
+    /// The values of the fields of overlaps.
+    fn overlap_values(&self) -> [Value; 2] {
+        let Some(parts) = &self.overlaps else { return [Value::Null, Value::Null] };
+        [Value::Int(parts.iter().map(|(start, stop)| stop - start).sum()), show_intervals(Some(parts))]
+    }
+}
+
+/// The position of the intervals that more than one child covers, after the parent's key, the fields of every coverage and their length.
+const OVERLAPS: usize = COVERAGE_FIELDS.len() + OVERLAP_FIELDS.len();
+
+/// Intervals as JSON; none if there are none.
+fn show_intervals(intervals: Option<&Vec<(i64, i64)>>) -> Value {
+    let shown = |(start, stop): &(i64, i64)| {
+        serde_json::json!({
+            "start": stook_catalogue::value::show_timestamp(*start),
+            "stop": stook_catalogue::value::show_timestamp(*stop),
+            "duration": Value::Int(stop - start).to_json(&FieldType::Duration),
+        })
+    };
+    let list = intervals.filter(|intervals| !intervals.is_empty());
+    list.map_or(Value::Null, |list| Value::Json(Arc::new(list.iter().map(shown).collect::<Vec<_>>().into())))
+}
+
+/// Reads intervals as `show_intervals` writes them.
+fn read_intervals(shown: &Value) -> Option<Vec<(i64, i64)>> {
+    let Value::Json(list) = shown else { return None };
+    let time = |interval: &serde_json::Value, name: &str| {
+        let shown = interval.get(name).cloned().unwrap_or_default();
+        stook_catalogue::value::from_json(&shown, &FieldType::Timestamp, None).ok().and_then(|time| time.as_int()).unwrap_or(0)
+    };
+    Some(list.as_array()?.iter().map(|interval| (time(interval, "start"), time(interval, "stop"))).collect())
 }
 
 impl PassState<'_> {
@@ -71,17 +95,7 @@ impl PassState<'_> {
         }
         let number = |number: Option<i64>| number.map_or(Value::Null, Value::Int);
         let expected = row.expected.filter(|expected| *expected > 0);
-        let shown = |gaps: &Vec<(i64, i64)>| {
-            let gap = |(start, stop): &(i64, i64)| {
-                serde_json::json!({
-                    "start": stook_catalogue::value::show_timestamp(*start),
-                    "stop": stook_catalogue::value::show_timestamp(*stop),
-                    "duration": Value::Int(stop - start).to_json(&FieldType::Duration),
-                })
-            };
-            Value::Json(Arc::new(gaps.iter().map(gap).collect::<Vec<_>>().into()))
-        };
-        let values = vec![
+        let mut values = vec![
             Value::text(parent.key.as_str()),
             Value::text(group),
             Value::Int(row.value),
@@ -89,8 +103,11 @@ impl PassState<'_> {
             number(row.adjusted()),
             row.percentage().map_or(Value::Null, Value::Float),
             row.status().map_or(Value::Null, Value::text),
-            row.gaps.as_ref().filter(|gaps| !gaps.is_empty()).map_or(Value::Null, shown),
+            show_intervals(row.gaps.as_ref()),
         ];
+        if matches!(&coverage.kind, CoverageKind::Children(children) if children.measures_overlaps()) {
+            values.extend(row.overlap_values());
+        }
         self.with_parent_fields(coverage, parent, values)
     }
 

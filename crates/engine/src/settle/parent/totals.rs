@@ -44,7 +44,7 @@ impl PassState<'_> {
             *sum = (sum.0 + value, sum.1 + expected);
         }
         let row = |(group, (value, expected)): (String, (f64, f64))| {
-            (group, CoverageRow { ty: ty.clone(), value: value.round() as i64, expected: Some(expected.round() as i64), gaps: None })
+            (group, CoverageRow { ty: ty.clone(), value: value.round() as i64, expected: Some(expected.round() as i64), gaps: None, overlaps: None })
         };
         sums.into_iter().map(row).collect()
     }
