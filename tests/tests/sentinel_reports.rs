@@ -403,8 +403,15 @@ struct RelaySession {
     doy: u16,
     status: &'static str,
     notes: &'static str,
-    /// Station, start and stop of the dissemination, as hours and minutes.
-    stations: [(&'static str, (u16, u8), (u16, u8)); 2],
+    stations: [Dissemination; 2],
+}
+
+/// When a ground station passed the data on, as hours and minutes.
+#[derive(Clone, Copy)]
+struct Dissemination {
+    station: &'static str,
+    from: (u16, u8),
+    until: (u16, u8),
 }
 
 /// Writes a cell, merged with the one below it.
@@ -430,7 +437,7 @@ fn relay_sessions(sessions: &[RelaySession]) -> Vec<u8> {
         common.enumerate().for_each(|(column, text)| merged(page, row, 1 + column as u16, text));
         merged(page, row, 21, session.notes);
         page.write(row, 4, session.doy).expect("a cell");
-        for (line, (station, from, until)) in (row..).zip(session.stations) {
+        for (line, Dissemination { station, from, until }) in (row..).zip(session.stations) {
             page.write(line, 14, station).expect("a cell");
             for (column, (hour, minute)) in [(15, from), (16, until)] {
                 let time = ExcelDateTime::from_hms(hour, minute, 0).expect("a time");
@@ -448,7 +455,8 @@ fn relay_sessions(sessions: &[RelaySession]) -> Vec<u8> {
 #[test]
 fn lists_of_relay_sessions_are_read_with_their_merged_cells() {
     const LATE: &str = "L20231231235000153001045";
-    let stations = [("HDGS", (23, 52), (0, 20)), ("RDGS", (0, 1), (0, 25))];
+    let stations =
+        [Dissemination { station: "HDGS", from: (23, 52), until: (0, 20) }, Dissemination { station: "RDGS", from: (0, 1), until: (0, 25) }];
     let listed = |status: &'static str, notes: &'static str| {
         let other = RelaySession { link: "L20240101120000153001046", doy: 1, status: "NOK", notes: "-", stations };
         relay_sessions(&[RelaySession { link: LATE, doy: 365, status, notes, stations }, other])

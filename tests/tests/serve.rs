@@ -722,10 +722,10 @@ fn geometries_are_found_by_where_they_lie() {
         let question = url_encoded("place area intersects bbox(60, 60, 60, 60) | grep id, area");
         let rows = stook.get(&format!("/v1/main/query?q={question}")).expect_json(200)["rows"].clone();
         assert_eq!(rows, json!([{ "id": "next", "area": { "type": "Point", "coordinates": [60.0, 60.0] } }]));
-        assert_eq!(stook.get(&format!("/v1/main/query?q={question}&format=csv")).text(), "id,area\r\nnext,POINT (60 60)\r\n");
+        assert_eq!(stook.get(&format!("/v1/main/query?q={question}&format=csv")).text(), "id,area\r\nnext,POINT(60 60)\r\n");
         let mistake = stook.get(&format!("/v1/main/query?q={}", url_encoded("place area intersect bbox(1, 1, 2, 2)"))).expect_json(400);
         assert!(mistake["detail"].as_str().unwrap().contains("did you mean `intersects`"), "{mistake}");
-        stook.call("POST", "/v1/main/place/near/move", &json!({ "to": "POINT(1 95)" })).expect_json(400);
+        stook.call("POST", "/v1/main/place/near/move", &json!({ "to": "POINT(1 95)" })).expect_json(422);
     }
 }
 
