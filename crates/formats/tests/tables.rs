@@ -445,9 +445,17 @@ impl Block {
     }
 }
 
-/// A sheet of 12 rows and 5 columns with merged blocks that do not overlap, as XLSX and as ODS, and the values of its cells if each of a block's has the
-/// block's value.
-fn sheet_of_blocks(random: &mut Random) -> ([Vec<u8>; 2], Vec<Block>, Vec<Vec<Option<String>>>) {
+/// A sheet with merged blocks.
+struct SheetOfBlocks {
+    /// It as XLSX and as ODS.
+    books: [Vec<u8>; 2],
+    blocks: Vec<Block>,
+    /// The values of its cells, if each cell of a block has the block's value.
+    cells: Vec<Vec<Option<String>>>,
+}
+
+/// A sheet of 12 rows and 5 columns with merged blocks that do not overlap.
+fn sheet_of_blocks(random: &mut Random) -> SheetOfBlocks {
     let mut blocks: Vec<Block> = Vec::new();
     for _ in 0..random.below(7) {
         let (row, column) = (random.below(11) as u32, random.below(5) as u32);
@@ -493,7 +501,7 @@ fn sheet_of_blocks(random: &mut Random) -> ([Vec<u8>; 2], Vec<Block>, Vec<Vec<Op
         cells.push(values);
     }
     content += "</table:table></a>";
-    ([book.save_to_buffer().expect("a workbook"), ods(&content)], blocks, cells)
+    SheetOfBlocks { books: [book.save_to_buffer().expect("a workbook"), ods(&content)], blocks, cells }
 }
 
 #[test]
@@ -501,7 +509,7 @@ fn merged_cells_have_their_value_in_the_first_or_in_every_one() {
     let mut random = Random::new(11);
     let columns: Vec<String> = ["a", "b", "c", "d", "e"].map(str::to_owned).into();
     for _ in 0..150 {
-        let (books, blocks, cells) = sheet_of_blocks(&mut random);
+        let SheetOfBlocks { books, blocks, cells } = sheet_of_blocks(&mut random);
         // rows before the first one are not read, but what begins there goes on
         let skip = random.below(3) as u32;
         for (bytes, merged) in books.iter().flat_map(|bytes| [(bytes, MergedCells::Every), (bytes, MergedCells::First)]) {
