@@ -16,7 +16,7 @@ mod process;
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
-use commands::{backup, collect, definition, help, import, jobs, journal, query, queue, record, serve, settle, tag, token, work};
+use commands::{backup, collect, definition, help, import, init, jobs, journal, profile, query, queue, record, serve, settle, tag, token, work};
 #[cfg(feature = "lab")]
 use commands::{lab, sample};
 use std::process::ExitCode;
@@ -48,7 +48,8 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> CommandResult {
     let location = open::CatalogueLocation { folder: arguments.catalogue.clone(), store: arguments.store.clone() };
     match &arguments.command {
-        Command::Init { dir } => definition::init(dir),
+        Command::Init(arguments) => init::init(arguments),
+        Command::Profile(arguments) => profile::profile(arguments),
         Command::Check { json, deep: false } => definition::check(&location, *json),
         Command::Check { json, deep: true } => settle::check(&location, *json),
         Command::Settle { json } => settle::settle(&location, *json),

@@ -25,6 +25,7 @@ pub use stook_marc::{marc8, marcxml};
 pub use stook_xpath as xpath;
 pub use stook_xpath::tree;
 
+pub use scan::csv_delimiter;
 pub use select::{ContextNode, SelectedValue, find_context_nodes, find_nodes_from, select, select_from, unreadable};
 
 use marc::xmltext::{EXPANSION_LIMIT, Entities, XmlEncoding};
@@ -360,8 +361,11 @@ fn parse_json(bytes: &[u8]) -> Result<serde_json::Value, DocumentError> {
     stook_catalogue::json::parse(bytes).map_err(|error| DocumentError::Json(error.to_string()))
 }
 
-/// Splits a row into values. Text between a closing quote and the delimiter belongs to the value, as a quote inside one does.
-fn csv_fields(row: &[u8], delimiter: u8) -> Result<Vec<String>, DocumentError> {
+/// Splits a row of CSV into values. Text between a closing quote and the delimiter belongs to the value, as a quote inside one does.
+///
+/// # Errors
+/// When a quote is never closed, there is more than one row, or a value is not UTF-8.
+pub fn csv_fields(row: &[u8], delimiter: u8) -> Result<Vec<String>, DocumentError> {
     let mut fields = Vec::new();
     if row.is_empty() {
         return Ok(fields);

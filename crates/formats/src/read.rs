@@ -49,6 +49,14 @@ impl OpenedInput {
         self.compression == Compression::None && !self.converted
     }
 
+    /// The names of the sheets of a spreadsheet; none for other files.
+    ///
+    /// # Errors
+    /// When the spreadsheet is damaged.
+    pub fn sheets(&self) -> io::Result<Vec<String>> {
+        self.workbook.as_ref().map(|(workbook, _)| workbook.sheets()).transpose().map(Option::unwrap_or_default)
+    }
+
     /// Lets the bytes of a spreadsheet be those of the sheet that the options name. Other files stay as they are.
     ///
     /// # Errors

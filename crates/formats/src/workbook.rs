@@ -66,6 +66,18 @@ impl Workbook {
         Ok(Self { bytes, is_ods })
     }
 
+    /// The names of the sheets, in order.
+    ///
+    /// # Errors
+    /// When the spreadsheet is damaged.
+    pub fn sheets(&self) -> io::Result<Vec<String>> {
+        if self.is_ods {
+            return ods_sheets(&self.bytes);
+        }
+        let workbook: Xlsx<_> = Xlsx::new(Cursor::new(self.bytes.clone())).map_err(damaged)?;
+        Ok(workbook.sheet_names())
+    }
+
     /// The sheet that the options name, or the first one, as CSV in UTF-8 with a byte order mark. Every row has a line, also an empty one; rows before
     /// the header are empty lines.
     ///

@@ -89,7 +89,7 @@ pub const SOURCE: &[Keyword] = &[
     word(
         "records",
         TEXT,
-        "xml: the name of the element that is one document (default: the outermost element is the document), after that of the element around them: `list/item`, or `list/*`. json: the member that holds the array of documents (`$.value`), and where in its elements they stand (`$.value[*].content`); marc: the same for MARC-in-JSON. A file or an answer without that list is a failure.",
+        "xml: the name of the element that is one document (default: the outermost element is the document), after that of the element around them: `list/item`, or `list/*`. json: the list of documents in the top object (`$.value[*]`, `$.message.items[*]`), and where in its elements they stand (`$.value[*].content`); marc: the same for MARC-in-JSON. A file or an answer without that list is a failure.",
     ),
     word(
         "empty",

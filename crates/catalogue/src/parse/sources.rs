@@ -333,15 +333,15 @@ impl DefinitionParser<'_> {
         let is_name = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         let is_path = inner.is_empty() || inner.strip_prefix('.').is_some_and(|path| path.split('.').all(is_name));
         let inner = if inner.is_empty() { String::new() } else { format!("[*]{inner}") };
-        match list.strip_prefix("$.").filter(|name| is_name(name)) {
+        match list.strip_prefix("$.").filter(|names| names.split('.').all(is_name)) {
             _ if list == "$" && is_path => Some(inner).filter(|inner| !inner.is_empty()),
             Some(name) if is_path => Some(format!("{name}{inner}")),
             _ => {
                 self.problem(
                     node,
                     format!(
-                        "`records` of {} is \"$[*]\" or one member of the top object, such as \"$.value[*]\", and where in its elements a document \
-                         stands: \"$.value[*].content\"",
+                        "`records` of {} is \"$[*]\" or a list in the top object, such as \"$.value[*]\" or \"$.message.items[*]\", and where in its \
+                         elements a document stands: \"$.value[*].content\"",
                         family.name()
                     ),
                 );

@@ -1,6 +1,7 @@
 //! The command line: options of all commands, and which commands there are.
 
 use super::import::{CollectArgs, ImportArgs, WorkArgs};
+use super::init::{InitArgs, ProfileArgs};
 #[cfg(feature = "lab")]
 use super::lab::LabCommand;
 use super::queue::{JournalArgs, QueueCommand};
@@ -17,7 +18,7 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(name = "stook", version, max_term_width = 110, arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(
-    after_help = "First steps:\n  stook init library\n  stook -C library import authorities.mrc\n  stook -C library query 'authority heading=Smith*'\n\nExit codes: 0 all well, 1 failed, 2 finished with failed documents or with files that no source claims, 64 wrong usage."
+    after_help = "First steps:\n  stook init --from books.csv shop.json\n  stook import books.csv shop.json\n  stook query book\n\nExit codes: 0 all well, 1 failed, 2 finished with failed documents or with files that no source claims, 64 wrong usage."
 )]
 pub struct Arguments {
     /// The catalogue's folder.
@@ -35,12 +36,16 @@ pub struct Arguments {
 /// Commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Create a folder with a small example catalogue.
-    #[command(after_help = "Example:\n  stook init library && stook -C library check")]
-    Init {
-        /// The folder to create.
-        dir: PathBuf,
-    },
+    /// Write a catalogue.yaml: a small example, or with --from a definition of what files contain.
+    #[command(
+        after_help = "Examples:\n  stook init --from books.csv shop.json\n  stook init library --from exports/*.xlsx --json\n  stook init --from day1.csv day2.csv --rows 10000 --output - | less\n  stook init library && stook -C library check\n\nWhat was guessed, and what it may be instead, is said in comments of the file."
+    )]
+    Init(InitArgs),
+    /// Show what is in files: for each column or path its type, distinct and missing values, bounds, lengths and frequent values.
+    #[command(
+        after_help = "Examples:\n  stook profile books.csv\n  stook profile --rows 1000 big.json.gz\n  stook profile *.csv --json | jq '.columns[] | select(.unique) | .path'"
+    )]
+    Profile(ProfileArgs),
     /// Check catalogue.yaml and show where each mistake is. With --store, also check whether that store fits the definition.
     #[command(
         after_help = "Examples:\n  stook check\n  stook check --store stook.sqlite\n  stook check --deep\n\n`stook help expressions` lists functions and types."

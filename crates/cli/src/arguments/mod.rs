@@ -2,6 +2,7 @@
 
 mod command;
 pub mod import;
+pub mod init;
 #[cfg(feature = "lab")]
 pub mod lab;
 mod named;

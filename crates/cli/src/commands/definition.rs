@@ -1,27 +1,11 @@
-//! `init`, `check`, `schema`.
+//! `check`, `schema`.
 
 use crate::open::{CatalogueLocation, notes_of_areas};
 use crate::output::count;
 use crate::{CommandError, CommandResult};
 use serde_json::json;
-use std::fs;
-use std::path::Path;
 use stook_catalogue::diagnostic::render;
 use stook_store::store_schema::StoreSchema;
-
-/// The definition in a new folder.
-const TEMPLATE: &str = include_str!("template.yaml");
-
-pub fn init(dir: &Path) -> CommandResult {
-    let file = dir.join("catalogue.yaml");
-    if file.exists() {
-        return Err(CommandError::new(format!("{} exists already", file.display())));
-    }
-    fs::create_dir_all(dir)?;
-    fs::write(&file, TEMPLATE)?;
-    say!("created {}; edit it, then run `stook -C {} check`", file.display(), dir.display());
-    Ok(0)
-}
 
 pub fn check(location: &CatalogueLocation, as_json: bool) -> CommandResult {
     let text = location.text()?;

@@ -1,6 +1,6 @@
 //! `import`.
 
-use super::jobs::{exit_code, report, show_counts, show_replaced, to_json, words};
+use super::jobs::{EndedRun, exit_code, report, show_counts, show_replaced, to_json, words};
 use super::settle;
 use crate::arguments::import::{ImportArgs, WaitFor};
 use crate::open::{self, CatalogueLocation, time};
@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::eval::ExpressionFailures;
+use stook_engine::chunk::changes::ChangeSummary;
 use stook_engine::import::files::MAX_NAMED_FILES;
 use stook_engine::import::{self, DryRunLimits, DryRunReport, ImportEvent, ImportProgress, ImportRequest, SortedFiles};
 use stook_engine::work::JobRun;
@@ -183,8 +184,14 @@ fn run_job(import: &Import<'_>, id: JobId) -> CommandResult {
         return Ok(0);
     }
     let failures = Mutex::new(ExpressionFailures::default());
+    let changes = Mutex::new(ChangeSummary::default());
     let report_event = |event| match event {
         ImportEvent::Progress(progress) => show(&bar, progress),
+        ImportEvent::Changed(more) => {
+            if let Ok(mut changes) = changes.lock() {
+                changes.include(more);
+            }
+        }
         ImportEvent::Settled(stage) => {
             bar.suspend(|| stage.damaged.iter().for_each(|reason| eprintln!("warning: not settled: {reason}")));
             if let Ok(mut failures) = failures.lock() {
@@ -197,7 +204,9 @@ fn run_job(import: &Import<'_>, id: JobId) -> CommandResult {
     bar.finish_and_clear();
     settle::warn(&failures.into_inner().unwrap_or_default());
     let job = job_after_work(&**store, id, run_result)?;
-    report((catalogue, &**store), &job, documents_before, began.elapsed(), arguments.json)?;
+    let changes = changes.into_inner().unwrap_or_default();
+    let ended = EndedRun { job: &job, documents_before, elapsed: began.elapsed(), changes: Some(&changes) };
+    report((catalogue, &**store), &ended, arguments.json)?;
     if !job.state.is_final() {
         return Err(CommandError::new(interruption_message(&job)));
     }

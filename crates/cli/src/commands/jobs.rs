@@ -1,5 +1,6 @@
 //! `jobs`, `cancel`, and reports of jobs.
 
+use super::changes;
 use crate::open::{self, CatalogueLocation};
 use crate::output::{bytes, count, number, seconds, table};
 use crate::{CommandError, CommandResult};
@@ -7,6 +8,7 @@ use serde_json::{Value as Json, json};
 use std::time::Duration;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::show_timestamp;
+use stook_engine::chunk::changes::ChangeSummary;
 use stook_engine::import::UPLOADED;
 use stook_engine::settle::complete_delivery::{self, RetirementReport};
 use stook_store::Store;
@@ -68,20 +70,30 @@ fn shown_state(job: &Job) -> String {
     if job.state == JobState::Running && job.chunks_working == 0 { "running (no worker is processing it now)".to_owned() } else { words(job.state) }
 }
 
+/// A run of a job that has ended.
+pub struct EndedRun<'r> {
+    /// The job.
+    pub job: &'r Job,
+    /// How many documents were processed before the run.
+    pub documents_before: i64,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// What it changed; `None` if that was not noted.
+    pub changes: Option<&'r ChangeSummary>,
+}
+
 /// Prints the result of a job.
-pub fn report(
-    (catalogue, store): (&Catalogue, &dyn Store),
-    job: &Job,
-    documents_before: i64,
-    elapsed: Duration,
-    as_json: bool,
-) -> Result<(), CommandError> {
+pub fn report((catalogue, store): (&Catalogue, &dyn Store), run: &EndedRun<'_>, as_json: bool) -> Result<(), CommandError> {
+    let EndedRun { job, documents_before, elapsed, changes } = *run;
     let replaced = complete_delivery::retirement_report(store, catalogue, job)?;
     if as_json {
         let mut json = to_json(job)?;
         json["seconds"] = json!(elapsed.as_secs_f64());
         if let Some(replaced) = replaced {
             json["replaced"] = json!(replaced);
+        }
+        if let Some(changes) = changes {
+            json["changes"] = changes::to_json(catalogue, changes);
         }
         say!("{json}");
         return Ok(());
@@ -97,10 +109,16 @@ pub fn report(
     if let Some(reason) = &job.reason {
         say!("  {reason}");
     }
+    changes.iter().for_each(|changes| changes::show_changes(catalogue, changes));
     show_replaced(replaced.as_ref());
     let troubles = job.counts.of(Became::Failed) + job.counts.warnings;
     if troubles > 0 {
-        for entry in store.journal(job.id, 0, MAX_SHOWN_ISSUES, true)? {
+        let others = if changes.is_some_and(|changes| changes::show_issues(job, changes, troubles)) {
+            Vec::new()
+        } else {
+            store.journal(job.id, 0, MAX_SHOWN_ISSUES, true)?
+        };
+        for entry in others {
             let kind = if entry.outcome == Became::Failed { "failed" } else { "warning" };
             let file = file_name(&entry.file);
             let key = entry.key.map(|key| format!(" ({key})")).unwrap_or_default();

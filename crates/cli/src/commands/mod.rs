@@ -1,14 +1,17 @@
 //! The commands, one file for each group of them.
 
 pub mod backup;
+mod changes;
 pub mod collect;
 pub mod definition;
 pub mod help;
 pub mod import;
+pub mod init;
 pub mod jobs;
 pub mod journal;
 #[cfg(feature = "lab")]
 pub mod lab;
+pub mod profile;
 pub mod query;
 pub mod queue;
 pub mod record;

@@ -1,6 +1,6 @@
 //! `work`.
 
-use super::jobs::{exit_code, report, words};
+use super::jobs::{EndedRun, exit_code, report, words};
 use super::settle;
 use crate::arguments::import::WorkArgs;
 use crate::open::CatalogueLocation;
@@ -47,7 +47,8 @@ pub fn work(location: &CatalogueLocation, arguments: &WorkArgs) -> CommandResult
         WorkerEvent::Ended(job) => bar.suspend(|| {
             worst_severity.fetch_max(severity(exit_code(job.state)), Ordering::SeqCst);
             let took = Duration::from_micros((job.finished.unwrap_or(job.created) - job.created).max(0) as u64);
-            if report((&catalogue, &*store), &job, 0, took, arguments.json).is_err() {
+            let ended = EndedRun { job: &job, documents_before: 0, elapsed: took, changes: None };
+            if report((&catalogue, &*store), &ended, arguments.json).is_err() {
                 say!("job {}: {}", job.id, words(job.state));
             }
         }),

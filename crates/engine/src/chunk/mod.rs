@@ -21,6 +21,7 @@ mod follow;
 mod tag;
 pub mod unit;
 // consolidated, then committed
+pub mod changes;
 mod journal;
 mod protocol;
 

@@ -57,6 +57,7 @@ impl Unit for ChunkUnit {
             decision.logged = None;
             decision.stored.clear();
             decision.before = None;
+            decision.difference = None;
         }
         if let Some(tagger) = &mut self.tagger {
             tagger.forget(collection, &record_id.1);

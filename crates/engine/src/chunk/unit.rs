@@ -1,5 +1,6 @@
 //! A chunk while it is processed: its documents, the merged records, its read set and its journal.
 
+use super::changes::{ChangeSummary, RecordDifference};
 use super::mapped::{ChunkInput, MappedDocuments, map_documents};
 use crate::Result;
 use crate::job::JobContext;
@@ -72,6 +73,7 @@ impl ChunkUnit {
             let Some(contributions) = self.mapped.records.get(&record_id) else { continue };
             let mut decision = merger.decide(record.as_ref(), contributions);
             decision.failures = self.evaluator.failures();
+            decision.difference = decision.write.as_ref().and_then(|(_, change)| RecordDifference::of(record.as_ref(), change));
             // the former values of a repaired record are unknown, and so are its edges: it writes all of them again
             if decision.write.is_some() && decision.repaired.is_none() && self.context.rules.has_consequences(collection) {
                 decision.before = record.filter(|record| record.exists).map(|record| record.golden);
@@ -105,6 +107,16 @@ impl ChunkUnit {
     /// The number of documents by outcome.
     pub fn counts(&self) -> OutcomeCounts {
         self.journal.as_ref().map(|journal| journal.counts).unwrap_or_default()
+    }
+
+    /// What it changes, and its issues.
+    pub fn changes(&self) -> ChangeSummary {
+        let mut summary = ChangeSummary::default();
+        for ((collection, _), decision) in &self.decisions {
+            decision.difference.iter().for_each(|difference| summary.note(*collection, difference));
+        }
+        self.journal.iter().flat_map(|journal| &journal.troubles).for_each(|issue| summary.note_issue(issue));
+        summary
     }
 
     /// Whether its records have no tags, pass nothing to other records and depend on none.

@@ -1,5 +1,6 @@
 //! What to import, and what an import reports while it runs.
 
+use crate::chunk::changes::ChangeSummary;
 use crate::work::TaskReport;
 use std::path::PathBuf;
 use stook_store::Tenant;
@@ -71,6 +72,8 @@ impl ImportProgress {
 pub enum ImportEvent {
     /// Its progress.
     Progress(ImportProgress),
+    /// A chunk was committed that changes this.
+    Changed(ChangeSummary),
     /// A settle pass was committed.
     Settled(TaskReport),
 }

@@ -1,5 +1,6 @@
 //! The result of merging contributions into one record.
 
+use crate::chunk::changes::RecordDifference;
 use crate::relations::Propagation;
 use crate::tags::document::DocumentChanges;
 use serde_json::Value as Json;
@@ -52,6 +53,8 @@ pub struct MergeResult {
     pub propagation: Propagation,
     /// What was wrong with the stored record, if the change repairs it.
     pub repaired: Option<String>,
+    /// How the write changes the record that readers see.
+    pub difference: Option<RecordDifference>,
     /// Expressions that failed for the record; their values are null.
     pub failures: Vec<String>,
 }

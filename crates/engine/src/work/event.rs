@@ -1,5 +1,6 @@
 //! Options and events of workers.
 
+use crate::chunk::changes::ChangeSummary;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use stook_catalogue::eval::ExpressionFailures;
@@ -68,6 +69,8 @@ pub struct TaskReport {
     pub job: Option<JobId>,
     /// The outcomes of a chunk's documents.
     pub counts: OutcomeCounts,
+    /// What a chunk changes, and its issues.
+    pub changes: ChangeSummary,
     /// Number of marks that a settle pass has cleared.
     pub marks_cleared: u64,
     /// Rows written.

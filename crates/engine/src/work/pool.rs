@@ -1,6 +1,7 @@
 //! The threads of a process that process chunks of the queue: leasing, chunks in progress, and settling while they work.
 
 use super::event::{TaskReport, WorkerEvent, WorkerOptions};
+use crate::chunk::changes::ChangeSummary;
 use crate::chunk::{ChunkInput, ChunkUnit};
 use crate::job::JobContext;
 use crate::job::context::context;
@@ -55,6 +56,7 @@ struct PreparedChunk {
     unit: Box<dyn Unit>,
     documents: u64,
     counts: OutcomeCounts,
+    changes: ChangeSummary,
 }
 
 /// The workers of one process.
@@ -88,6 +90,7 @@ struct CommittingChunk {
     documents: u64,
     tenant: Tenant,
     counts: OutcomeCounts,
+    changes: ChangeSummary,
     started: Instant,
     pending: PendingCommit,
 }
@@ -240,6 +243,7 @@ impl<'c> WorkerPool<'c> {
                     tenant,
                     job: None,
                     counts,
+                    changes: ChangeSummary::default(),
                     marks_cleared,
                     rows,
                     damaged,
@@ -320,10 +324,10 @@ impl<'c> WorkerPool<'c> {
         // a chunk that panics fails like any other
         let processed = std::panic::catch_unwind(AssertUnwindSafe(|| self.process(&lease)));
         match processed.unwrap_or_else(|_| Err(EngineError::Wrong("processing the chunk caused a panic".into()))) {
-            Ok(PreparedChunk { unit, documents, counts }) => {
+            Ok(PreparedChunk { unit, documents, counts, changes }) => {
                 let tenant = unit.tenant().clone();
                 let pending = self.store.submit(unit, Priority::Bulk);
-                Ok(Some(CommittingChunk { lease, documents, tenant, counts, started, pending }))
+                Ok(Some(CommittingChunk { lease, documents, tenant, counts, changes, started, pending }))
             }
             Err(EngineError::Store(error)) if !self.is_caused_by_chunk(&error) => Err(error.into()),
             Err(error) => self.release_failed(&lease, &error.to_string()).map(|()| None),
@@ -337,7 +341,7 @@ impl<'c> WorkerPool<'c> {
             ActiveJob::Tags { tenant, of } => {
                 let range = TagEvaluationUnit::new(&self.rules.catalogue, self.store, (tenant, of), &lease.slice, lease_token(lease))?;
                 let documents = range.records() as u64;
-                return Ok(PreparedChunk { unit: Box::new(range), documents, counts: OutcomeCounts::default() });
+                return Ok(PreparedChunk { unit: Box::new(range), documents, counts: OutcomeCounts::default(), changes: ChangeSummary::default() });
             }
         };
         let file = files.get(lease.slice.file).ok_or_else(|| EngineError::Wrong("the chunk's file is not one of its job".into()))?;
@@ -345,8 +349,8 @@ impl<'c> WorkerPool<'c> {
         let mut chunk = ChunkUnit::map(context, self.store, &input, Some(lease_token(lease)))?;
         chunk.consolidate(self.store)?;
         chunk.prepare();
-        let (documents, counts) = (chunk.documents() as u64, chunk.counts());
-        Ok(PreparedChunk { unit: Box::new(chunk), documents, counts })
+        let (documents, counts, changes) = (chunk.documents() as u64, chunk.counts(), chunk.changes());
+        Ok(PreparedChunk { unit: Box::new(chunk), documents, counts, changes })
     }
 
     fn open(&self, id: JobId) -> Result<Arc<ActiveJob>> {
@@ -374,6 +378,7 @@ impl<'c> WorkerPool<'c> {
                     tenant: chunk.tenant,
                     job,
                     counts: chunk.counts,
+                    changes: chunk.changes,
                     marks_cleared: 0,
                     rows: receipt.rows,
                     damaged: Vec::new(),

@@ -124,8 +124,8 @@ pub(crate) fn csv_row<'v>(values: impl IntoIterator<Item = &'v str>, delimiter: 
     row
 }
 
-/// The delimiter that a header has most often outside quotes; if several are equally frequent, the first of [`CSV_DELIMITERS`].
-fn csv_delimiter(header: &[u8]) -> u8 {
+/// The delimiter that a header has most often outside quotes, of `,` `;` tab and `|`; if several are equally frequent, the first of these.
+pub fn csv_delimiter(header: &[u8]) -> u8 {
     let unquoted = || header.split(|byte| *byte == b'"').step_by(2).flatten();
     let count = |delimiter: u8| unquoted().filter(|byte| **byte == delimiter).count();
     CSV_DELIMITERS.into_iter().rev().max_by_key(|delimiter| count(*delimiter)).unwrap_or(b',')

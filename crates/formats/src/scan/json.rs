@@ -35,7 +35,7 @@ pub(super) struct JsonState {
     escaped: bool,
 }
 
-/// Finds the elements of an array, one value per line, values one after the other, or the elements of one member of the top object.
+/// Finds the elements of an array, one value per line, values one after the other, or the elements of a list inside the top object.
 #[derive(Debug, Clone)]
 pub struct JsonScanner {
     pub(super) member: Option<String>,
@@ -146,7 +146,7 @@ impl JsonScanner {
         ScanStep::Skip(0)
     }
 
-    /// Skips to the array that is the member `member` of the top object.
+    /// Skips to the array that is the member `member` of the top object, or of an object in it.
     fn find_member(&mut self, member: &str, bytes: &[u8], at_end: bool) -> ScanStep {
         let window = &bytes[..bytes.len().min(MEMBER_LIMIT)];
         if let Some(at) = member_array(member, window) {
@@ -249,10 +249,13 @@ fn has_one_value_per_line(window: &[u8]) -> bool {
     !is_valid_so_far && lines.any(is_complete_object)
 }
 
-/// The position after the `[` of the array that is the member `member` of the top object.
+/// The position after the `[` of the array that is the member `member` of the top object; the names of members in members are separated by dots.
 fn member_array(member: &str, bytes: &[u8]) -> Option<usize> {
-    let is_list = |value: usize| bytes.get(value) == Some(&b'[');
-    member_value(member, bytes, is_list).map(|value| value + 1)
+    let Some((outer, inner)) = member.split_once('.') else {
+        return member_value(member, bytes, |value| bytes.get(value) == Some(&b'[')).map(|value| value + 1);
+    };
+    let object = member_value(outer, bytes, |value| bytes.get(value) == Some(&b'{'))?;
+    member_array(inner, &bytes[object..]).map(|array| object + array)
 }
 
 /// Returns the value at the end of these member names, from outside to inside, in the object `bytes`.

@@ -10,8 +10,8 @@ mod prologue;
 mod step;
 mod xml;
 
-pub use csv::CsvScanner;
 pub(crate) use csv::{CsvHeader, csv_head_alone, csv_row, csv_split};
+pub use csv::{CsvScanner, csv_delimiter};
 pub use json::JsonScanner;
 pub(crate) use json::inner_value;
 pub(crate) use prologue::XmlPrologue;

@@ -1,0 +1,202 @@
+//! Where the documents of JSON and XML are: a list in an envelope, or elements of one name.
+
+use quick_xml::events::Event;
+use std::collections::BTreeMap;
+
+/// How deep in an envelope lists are searched.
+const MAX_LEVELS: usize = 4;
+
+/// Where the documents of a file are.
+#[derive(Default)]
+pub(super) struct FoundRecords {
+    /// In the words of a definition; none where documents follow one another, or the file is one.
+    pub records: Option<String>,
+    /// Whether the documents are the members of one object.
+    pub is_map: bool,
+    /// What was guessed.
+    pub note: Option<String>,
+}
+
+/// A place in JSON text.
+struct Place {
+    is_list: bool,
+    /// The name of the member that is read.
+    name: Option<String>,
+    /// The members and elements so far, and those of them that are objects.
+    members: usize,
+    objects: usize,
+}
+
+/// A list of objects in an envelope.
+struct FoundList {
+    path: String,
+    length: usize,
+    is_open: bool,
+}
+
+/// Finds the list of documents in the first bytes of JSON.
+pub(super) fn of_json(beginning: &[u8]) -> FoundRecords {
+    let mut reader = JsonReader { bytes: beginning, at: 0, places: Vec::new(), lists: Vec::new(), top_objects: 0, top_members: 0, values: 0 };
+    reader.read();
+    // one document per line, or a list of documents
+    if reader.values > 1 || reader.lists.is_empty() && !reader.is_map() {
+        return FoundRecords::default();
+    }
+    if reader.is_map() && reader.lists.iter().all(|list| list.length < reader.top_objects) {
+        return FoundRecords { is_map: true, ..FoundRecords::default() };
+    }
+    let is_nameable = |list: &&FoundList| {
+        list.path.split('.').all(|name| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))
+    };
+    let longest = reader.lists.iter().filter(is_nameable).max_by_key(|list| (list.is_open, list.length));
+    match longest {
+        Some(list) => FoundRecords {
+            records: Some(list.path.clone()),
+            note: Some(format!("the documents are taken to be the elements of `{}`; without `records`, the file is one document", list.path)),
+            is_map: false,
+        },
+        None => FoundRecords::default(),
+    }
+}
+
+struct JsonReader<'b> {
+    bytes: &'b [u8],
+    at: usize,
+    places: Vec<Place>,
+    lists: Vec<FoundList>,
+    /// Members of the top object, and those that are objects.
+    top_members: usize,
+    top_objects: usize,
+    /// Values on the top level.
+    values: usize,
+}
+
+impl JsonReader<'_> {
+    /// Whether the top object only has objects, many of them.
+    fn is_map(&self) -> bool {
+        self.top_objects >= 3 && self.top_objects == self.top_members
+    }
+
+    fn read(&mut self) {
+        while let Some(byte) = self.bytes.get(self.at).copied() {
+            match byte {
+                b'"' => self.text(),
+                b'{' | b'[' => self.open(byte == b'['),
+                b'}' | b']' => self.close(),
+                b',' => self.places.iter_mut().next_back().into_iter().for_each(|place| place.name = None),
+                byte if byte.is_ascii_digit() || matches!(byte, b'-' | b't' | b'f' | b'n') => {
+                    self.begin_value(false);
+                    while self.bytes.get(self.at + 1).is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'+' | b'-')) {
+                        self.at += 1;
+                    }
+                }
+                _ => {}
+            }
+            self.at += 1;
+        }
+        for place in 0..self.places.len() {
+            self.end_list(place, true);
+        }
+    }
+
+    fn begin_value(&mut self, is_object: bool) {
+        match self.places.last_mut() {
+            Some(place) => {
+                place.members += 1;
+                place.objects += usize::from(is_object);
+                if self.places.len() == 1 && !self.places[0].is_list {
+                    self.top_members += 1;
+                    self.top_objects += usize::from(is_object);
+                }
+            }
+            None => self.values += 1,
+        }
+    }
+
+    fn text(&mut self) {
+        let start = self.at + 1;
+        self.at = start;
+        while let Some(byte) = self.bytes.get(self.at) {
+            match byte {
+                b'"' => break,
+                b'\\' => self.at += 2,
+                _ => self.at += 1,
+            }
+        }
+        let text = self.bytes.get(start..self.at.min(self.bytes.len())).unwrap_or_default();
+        match self.places.last_mut() {
+            Some(place) if !place.is_list && place.name.is_none() => place.name = Some(String::from_utf8_lossy(text).into_owned()),
+            _ => self.begin_value(false),
+        }
+    }
+
+    fn open(&mut self, is_list: bool) {
+        self.begin_value(!is_list);
+        self.places.push(Place { is_list, name: None, members: 0, objects: 0 });
+    }
+
+    fn close(&mut self) {
+        if let Some(last) = self.places.len().checked_sub(1) {
+            self.end_list(last, false);
+        }
+        self.places.pop();
+    }
+
+    /// Notes a list of objects that ends, if only objects are around it.
+    fn end_list(&mut self, place: usize, is_open: bool) {
+        let around = &self.places[..place];
+        let list = &self.places[place];
+        let is_reachable = place > 0 && place <= MAX_LEVELS && around.iter().all(|place| !place.is_list);
+        if list.is_list && is_reachable && list.objects > 0 && list.objects == list.members {
+            let names: Vec<&str> = around.iter().filter_map(|place| place.name.as_deref()).collect();
+            self.lists.push(FoundList { path: names.join("."), length: list.members, is_open });
+        }
+    }
+}
+
+/// Finds the elements that are documents in the first bytes of XML: those that are repeated nearest to the root.
+pub(super) fn of_xml(beginning: &[u8]) -> FoundRecords {
+    let text = String::from_utf8_lossy(beginning);
+    let mut reader = quick_xml::Reader::from_str(&text);
+    reader.config_mut().check_end_names = false;
+    let (mut open, mut counts): (Vec<String>, BTreeMap<(usize, String, String), (u64, bool)>) = (Vec::new(), BTreeMap::new());
+    loop {
+        let (tag, is_empty) = match reader.read_event() {
+            Ok(Event::Start(tag)) => (tag, false),
+            Ok(Event::Empty(tag)) => (tag, true),
+            Ok(Event::End(_)) => {
+                open.pop();
+                continue;
+            }
+            Ok(Event::Eof) | Err(_) => break,
+            Ok(_) => continue,
+        };
+        let name: &str = tag.name().0;
+        let has_content = tag.attributes().next().is_some();
+        if let Some(parent) = open.last() {
+            let (count, is_structured) = counts.entry((open.len(), parent.clone(), name.to_owned())).or_default();
+            *count += 1;
+            *is_structured |= has_content;
+            // the element around has elements, and is more than a text
+            if let Some(around) = open.len().checked_sub(2).and_then(|at| open.get(at)) {
+                counts.entry((open.len() - 1, around.clone(), parent.clone())).or_default().1 = true;
+            }
+        }
+        if !is_empty {
+            open.push(name.to_owned());
+        }
+        if open.len() > 200 {
+            break;
+        }
+    }
+    let repeated = counts.into_iter().filter(|((depth, ..), (count, is_structured))| *count > 1 && *is_structured && *depth <= MAX_LEVELS);
+    let best = repeated.min_by_key(|((depth, ..), (count, _))| (*depth, std::cmp::Reverse(*count)));
+    match best {
+        Some(((_, parent, name), _)) => FoundRecords {
+            note: Some(format!("the documents are taken to be the elements `{name}` in `{parent}`; without `records`, the file is one document")),
+            records: Some(format!("{parent}/{name}")),
+            is_map: false,
+        },
+        None => FoundRecords::default(),
+    }
+}
