@@ -119,7 +119,7 @@ fn shape(column: &ColumnProfile) -> String {
         let bar = |share: &f64| if *share == 0.0 { ' ' } else { bars[((share / most) * 7.0).round() as usize] };
         return format!("[{}]", shares.iter().map(bar).collect::<String>());
     }
-    if distinct * 2 <= column.values {
+    if distinct <= 50 && distinct * 2 <= column.values {
         let share = |(text, times): (&str, u64)| format!("{} {:.0} %", shortened(text), times as f64 * 100.0 / column.values as f64);
         return column.frequent(FREQUENT).into_iter().map(share).collect::<Vec<_>>().join(", ");
     }

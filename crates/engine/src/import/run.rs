@@ -42,7 +42,7 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, run: &JobRun<'_>, show
         WorkerEvent::Committed(documents) => show(ImportEvent::Progress(ImportProgress::new(&start.files, now(), before + documents))),
         // failures of chunks are in the journal
         WorkerEvent::TaskDone(task) if task.job.is_none() => show(ImportEvent::Settled(task)),
-        WorkerEvent::TaskDone(task) => show(ImportEvent::Changed(task.changes)),
+        WorkerEvent::TaskDone(task) => show(ImportEvent::Changed(*task.changes)),
         WorkerEvent::Ended(_) | WorkerEvent::StoreUnavailable(_) => {}
     };
     let options = run.options();

@@ -70,7 +70,7 @@ pub struct TaskReport {
     /// The outcomes of a chunk's documents.
     pub counts: OutcomeCounts,
     /// What a chunk changes, and its issues.
-    pub changes: ChangeSummary,
+    pub changes: Box<ChangeSummary>,
     /// Number of marks that a settle pass has cleared.
     pub marks_cleared: u64,
     /// Rows written.

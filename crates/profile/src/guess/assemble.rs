@@ -20,12 +20,15 @@ const MAX_MARC_FIELDS: usize = 120;
 /// Fields of a collection that get an index.
 const MAX_INDEXES: usize = 8;
 
+/// For each field, the tables and entries it is read from.
+pub(crate) type Origins = BTreeMap<String, Vec<(usize, usize)>>;
+
 /// A collection while it is put together.
 pub(crate) struct Draft {
     pub(crate) plan: CollectionPlan,
     pub(crate) sources: Vec<SourcePlan>,
-    /// For each field, the tables and entries it is read from.
-    pub(crate) origins: BTreeMap<String, Vec<(usize, usize)>>,
+    /// Where its fields come from.
+    pub(crate) origins: Origins,
 }
 
 /// Proposes a definition of what the tables list.
@@ -103,9 +106,9 @@ impl Assembly<'_, '_> {
     }
 
     /// The fields of all tables of the group: columns of the same name, and the columns of the key, are one field.
-    fn fields(&self) -> (Vec<FieldPlan>, BTreeMap<String, Vec<(usize, usize)>>) {
+    fn fields(&self) -> (Vec<FieldPlan>, Origins) {
         let mut fields: Vec<FieldPlan> = Vec::new();
-        let mut origins: BTreeMap<String, Vec<(usize, usize)>> = BTreeMap::new();
+        let mut origins: Origins = BTreeMap::new();
         for (table, key) in &self.group.tables {
             let guessed = &self.tables[*table];
             for (position, entry) in guessed.entries.iter().enumerate() {
@@ -137,7 +140,7 @@ impl Assembly<'_, '_> {
     fn same_field(
         &self,
         fields: &[FieldPlan],
-        origins: &BTreeMap<String, Vec<(usize, usize)>>,
+        origins: &Origins,
         (table, key): (usize, Option<usize>),
         entry: &Entry,
     ) -> Option<(usize, FieldType, Option<String>)> {

@@ -59,7 +59,7 @@ fn add_list(path: &str, elements: &[Json], columns: &mut Columns) {
         elements.iter().for_each(|element| add_scalar(path, element, columns));
         return;
     }
-    let is_flat = |element: &Json| element.as_object().is_some_and(|members| !members.is_empty() && members.values().all(|member| is_scalar(member)));
+    let is_flat = |element: &Json| element.as_object().is_some_and(|members| !members.is_empty() && members.values().all(&is_scalar));
     columns.add_nested(path, !elements.iter().all(is_flat));
     for members in elements.iter().filter_map(Json::as_object) {
         for (name, value) in members.iter().filter(|(_, value)| is_scalar(value)) {

@@ -154,12 +154,20 @@ impl JsonReader<'_> {
     }
 }
 
+/// How often an element of one name is in elements of another one, and whether it is more than a text.
+#[derive(Default)]
+struct Repeats {
+    count: u64,
+    is_structured: bool,
+}
+
 /// Finds the elements that are documents in the first bytes of XML: those that are repeated nearest to the root.
 pub(super) fn of_xml(beginning: &[u8]) -> FoundRecords {
     let text = String::from_utf8_lossy(beginning);
     let mut reader = quick_xml::Reader::from_str(&text);
     reader.config_mut().check_end_names = false;
-    let (mut open, mut counts): (Vec<String>, BTreeMap<(usize, String, String), (u64, bool)>) = (Vec::new(), BTreeMap::new());
+    let mut open: Vec<String> = Vec::new();
+    let mut counts: BTreeMap<(usize, String, String), Repeats> = BTreeMap::new();
     loop {
         let (tag, is_empty) = match reader.read_event() {
             Ok(Event::Start(tag)) => (tag, false),
@@ -174,12 +182,12 @@ pub(super) fn of_xml(beginning: &[u8]) -> FoundRecords {
         let name: &str = tag.name().0;
         let has_content = tag.attributes().next().is_some();
         if let Some(parent) = open.last() {
-            let (count, is_structured) = counts.entry((open.len(), parent.clone(), name.to_owned())).or_default();
-            *count += 1;
-            *is_structured |= has_content;
+            let repeats = counts.entry((open.len(), parent.clone(), name.to_owned())).or_default();
+            repeats.count += 1;
+            repeats.is_structured |= has_content;
             // the element around has elements, and is more than a text
             if let Some(around) = open.len().checked_sub(2).and_then(|at| open.get(at)) {
-                counts.entry((open.len() - 1, around.clone(), parent.clone())).or_default().1 = true;
+                counts.entry((open.len() - 1, around.clone(), parent.clone())).or_default().is_structured = true;
             }
         }
         if !is_empty {
@@ -189,8 +197,8 @@ pub(super) fn of_xml(beginning: &[u8]) -> FoundRecords {
             break;
         }
     }
-    let repeated = counts.into_iter().filter(|((depth, ..), (count, is_structured))| *count > 1 && *is_structured && *depth <= MAX_LEVELS);
-    let best = repeated.min_by_key(|((depth, ..), (count, _))| (*depth, std::cmp::Reverse(*count)));
+    let repeated = counts.into_iter().filter(|((depth, ..), repeats)| repeats.count > 1 && repeats.is_structured && *depth <= MAX_LEVELS);
+    let best = repeated.min_by_key(|((depth, ..), repeats)| (*depth, std::cmp::Reverse(repeats.count)));
     match best {
         Some(((_, parent, name), _)) => FoundRecords {
             note: Some(format!("the documents are taken to be the elements `{name}` in `{parent}`; without `records`, the file is one document")),
