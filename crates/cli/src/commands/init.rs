@@ -29,7 +29,11 @@ pub fn init(arguments: &InitArgs) -> CommandResult {
         say!("created {}; edit it, then run `stook -C {} check`", file.display(), folder.display());
         return Ok(0);
     }
-    let proposal = propose(&name_of(&folder), read(&arguments.from, arguments.rows)?);
+    let mut proposal = propose(&name_of(&folder), read(&arguments.from, arguments.rows)?);
+    if let (None, Some(first)) = (&arguments.dir, proposal.sources.first()) {
+        // whatever the folder at hand is called, the catalogue is one of these files
+        proposal.name.clone_from(&first.name);
+    }
     let text = write_definition(&proposal);
     if let Err(problems) = parse(&text) {
         let shown = render("the proposed definition", &text, &problems, crate::output::colours());
