@@ -29,6 +29,8 @@ impl ServiceRequest<'_> {
 
 /// Instead of a media type: the service fails.
 pub const FAILS: &str = "500";
+/// Instead of a media type: the service has no time, and says when to come back.
+pub const BUSY: &str = "503";
 
 type Answer = dyn Fn(&ServiceRequest<'_>) -> (&'static str, String) + Send + Sync;
 
@@ -83,6 +85,10 @@ fn serve(mut stream: TcpStream, received: &Mutex<Vec<ReceivedRequest>>, answer: 
     let parameters =
         parameters.split('&').filter_map(|pair| pair.split_once('=')).map(|(name, value)| (url_decoded(name), url_decoded(value))).collect();
     let (media_type, body) = answer(&ServiceRequest { path, parameters });
-    let (status, media_type) = if media_type == FAILS { ("500 Internal Server Error", "text/plain") } else { ("200 OK", media_type) };
+    let (status, media_type) = match media_type {
+        FAILS => ("500 Internal Server Error", "text/plain"),
+        BUSY => ("503 Service Unavailable\r\nretry-after: 0", "text/plain"),
+        media_type => ("200 OK", media_type),
+    };
     let _ = write!(stream, "HTTP/1.1 {status}\r\ncontent-type: {media_type}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
 }

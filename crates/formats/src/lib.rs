@@ -134,12 +134,22 @@ pub fn detect(beginning: &[u8]) -> Option<Syntax> {
 pub enum Document<'d> {
     /// A MARC record in any of its syntaxes.
     Marc(MarcRecord<'d>),
+    /// A MARC record in an XML element that says something about it.
+    Enveloped(Box<EnvelopedRecord<'d>>),
     /// A JSON value.
     Json(JsonDocument),
     /// An XML tree.
     Xml(tree::XmlTree<'static>),
     /// A CSV row with its header.
     Csv(CsvRow),
+}
+
+/// A MARC record with what the XML element around it says, such as the header of OAI-PMH.
+pub struct EnvelopedRecord<'d> {
+    /// The record; `None` if the element has none, as that of a deleted record of OAI-PMH.
+    pub record: Option<MarcRecord<'d>>,
+    /// The element around it, up to the record, without namespaces.
+    pub around: tree::XmlTree<'static>,
 }
 
 /// The reason why bytes are not a document of their syntax.
@@ -170,6 +180,8 @@ impl From<stook_xpath::xml::XmlError> for DocumentError {
 pub struct ParseContext {
     /// Namespace declarations of the enclosing elements.
     declarations: String,
+    /// What the element around a MARC record says before the record.
+    envelope: Option<scan::Envelope>,
     /// The encoding of the XML around the document or of the CSV file, unless it is UTF-8.
     encoding: Option<XmlEncoding>,
     /// Whether an unknown encoding is declared.
@@ -190,9 +202,10 @@ impl ParseContext {
     pub fn new(syntax: Syntax, head: &[u8]) -> Self {
         match syntax {
             Syntax::Xml | Syntax::MarcXml => {
-                let (prologue, declarations) = (scan::XmlPrologue::of_head(head).0, scan::declarations_of_head(head));
+                let (prologue, around) = (scan::XmlPrologue::of_head(head).0, scan::XmlHead::new(head));
                 Self {
-                    declarations,
+                    declarations: around.declarations(),
+                    envelope: around.envelope,
                     encoding: prologue.encoding(),
                     is_unknown: prologue.is_unknown(),
                     entities: prologue.entities(),
@@ -301,6 +314,20 @@ impl CsvRow {
 }
 
 impl<'d> Document<'d> {
+    /// The MARC record, if it is or contains one.
+    pub fn marc(&self) -> Option<&MarcRecord<'d>> {
+        match self {
+            Document::Marc(record) => Some(record),
+            Document::Enveloped(enveloped) => enveloped.record.as_ref(),
+            Document::Json(_) | Document::Xml(_) | Document::Csv(_) => None,
+        }
+    }
+
+    /// Whether it says something about a record that it does not contain.
+    pub fn is_empty_envelope(&self) -> bool {
+        matches!(self, Document::Enveloped(enveloped) if enveloped.record.is_none())
+    }
+
     /// Parses the bytes of one document, completed by [`ParseContext::complete`]. Damaged MARC is repaired without reporting it.
     ///
     /// # Errors
@@ -342,7 +369,16 @@ impl<'d> Document<'d> {
                     }
                     Err(error) => return Err(error.into()),
                 };
-                Ok(Document::Marc(marcxml::read_as(xml::parse_text(&text)?.root_element(), options, repairs)?))
+                match marcxml::read_as(xml::parse_text(&text)?.root_element(), options, repairs) {
+                    Ok(record) => Ok(match head.envelope.as_ref().and_then(scan::Envelope::tree) {
+                        Some(around) => Document::Enveloped(Box::new(EnvelopedRecord { record: Some(record), around })),
+                        None => Document::Marc(record),
+                    }),
+                    Err(error) => match scan::header_alone(&text) {
+                        Some(around) => Ok(Document::Enveloped(Box::new(EnvelopedRecord { record: None, around }))),
+                        None => Err(error.into()),
+                    },
+                }
             }
             Syntax::Csv => {
                 let values = csv_fields(bytes, head.delimiter)?;

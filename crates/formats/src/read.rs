@@ -150,18 +150,28 @@ impl OpenedInput {
     }
 }
 
+/// Maximum number of headers without a record that are read in search of the first record.
+const MAX_HEADERS: usize = 1_000;
+
 fn first_document(input: impl Read, syntax: Syntax, source: &Source, path: &stook_catalogue::path::Path) -> io::Result<FirstDocument> {
     let mut documents = DocumentReader::new(input, syntax, source);
     let as_result = |is_found: bool| if is_found { FirstDocument::Has } else { FirstDocument::Lacks };
-    let has_value = documents.next()?.map(|(found, bytes)| {
+    let mut has_value = None;
+    // headers of deleted records do not show what the records are
+    for _ in 0..MAX_HEADERS {
+        let Some((found, bytes)) = documents.next()? else { break };
         let bytes = found.head.complete(bytes);
         let document = if found.problem.is_none() { Document::parse(&bytes, syntax, &found.head).ok() } else { None };
-        document.is_some_and(|document| {
+        if document.as_ref().is_some_and(Document::is_empty_envelope) {
+            continue;
+        }
+        has_value = Some(document.is_some_and(|document| {
             let mut values = Vec::new();
             select(&document, path, &mut values);
             !values.is_empty()
-        })
-    });
+        }));
+        break;
+    }
     if let stook_catalogue::path::Path::Column(name) = path {
         let header = ParseContext::of(&documents.scanner);
         return Ok(if header.columns().is_empty() { FirstDocument::None } else { as_result(header.columns().contains(name)) });

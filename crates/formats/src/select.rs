@@ -36,7 +36,12 @@ const MAX_STEPS: u64 = 100_000_000;
 /// A path in another format's language finds nothing: definitions are checked so that this does not happen.
 pub fn select<'d>(document: &'d Document<'_>, path: &Path, found: &mut Vec<SelectedValue<'d>>) {
     match (document, path) {
-        (Document::Marc(record), Path::Marc(spec)) => spec.select(record, &mut |text, field| found.push(SelectedValue::Text(text, field))),
+        (_, Path::Marc(spec)) => {
+            if let Some(record) = document.marc() {
+                spec.select(record, &mut |text, field| found.push(SelectedValue::Text(text, field)));
+            }
+        }
+        (Document::Enveloped(enveloped), _) => select_from(ContextNode::Xml(&enveloped.around, xpath::start(&enveloped.around)), path, found),
         (Document::Json(json), _) => select_from(ContextNode::Json(json.value(), json.is_deep()), path, found),
         (Document::Xml(tree), _) => select_from(ContextNode::Xml(tree, xpath::start(tree)), path, found),
         (Document::Csv(row), Path::Column(name)) => {
@@ -49,7 +54,10 @@ pub fn select<'d>(document: &'d Document<'_>, path: &Path, found: &mut Vec<Selec
 /// Returns the fields, values or elements that `path` finds in a document, in document order.
 pub fn find_context_nodes<'d>(document: &'d Document<'_>, path: &Path) -> Vec<ContextNode<'d>> {
     match (document, path) {
-        (Document::Marc(record), Path::Marc(spec)) => spec.fields(record).into_iter().map(|number| ContextNode::Marc(record, number)).collect(),
+        (_, Path::Marc(spec)) => {
+            let fields_of = |record| spec.fields(record).into_iter().map(move |number| ContextNode::Marc(record, number)).collect();
+            document.marc().map(fields_of).unwrap_or_default()
+        }
         (Document::Xml(tree), Path::Xml(path)) => {
             let found = xpath::find_nodes(path, tree, MAX_STEPS).unwrap_or_default();
             found.into_iter().map(|node| ContextNode::Xml(tree, node)).collect()

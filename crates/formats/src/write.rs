@@ -62,8 +62,8 @@ impl<W: Write> MarcWriter<W> {
             return Ok(self.records.write_bytes(bytes)?);
         }
         let document = Document::parse(bytes, syntax, &ParseContext::default())?;
-        let Document::Marc(record) = document else { return Err(WriteError::NotMarc(syntax.name())) };
-        Ok(self.records.write(&record)?)
+        let Some(record) = document.marc() else { return Err(WriteError::NotMarc(syntax.name())) };
+        Ok(self.records.write(record)?)
     }
 
     /// Writes one kept document like [`MarcWriter::write`], but reads it with the options of its source. What the syntax cannot express is written in
@@ -76,8 +76,8 @@ impl<W: Write> MarcWriter<W> {
             return Ok(self.records.write_bytes(bytes)?);
         }
         let document = Document::read(bytes, syntax, &ParseContext::default(), &DocumentOptions::from_marc(*options), repairs)?;
-        let Document::Marc(record) = document else { return Err(WriteError::NotMarc(syntax.name())) };
-        Ok(self.records.write_nearest(&record, repairs)?)
+        let Some(record) = document.marc() else { return Err(WriteError::NotMarc(syntax.name())) };
+        Ok(self.records.write_nearest(record, repairs)?)
     }
 
     /// Writes the end of the file; returns the number of records.

@@ -37,6 +37,13 @@ pub fn self_contained<'a>(element: &'a [u8], declarations: &str) -> Cow<'a, [u8]
     Cow::Owned(with_declarations)
 }
 
+/// Escapes a text for an element or an attribute. Characters that XML cannot hold become U+FFFD.
+pub fn escaped(text: &str) -> String {
+    let is_illegal = |character: char| (character < ' ' && !matches!(character, '\t' | '\n' | '\r')) || matches!(character, '\u{fffe}' | '\u{ffff}');
+    let legal = if text.contains(is_illegal) { Cow::Owned(text.replace(is_illegal, "\u{fffd}")) } else { Cow::Borrowed(text) };
+    quick_xml::escape::escape(&*legal).replace('\r', "&#13;")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

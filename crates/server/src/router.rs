@@ -1,7 +1,7 @@
 //! The paths of the API with their handlers, each behind the guard of its class.
 
 use crate::App;
-use crate::api::{coverage, deliver, export, failed, health, history, jobs, metrics, openapi, queries, records, routes, runs, services, uploads};
+use crate::api::{coverage, deliver, export, failed, health, history, jobs, metrics, oai, openapi, queries, records, routes, runs, services, uploads};
 use crate::api::{suggest, summary, tags, tenants, tokens, transitions, unknown};
 use crate::guard::admission::RequestClass;
 use crate::guard::request::RequestContext;
@@ -50,6 +50,9 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/{tenant}/tokens", get(tokens::list).post(tokens::create))
         .route("/v1/{tenant}/tokens/{token}", delete(tokens::revoke));
     let mut v1 = v1;
+    if app.catalogue.repository.is_some() {
+        v1 = v1.route("/v1/{tenant}/oai", get(oai::get).post(oai::post).layer(CompressionLayer::new()));
+    }
     let rows = get(export::rows).layer(CompressionLayer::new());
     let mut bulk = Router::new()
         .route("/v1/{tenant}/import", post(uploads::create))

@@ -45,7 +45,7 @@ pub use contract::settling::{
 pub use contract::tag::{PackedTrees, Tags};
 pub use contract::tenant::{DEFAULT_TENANT, Tenant};
 pub use contract::unit::{CALL_RETENTION, IdempotentCall, Premises, ReadSet, RecordRead, RevisionRead, SearchRead, Unit};
-pub use contract::{Store, access, cancel, journal, plan, queue, stats, tag};
+pub use contract::{Store, access, cancel, changes, journal, plan, queue, stats, tag};
 pub use sql::store_schema;
 
 /// Stored rows that cannot be read, and the reasons.

@@ -55,7 +55,20 @@ impl DefinitionParser<'_> {
         let history = node.get("history").and_then(|node| self.number_of(node, "history", 1..=10_000));
         let states = self.states(node, &field_names);
         let transitions = self.transitions(node, &fields, &states);
-        Collection { name: name.to_owned(), key, key_text, keep_raw, exists, history, fields, states, transitions, tags: None, rows_of: None }
+        Collection {
+            name: name.to_owned(),
+            key,
+            key_text,
+            keep_raw,
+            exists,
+            history,
+            fields,
+            states,
+            transitions,
+            tags: None,
+            publish: None,
+            rows_of: None,
+        }
     }
 
     fn key_rule(&mut self, name: &str, node: &Node, fields: &IdVec<FieldId, Field>) -> Option<(KeyDefinition, String)> {

@@ -171,7 +171,7 @@ impl DefinitionParser<'_> {
             };
             let uses_default_path = !has_map && !matches!(rule_node.kind, NodeKind::Map(_)) || {
                 matches!(rule_node.kind, NodeKind::Map(_))
-                    && !["path", "first", "cases", "expr", "match", "map"].iter().any(|word| rule_node.get(word).is_some())
+                    && !["path", "first", "cases", "around", "expr", "match", "map"].iter().any(|word| rule_node.get(word).is_some())
             };
             if uses_default_path && default_path.is_none() {
                 continue;

@@ -269,11 +269,16 @@ pub const COLLECT: &[Keyword] = &[
         r#"{"type":"object","minProperties":1,"additionalProperties":{"type":"string"}}"#,
         "OData services by name, each with the URL of its entities; ${NAME} in it is taken from the environment.",
     ),
-    word("window", TEXT, "The member of a document that says when it was published."),
-    word("page", r#"{"type":"integer","minimum":1}"#, "Documents of a page; 1 000 if nothing is said."),
+    word(
+        "oai",
+        r#"{"type":"object","minProperties":1,"additionalProperties":{"type":"string"}}"#,
+        "Repositories of OAI-PMH by name, each with its URL, which also says what is wanted: `https://host/oai?metadataPrefix=marc21&set=maps`.",
+    ),
+    word("window", TEXT, "odata: the member of a document that says when it was published."),
+    word("page", r#"{"type":"integer","minimum":1}"#, "odata: documents of a page; 1 000 if nothing is said."),
     word("lag", TEXT, "Documents younger than this are left for the next harvest: `15m`."),
     word("since", TEXT, "Where the first collection begins, a time."),
-    word("filter", TEXT, "A further condition, in OData's language."),
+    word("filter", TEXT, "odata: a further condition, in its language."),
     word("credentials", TEXT, "NAME of NAME_TOKEN, or of NAME_USER and NAME_PASSWORD, in the environment."),
 ];
 
@@ -320,6 +325,11 @@ pub const RULE: &[Keyword] = &[
     word("path", TEXT, "Where the value is, in the format's own language: MARCspec, JSONPath, XPath, column name."),
     word("first", r#"{"type":"array","minItems":1,"items":{"type":"string"}}"#, "Paths; the first that finds something gives the value."),
     word("cases", r##"{"type":"array","minItems":1,"items":{"$ref":"#/$defs/case"}}"##, "The first path that exists gives the constant beside it."),
+    word(
+        "around",
+        TEXT,
+        "marc: an XPath from the XML element around the record, with names without prefixes, such as `header/identifier` of OAI-PMH.",
+    ),
     word("expr", CEL, "Computed from `let` values, fields with paths and `meta`."),
     word("match", r##"{"$ref":"#/$defs/name"}"##, "A pattern; the value is the mapping of its groups."),
     word("of", r##"{"$ref":"#/$defs/name"}"##, "The value the pattern is matched against."),
@@ -382,6 +392,7 @@ pub const COLLECTION: &[Keyword] = &[
         r#"{"enum":["latest","any"]}"#,
         "latest (default): the newest contribution decides whether the record exists. any: one living contribution is enough.",
     ),
+    word("publish", r##"{"oneOf":[{"const":true},{"$ref":"#/$defs/publish"}]}"##, "Whether, and how, other systems can fetch its records."),
     word("history", r#"{"type":"integer","minimum":1,"maximum":10000}"#, "Changes of its golden fields kept for each record; default none."),
     word(
         "fields",

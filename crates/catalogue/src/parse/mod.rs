@@ -4,6 +4,7 @@
 //! continues, so that all errors of a file are reported together.
 
 mod aliases;
+mod collect;
 mod collections;
 mod coverage;
 mod expressions;
@@ -14,6 +15,7 @@ pub mod keywords;
 mod links;
 mod parser;
 mod profiles;
+mod publish;
 mod rollups;
 mod route_keywords;
 mod route_parameters;
@@ -78,7 +80,7 @@ pub fn parse_with_files(text: &str, read_file: &dyn Fn(&str) -> std::io::Result<
 }
 
 /// Segments of API paths in positions where names of collections may be, now or later.
-const API_WORDS: [&str; 15] = [
+const API_WORDS: [&str; 17] = [
     "query",
     "lookup",
     "pick",
@@ -94,6 +96,8 @@ const API_WORDS: [&str; 15] = [
     "services",
     "suggest",
     "lab",
+    "oai",
+    "sru",
 ];
 
 impl DefinitionParser<'_> {
@@ -169,13 +173,27 @@ impl DefinitionParser<'_> {
             let created = links.iter().any(|link| link.create && link.target_collection == index);
             self.check_collection_is_fed(&collections[index], created, name_node, &sources, &collections);
         }
+        for (index, NamedNode { node, .. }) in collection_nodes.enumerate().filter(|_| is_sound) {
+            if let Some(publish) = node.get("publish") {
+                let created = links.iter().any(|link| link.create && link.target_collection == index);
+                let publication = self.publication((index, &collections[index]), publish, created, &sources);
+                collections[index].publish = publication;
+            }
+        }
         let aliases = self.aliases(root.get("words"), &collections);
         let mut profiles = Vec::new();
         for NamedNode { name, node, .. } in self.named_entries(root.get("profiles"), "profiles") {
             profiles.extend(self.profile(name, node, &source_names));
         }
         let tenants = self.tenants(root.get("tenants"));
-        let serving = root.get("serve").and_then(|serve| self.serving(serve)).unwrap_or_default();
+        let serve = root.get("serve").filter(|serve| self.section(serve, "serve", &[keywords::SERVE]).is_some());
+        let serving = serve.map(|serve| self.serving(serve)).unwrap_or_default();
+        let repository = serve.and_then(|serve| serve.get("repository")).and_then(|node| self.repository(node));
+        let published = collection_nodes.iter().find_map(|entry| entry.node.get("publish"));
+        if let (Some(node), true, None) = (published, is_sound, serve.and_then(|serve| serve.get("repository"))) {
+            let help = "serve: { repository: { name: Our library, email: library@example.org } }";
+            self.problem_with_help(node, "what is published needs a repository, which says who publishes it", help);
+        }
         let routes = if self.problems.is_empty() { self.routes(root.get("routes"), &collections) } else { Vec::new() };
         // earlier versions treated links of lists differently: this makes stores be prepared again for those
         let lists = if links.iter().any(|link| link.many) { "\nlinks of lists" } else { "" };
@@ -204,6 +222,7 @@ impl DefinitionParser<'_> {
             tenants,
             routes,
             serving,
+            repository,
         })
     }
 }

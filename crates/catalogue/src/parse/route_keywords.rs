@@ -7,7 +7,23 @@ pub const SERVE: &[Keyword] = &[
     word("error", TEXT, "The member that holds the message when errors are returned as a JSON object; default: problem details (RFC 9457)."),
     word("unknown", r#"{"enum":["refuse","ignore"]}"#, "What is done with parameters that a route does not have; default: refuse."),
     word("origins", NAMES, "Origins, such as https://example.org, whose web pages may call the routes (CORS); '*' for all."),
+    word("repository", r##"{"$ref":"#/$defs/repository"}"##, "Who publishes records for other systems, which fetch them by OAI-PMH."),
 ];
+
+/// How a catalogue presents itself.
+pub const REPOSITORY: &[Keyword] = &[
+    word("name", TEXT, "The name of the repository."),
+    word("email", TEXT, "The address of the people who run it."),
+    word("domain", TEXT, "The domain in the identifiers of records; default: that of the address."),
+    word("url", TEXT, "The URL of the server as others see it, without a path: https://catalogue.example.org."),
+];
+
+/// How the records of a collection are shown to other systems.
+pub const PUBLISH: &[Keyword] = &[word(
+    "dc",
+    r#"{"type":"object","additionalProperties":{"oneOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"string"}}]}}"#,
+    "Elements of Dublin Core, each with a field or CEL over fields, or a list of these; fields that are called like an element need no mention.",
+)];
 
 /// A route.
 pub const ROUTE: &[Keyword] = &[

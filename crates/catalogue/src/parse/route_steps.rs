@@ -42,8 +42,7 @@ const AS_JSON: Expected<'static> = Expected::Field(&FieldType::Json, TextConvers
 const AS_TEXT: Expected<'static> = Expected::Field(&FieldType::Text, TextConversion::Value);
 
 impl DefinitionParser<'_> {
-    pub(super) fn serving(&mut self, node: &Node) -> Option<Serving> {
-        self.section(node, "serve", &[keywords::SERVE])?;
+    pub(super) fn serving(&mut self, node: &Node) -> Serving {
         let error_member = node.get("error").and_then(|node| self.text_of(node, "the member of errors")).map(str::to_owned);
         let ignores_unknown = self.choice(node.get("unknown"), "use of unknown parameters", &[("refuse", false), ("ignore", true)]).unwrap_or(false);
         let mut origins = Vec::new();
@@ -55,7 +54,7 @@ impl DefinitionParser<'_> {
             }
             origins.push(origin);
         }
-        Some(Serving { error_member, ignores_unknown, origins })
+        Serving { error_member, ignores_unknown, origins }
     }
 
     pub(super) fn steps_route(&mut self, node: &Node, scope: &RouteScope<'_>) -> Option<StepsRoute> {

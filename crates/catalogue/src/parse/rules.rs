@@ -71,7 +71,7 @@ impl DefinitionParser<'_> {
             let path = self.path(node, scope.format)?;
             return Some(plain_rule(ty, path));
         }
-        let origins: Vec<&str> = ["path", "first", "cases", "expr", "match"].into_iter().filter(|word| node.get(word).is_some()).collect();
+        let origins: Vec<&str> = ["path", "first", "cases", "around", "expr", "match"].into_iter().filter(|word| node.get(word).is_some()).collect();
         if origins.len() > 1 {
             self.problem(node, format!("use only one of {}", origins.join(", ")));
             return None;
@@ -98,6 +98,7 @@ impl DefinitionParser<'_> {
                 }
                 ValueOrigin::Cases(cases)
             }
+            (Some("around"), _) => ValueOrigin::Paths(vec![self.path_around(node.get("around")?, scope.format)?]),
             (Some("expr"), _) => {
                 // a value that is looked up in a table or read in a format is text
                 let through_text = ["lookup", "format"].iter().any(|word| node.get(word).is_some());
@@ -116,7 +117,7 @@ impl DefinitionParser<'_> {
             }
             (_, Some(path)) => ValueOrigin::Paths(vec![scope.format.compile(&path).ok()?]),
             (_, None) => {
-                self.problem(node, "this value has no rule: give it `path`, `first`, `cases`, `expr` or `match`");
+                self.problem(node, "this value has no rule: give it `path`, `first`, `cases`, `around`, `expr` or `match`");
                 return None;
             }
         };
@@ -221,6 +222,16 @@ impl DefinitionParser<'_> {
             return None;
         }
         Some(path)
+    }
+
+    /// Parses a path into the element around a MARC record.
+    fn path_around(&mut self, node: &Node, format: PathSettings<'_>) -> Option<Path> {
+        if format.family != FormatFamily::Marc || format.is_inside {
+            let help = "in xml, let `records` name the outer element, and write its path: `header/identifier`";
+            self.problem_with_help(node, "`around` is for values of MARC records in an XML element that says more about them", help);
+            return None;
+        }
+        self.path(node, PathSettings { family: FormatFamily::Xml, namespaces: &[], is_inside: false })
     }
 
     /// Parses `format`: a format, or a list of them that are tried in order.

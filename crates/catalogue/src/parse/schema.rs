@@ -25,7 +25,7 @@ pub fn schema() -> Json {
         "source": object(&[keywords::SOURCE], &["format", "as_of"]),
         "feed": object(&[keywords::FEED], &["into"]),
         "each": object(&[keywords::EACH], &["path", "of"]),
-        "collect": object(&[keywords::COLLECT], &["odata", "window"]),
+        "collect": object(&[keywords::COLLECT], &[]),
         "replaces": object(&[keywords::REPLACES], &["scope"]),
         "embed": object(&[keywords::EMBED], &["path", "name"]),
         "tags": object(&[keywords::TAGS], &[]),
@@ -69,6 +69,8 @@ pub fn schema() -> Json {
         ("call", keywords::CALL, &["get"]),
         ("call_arg", keywords::CALL_ARG, &["field"]),
         ("call_page", keywords::CALL_PAGE, &[]),
+        ("repository", keywords::REPOSITORY, &["name", "email"]),
+        ("publish", keywords::PUBLISH, &[]),
     ] {
         definitions[name] = object(&[words], required);
     }

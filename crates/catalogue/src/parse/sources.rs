@@ -1,5 +1,4 @@
-//! Parses sources: the format of their documents, `let` values, as-of time, refused documents, what is collected from services, and what a complete
-//! delivery replaces.
+//! Parses sources: the format of their documents, `let` values, as-of time, refused documents, and what a complete delivery replaces.
 
 use super::expressions::{RESERVED, Types, meta};
 use super::fingerprint::canonical;
@@ -12,7 +11,7 @@ use crate::eval::types::{Expected, TextConversion, Type};
 use crate::model::definition::*;
 use crate::model::ids::{IdVec, SourceId};
 use crate::model::links::id_of;
-use crate::value::{FieldType, from_text};
+use crate::value::FieldType;
 use stook_marc::{Encoding, ReadOptions, Tolerance};
 
 /// Maximum number of lines before the header of a table.
@@ -250,45 +249,6 @@ impl DefinitionParser<'_> {
                 seen.push((name, text, has));
             }
         }
-    }
-
-    fn collect(&mut self, source: &str, node: &Node, family: FormatFamily, records: Option<&str>) -> Option<Collect> {
-        self.section(node, "collect", &[keywords::COLLECT])?;
-        if family != FormatFamily::Json || records != Some("value") {
-            self.problem(node, "what is collected by OData is json with `records: $.value[*]`");
-        }
-        let mut services = Vec::new();
-        match self.required(node, "odata").map(|odata| &odata.kind) {
-            Some(NodeKind::Map(entries)) => {
-                for (name, url) in entries {
-                    let (name, address) = (self.text_of(name, "a service's name"), self.url(url));
-                    let (Some(name), Some(address)) = (name, address) else { continue };
-                    services.push((name.to_owned(), address));
-                }
-            }
-            Some(_) => self.problem(node, "odata is a mapping from names of services to URLs"),
-            None => {}
-        }
-        let window = self.required(node, "window").and_then(|node| self.text_of(node, "window"))?.to_owned();
-        let page = match node.get("page").and_then(|node| Some((node, self.text_of(node, "page")?))) {
-            None => 1_000,
-            Some((node, text)) => text.parse().ok().filter(|page| (1..=100_000).contains(page)).unwrap_or_else(|| {
-                self.problem(node, "page is a number of documents, at most 100000");
-                1
-            }),
-        };
-        let lag = node.get("lag").and_then(|node| self.duration(node, "lag")).unwrap_or(0);
-        let since = node.get("since").and_then(|node| {
-            let text = self.text_of(node, "since")?.to_owned();
-            let time = from_text(&text, &FieldType::Timestamp, None).ok().and_then(|time| time.as_int());
-            if time.is_none() {
-                self.problem(node, "since is a time, such as 2026-01-01T00:00:00Z");
-            }
-            time
-        });
-        let filter = node.get("filter").and_then(|node| self.text_of(node, "filter")).map(str::to_owned);
-        let credentials = node.get("credentials").and_then(|node| self.text_of(node, "credentials")).map(str::to_owned);
-        Some(Collect { id: id_of(&format!("{source} collect")), services, window, page, lag, since, filter, credentials })
     }
 
     fn replaces(&mut self, source: &str, node: &Node, names: &Types) -> Option<CompleteDelivery> {

@@ -3,4 +3,5 @@
 pub mod aggregate;
 pub mod damage;
 pub mod export;
+pub mod publish;
 pub mod record;

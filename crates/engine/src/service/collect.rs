@@ -1,4 +1,4 @@
-//! Collects what services have published since the last time, a time window and a page at a time.
+//! Collects what services have published since the last time, a time window and a page at a time (those of OAI-PMH: `oai.rs`).
 //!
 //! Each page becomes an import job of its own, named like a file that the service had delivered. After each page, the watermark of the service
 //! moves to the time of the page's last document, and a run that is stopped continues from there. Documents of exactly that time are fetched
@@ -6,32 +6,30 @@
 //! what is published meanwhile is not skipped.
 
 use super::http::{HttpAttempt, HttpClient, encoded, on_same_host, persist, with_environment};
-use crate::import::{self, UploadRequest};
+use super::oai::Repository;
+use super::page::{DeliveredPage, PageImport, time_in_name};
 use crate::relations::SettlingUnit;
 use crate::relations::stored::number;
-use crate::work::JobRun;
 use crate::{EngineError, Result};
 use serde_json::Value as Json;
-use std::io::Cursor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use stook_catalogue::definition::{Catalogue, Collect, Source};
+use stook_catalogue::definition::{Catalogue, Collect, CollectProtocol, OdataService, Source};
 use stook_catalogue::ids::SourceId;
 use stook_catalogue::value::{FieldType, SmolStr, from_text, show_timestamp};
 use stook_formats::strange;
 use stook_store::journal::OutcomeCounts;
-use stook_store::queue::{Job, JobState};
 use stook_store::{Edge, EdgeChange, SettlingChanges, Store, Tenant};
 
 /// The maximum size of a page, in bytes.
-const MAX_PAGE_BYTES: u64 = 64 << 20;
+pub(super) const MAX_PAGE_BYTES: u64 = 64 << 20;
 /// The maximum number of requests for a page.
-const ATTEMPTS: u32 = 5;
+pub(super) const ATTEMPTS: u32 = 5;
 /// The first pause between two attempts; each further one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The time limit of a request.
-const PAGE_TIME: Duration = Duration::from_secs(120);
+pub(super) const PAGE_TIME: Duration = Duration::from_secs(120);
 /// The maximum number of consecutive pages without documents that have a next page.
 const MAX_EMPTY_PAGES: u32 = 1_000;
 /// The members in which services give the address of the next page.
@@ -89,23 +87,37 @@ pub fn collect(
     let source = &catalogue.sources[request.source];
     let Some(collect) = &source.collect else { return Err(EngineError::Wrong(format!("source `{}` is not collected", source.name))) };
     let (name, url) = &collect.services[request.service];
-    let service = CollectedService::new(collect, name, &with_environment(url)?)?;
+    let url = with_environment(url)?;
     let watermark = journal(store, &request.tenant, collect, name)?;
-    let Some(mut from) = request.since.or(watermark).or(collect.since) else {
-        return Err(EngineError::Wrong(format!("`{name}` has not been collected yet: say from when on with --since, or `since:` in the definition")));
-    };
+    let from = request.since.or(watermark).or(collect.since);
     // a window that starts after a gap does not move the watermark
-    let is_next = watermark.is_none_or(|watermark| from <= watermark);
-    let until = request.until.unwrap_or_else(|| store.clock() - collect.lag);
+    let is_next = watermark.is_none_or(|watermark| from.is_none_or(|from| from <= watermark));
     let move_to = |reached: i64| match is_next && watermark.is_none_or(|watermark| reached > watermark) {
         true => store.commit(Box::new(note(&request.tenant, collect, name, reached))).map(|_| ()),
         false => Ok(()),
     };
-    let mut done = CollectReport { until: from, ..CollectReport::default() };
+    let mut done = CollectReport { until: from.unwrap_or_default(), ..CollectReport::default() };
+    let pages = PageImport { catalogue, store, request, stop };
+    let odata = match &collect.protocol {
+        CollectProtocol::Odata(odata) => odata,
+        CollectProtocol::Oai => {
+            let repository = Repository::new(collect, name, (&url, source.family), stop)?;
+            if let Some(reached) = repository.harvest(&pages, from, &mut done, show)? {
+                done.until = reached - collect.lag;
+                move_to(done.until)?;
+            }
+            return Ok(done);
+        }
+    };
+    let service = CollectedService::new(collect, odata, name, &url)?;
+    let Some(mut from) = from else {
+        return Err(EngineError::Wrong(format!("`{name}` has not been collected yet: say from when on with --since, or `since:` in the definition")));
+    };
+    let until = request.until.unwrap_or_else(|| store.clock() - collect.lag);
     let mut skip = 0;
     while from < until && !stop.load(Ordering::SeqCst) {
         let page = service.page(from, until, skip, stop)?;
-        let times = page.times(collect, source, name)?;
+        let times = page.times(odata, source, name)?;
         let Some(last) = times.iter().copied().max() else {
             from = until;
             break;
@@ -114,18 +126,10 @@ pub fn collect(
             let wanted = format!("{} to {}", show_timestamp(from), show_timestamp(until));
             return Err(EngineError::Wrong(format!("`{name}` returned documents outside the requested window, {wanted}")));
         }
-        let delivered = DeliveredPage { source: &source.name, name: page_name(collect, name, (from, until), done.pages), bytes: page.bytes };
-        let job = import_page(catalogue, store, request, delivered, stop)?;
-        match job.state {
-            JobState::Completed | JobState::CompletedWithErrors => {
-                done.pages += 1;
-                done.counts.include(&job.counts);
-            }
-            state => {
-                let again = show_timestamp(from);
-                return Err(EngineError::Wrong(format!("job {} is {}; the next harvest starts again at {again}", job.id, state.name())));
-            }
-        }
+        let page_name = format!("{name}_{}_{}_{}_P{:06}.json", time_in_name(from), time_in_name(until), odata.page, done.pages);
+        let counts = pages.import(DeliveredPage { name: page_name, bytes: page.bytes }, Some(from))?;
+        done.pages += 1;
+        done.counts.include(&counts);
         let of_last = times.iter().filter(|time| **time == last).count();
         skip = if last == from { skip + of_last } else { of_last };
         from = last;
@@ -140,24 +144,13 @@ pub fn collect(
     Ok(done)
 }
 
-/// The file name of a page: the service, the window, the maximum number of documents in a page, and the page's number.
-fn page_name(collect: &Collect, service: &str, (from, until): (i64, i64), number: u64) -> String {
-    let time = |micros: i64| show_timestamp(micros).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect::<String>();
-    format!("{service}_{}_{}_{}_P{number:06}.json", time(from), time(until), collect.page)
-}
-
-/// A page that is to be imported.
-struct DeliveredPage<'p> {
-    source: &'p str,
-    name: String,
-    bytes: Vec<u8>,
-}
-
-fn import_page(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &CollectRequest, page: DeliveredPage<'_>, stop: &AtomicBool) -> Result<Job> {
-    let (tenant, size, source) = (request.tenant.clone(), Some(page.bytes.len() as u64), Some(page.source.to_owned()));
-    let upload = UploadRequest { name: page.name, size, profile: None, source, tenant, as_of: None, retires_all: false };
-    let job = import::upload(catalogue, store, &upload, Box::new(Cursor::new(page.bytes)), &mut |_| ())?;
-    import::run(catalogue, store, &JobRun { job: job.id, workers: request.workers, settles: true, stop }, &|_| ())
+/// Waits before another attempt; returns false if the collection is to stop.
+pub(super) fn pause_until(pause: Duration, stop: &AtomicBool) -> bool {
+    let until = Instant::now() + pause;
+    while Instant::now() < until && !stop.load(Ordering::SeqCst) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    !stop.load(Ordering::SeqCst)
 }
 
 /// A page of documents.
@@ -170,44 +163,38 @@ struct CollectPage {
 
 impl CollectPage {
     /// The times at which its documents were published.
-    fn times(&self, collect: &Collect, source: &Source, service: &str) -> Result<Vec<i64>> {
+    fn times(&self, odata: &OdataService, source: &Source, service: &str) -> Result<Vec<i64>> {
         let time = |document: &Json| {
-            let text = document.get(&collect.window).and_then(Json::as_str)?;
+            let text = document.get(&odata.window).and_then(Json::as_str)?;
             from_text(text, &FieldType::Timestamp, None).ok()?.as_int()
         };
-        let missing = || EngineError::Wrong(format!("`{service}` returned documents of `{}` without a time in `{}`", source.name, collect.window));
+        let missing = || EngineError::Wrong(format!("`{service}` returned documents of `{}` without a time in `{}`", source.name, odata.window));
         self.documents.iter().map(|document| time(document).ok_or_else(missing)).collect()
     }
 }
 
 /// A service to collect from.
 struct CollectedService<'c> {
-    collect: &'c Collect,
+    odata: &'c OdataService,
     name: &'c str,
     url: String,
     client: HttpClient,
 }
 
 impl<'c> CollectedService<'c> {
-    fn new(collect: &'c Collect, name: &'c str, url: &str) -> Result<Self> {
-        Ok(Self { collect, name, url: url.to_owned(), client: HttpClient::new(collect.credentials.as_deref())? })
+    fn new(collect: &'c Collect, odata: &'c OdataService, name: &'c str, url: &str) -> Result<Self> {
+        Ok(Self { odata, name, url: url.to_owned(), client: HttpClient::new(collect.credentials.as_deref())? })
     }
 
     /// Fetches the page of a window after `skip` documents.
     fn page(&self, from: i64, until: i64, skip: usize, stop: &AtomicBool) -> Result<CollectPage> {
-        let Collect { window, page, filter, .. } = self.collect;
+        let OdataService { window, page, filter } = self.odata;
         let own = filter.as_ref().map(|filter| format!(" and ({filter})")).unwrap_or_default();
         let wanted = format!("{window} ge {} and {window} lt {}{own}", show_timestamp(from), show_timestamp(until));
         let joint = if self.url.contains('?') { '&' } else { '?' };
         let mut url =
             format!("{}{joint}$filter={}&$orderby={}&$top={page}&$skip={skip}", self.url, encoded(&wanted), encoded(&format!("{window} asc")));
-        let pause = |pause: Duration| {
-            let until = Instant::now() + pause;
-            while Instant::now() < until && !stop.load(Ordering::SeqCst) {
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            !stop.load(Ordering::SeqCst)
-        };
+        let pause = |pause: Duration| pause_until(pause, stop);
         // a page without documents is the end only if it has no next page
         for _ in 0..MAX_EMPTY_PAGES {
             let attempt = || {

@@ -2,3 +2,6 @@
 
 pub mod collect;
 pub(crate) mod http;
+mod oai;
+mod oai_page;
+mod page;

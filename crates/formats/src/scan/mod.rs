@@ -5,6 +5,7 @@
 //! header, the namespaces of the enclosing elements, being inside an array).
 
 mod csv;
+mod envelope;
 mod json;
 mod prologue;
 mod step;
@@ -12,14 +13,15 @@ mod xml;
 
 pub(crate) use csv::{CsvHeader, csv_head_alone, csv_row, csv_split};
 pub use csv::{CsvScanner, csv_delimiter};
+pub(crate) use envelope::{Envelope, header_alone};
 pub use json::JsonScanner;
 pub(crate) use json::inner_value;
 pub(crate) use prologue::XmlPrologue;
 pub use step::ScanStep;
 pub use stook_marc::line::LineScanner;
 pub use stook_marc::scan::MarcScanner;
+pub(crate) use xml::XmlHead;
 pub use xml::XmlScanner;
-pub(crate) use xml::declarations_of_head;
 
 use crate::Syntax;
 use crate::marc::{ReadOptions, Tolerance};
@@ -29,7 +31,6 @@ use memchr::memchr;
 use step::{TREE_LIMIT, line_end};
 use stook_catalogue::definition::{CsvOptions, Source};
 use stook_marc::scan::MarcStep;
-use xml::xml_head;
 
 /// How a source's files are split into documents.
 #[derive(Debug, Clone, Copy)]
@@ -90,7 +91,7 @@ impl Scanner {
             Scanner::Marc(_) | Scanner::Line(_) => {}
             Scanner::Json(json) => json.mode = json_mode(head),
             Scanner::Xml(xml) => {
-                (xml.level, xml.declarations) = xml_head(head);
+                XmlHead { level: xml.level, declarations: xml.declarations, envelope: xml.envelope } = XmlHead::new(head);
                 // a chunk that does not start a file begins with a document, unless the element around the documents has ended before
                 xml.is_in_list_element = xml.level > 0 || head.ends_with(b"<0");
                 xml.prologue = XmlPrologue::of_head(head).0;

@@ -1,5 +1,6 @@
 //! Finds where the XML elements that are documents begin and end, by tags alone.
 
+use super::envelope::{self, Envelope};
 use super::prologue::XmlPrologue;
 use super::step::{ScanStep, TREE_LIMIT, blanks};
 use memchr::{memchr, memchr2, memmem};
@@ -26,6 +27,8 @@ pub struct XmlScanner {
     pub(super) level: u64,
     /// The namespace declarations of these elements, with their levels.
     pub(super) declarations: Vec<(u64, String)>,
+    /// What the element around a MARC record says before the record.
+    pub(super) envelope: Option<Envelope>,
     pub(super) head_version: u64,
     /// The name of the document element being scanned.
     open: Option<Vec<u8>>,
@@ -44,25 +47,38 @@ pub struct XmlScanner {
 /// Maximum number of bytes of namespace declarations that are kept.
 const DECLARATIONS_LIMIT: usize = 1 << 16;
 
-/// Reads what [`XmlScanner::head`] writes: `<`, a level and its declarations, for each level that has some; finally the current level, also if it is
-/// 0 because the element around the documents has begun and ended.
-pub(super) fn xml_head(head: &[u8]) -> (u64, Vec<(u64, String)>) {
-    let head = String::from_utf8_lossy(XmlPrologue::of_head(head).1);
-    let mut level = 0;
-    let mut declarations = Vec::new();
-    for part in head.split('<').skip(1) {
-        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
-        level = part[..digits].parse().unwrap_or(level);
-        if digits < part.len() {
-            declarations.push((level, part[digits..].to_owned()));
-        }
-    }
-    (level, declarations)
+/// What a chunk must know of the elements around its documents.
+#[derive(Debug, Default)]
+pub(crate) struct XmlHead {
+    pub(super) level: u64,
+    /// Namespace declarations with the levels of their elements.
+    pub(super) declarations: Vec<(u64, String)>,
+    pub(crate) envelope: Option<Envelope>,
 }
 
-/// The namespace declarations in a head, outermost first.
-pub(crate) fn declarations_of_head(head: &[u8]) -> String {
-    xml_head(head).1.into_iter().map(|(_, text)| text).collect()
+impl XmlHead {
+    /// Reads what [`XmlScanner::head`] writes: `<`, a level and its declarations, for each level that has some; the level and the text of an envelope;
+    /// finally the current level, also if it is 0 because the element around the documents has begun and ended.
+    pub(crate) fn new(head: &[u8]) -> Self {
+        let head = String::from_utf8_lossy(XmlPrologue::of_head(head).1);
+        let mut read = Self::default();
+        for part in head.split('<').skip(1) {
+            let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+            let level = part[..digits].parse().unwrap_or(read.level);
+            match part[digits..].strip_prefix(envelope::MARK) {
+                Some(text) => read.envelope = Some(Envelope::of_head(level, text)),
+                None if digits < part.len() => read.declarations.push((level, part[digits..].to_owned())),
+                None => {}
+            }
+            read.level = level;
+        }
+        read
+    }
+
+    /// The namespace declarations, outermost first.
+    pub(crate) fn declarations(&self) -> String {
+        self.declarations.iter().map(|(_, text)| text.as_str()).collect()
+    }
 }
 
 impl XmlScanner {
@@ -81,6 +97,7 @@ impl XmlScanner {
             marc,
             level: 0,
             declarations: Vec::new(),
+            envelope: None,
             head_version: 0,
             open: None,
             depth: 0,
@@ -103,7 +120,8 @@ impl XmlScanner {
             return prologue;
         }
         let declaring: String = self.declarations.iter().map(|(level, text)| format!("<{level}{text}")).collect();
-        format!("{prologue}{declaring}<{}", self.level)
+        let envelope = self.envelope.as_ref().map(Envelope::to_head).unwrap_or_default();
+        format!("{prologue}{declaring}{envelope}<{}", self.level)
     }
 
     pub(super) fn step(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
@@ -228,6 +246,10 @@ impl XmlScanner {
             self.declarations.pop();
             self.head_version += 1;
         }
+        if self.envelope.as_ref().is_some_and(|envelope| envelope.level == self.level) {
+            self.envelope = None;
+            self.head_version += 1;
+        }
         self.level = self.level.saturating_sub(1);
     }
 
@@ -287,6 +309,8 @@ impl XmlScanner {
         match tag_at(bytes, at_end) {
             Some((length, XmlTag::Open { attributes, .. })) => {
                 self.enter(attributes);
+                self.envelope = Envelope::new(self.level, &bytes[..start], self.prologue.encoding());
+                self.head_version += 1;
                 ScanStep::Skip(length)
             }
             _ => ScanStep::Skip(start),

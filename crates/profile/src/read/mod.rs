@@ -246,6 +246,10 @@ fn add_document(document: &Document<'_>, columns: &mut Columns, reading: &mut Re
             marc::add(record, columns);
             Ok(())
         }
+        Document::Enveloped(enveloped) => {
+            enveloped.record.iter().for_each(|record| marc::add(record, columns));
+            Ok(())
+        }
         Document::Csv(_) => Ok(()),
     }
 }

@@ -12,6 +12,7 @@ pub mod health;
 pub mod history;
 pub mod jobs;
 pub mod metrics;
+pub mod oai;
 pub mod openapi;
 pub mod queries;
 pub mod records;

@@ -248,7 +248,6 @@ impl QueryParams {
     }
 
     /// Returns all remaining parameters, in their order.
-    #[cfg(feature = "pages")]
     pub fn into_pairs(self) -> Vec<(String, String)> {
         self.unused
     }
@@ -310,7 +309,7 @@ impl QueryParams {
 }
 
 /// Decodes percent-encoded text; `None` if an escape is broken.
-fn percent_decoded(text: &str) -> Option<Vec<u8>> {
+pub fn percent_decoded(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {

@@ -23,6 +23,7 @@ pub fn shown(bytes: &[u8]) -> Markup {
     let parsed = detect(bytes).and_then(|syntax| Document::parse(bytes, syntax, &ParseContext::new(syntax, &[])).ok());
     match parsed {
         Some(Document::Marc(record)) => marc(&record),
+        Some(Document::Enveloped(enveloped)) => enveloped.record.as_ref().map_or_else(|| xml(&enveloped.around), marc),
         Some(Document::Xml(tree)) => xml(&tree),
         // JSON that is nested too deeply to be indented is shown as it is
         Some(Document::Json(document)) if !document.is_deep() => json(document.value().clone()),

@@ -222,6 +222,15 @@ const NOT_GENERATED: &[(&str, &str)] = &[
     ("write.fields", "as route.find"),
     ("write.args", "as route.find"),
     ("write.taken", "as route.find"),
+    ("rule.around", "generated documents are not wrapped; tests/tests/harvest.rs has those that are"),
+    ("collect.oai", "a generated source collects by OData; tests/tests/harvest.rs collects by OAI-PMH"),
+    ("collection.publish", "tests/tests/published.rs has the law of what is published: a harvest is an export"),
+    ("publish.dc", "as collection.publish"),
+    ("serve.repository", "as collection.publish"),
+    ("repository.name", "as collection.publish"),
+    ("repository.email", "as collection.publish"),
+    ("repository.domain", "as collection.publish"),
+    ("repository.url", "as collection.publish"),
 ];
 
 #[test]

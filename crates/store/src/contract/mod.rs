@@ -3,6 +3,7 @@
 //! | role | what it does | file, with its types |
 //! |---|---|---|
 //! | [`Records`] | reads records by key | `records.rs` |
+//! | [`Changes`] | reads records in the order in which they changed | `changes.rs` |
 //! | [`Queries`] | executes plans | `plan.rs` |
 //! | [`Units`] | writes units of work | `commit.rs`; [`Unit`](unit::Unit) in `unit.rs` |
 //! | [`CommitNumbers`] | shows caches of records whether anything was committed | `observer.rs` |
@@ -15,6 +16,7 @@
 
 pub mod access;
 pub mod cancel;
+pub mod changes;
 pub mod commit;
 pub mod damage;
 pub mod edges;
@@ -32,6 +34,7 @@ pub mod tenant;
 pub mod unit;
 
 use access::Tokens;
+use changes::Changes;
 use commit::Units;
 use error::Result;
 use observer::CommitNumbers;
@@ -46,7 +49,7 @@ use tenant::Tenant;
 
 /// A record store for one catalogue: its roles, and methods that concern the entire store. With a `dyn Store`, the methods of every role can be
 /// called without importing their traits.
-pub trait Store: Records + Queries + Units + CommitNumbers + Settling + Tags + Tokens + Queue + Send + Sync {
+pub trait Store: Records + Changes + Queries + Units + CommitNumbers + Settling + Tags + Tokens + Queue + Send + Sync {
     /// The store's clock, in microseconds since 1970; strictly increasing over all calls.
     fn clock(&self) -> i64;
 

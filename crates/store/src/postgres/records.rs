@@ -3,6 +3,7 @@
 use super::session::{DatabaseError, DbResult, Session};
 use super::tables::{StoreTables, TenantTables};
 use super::values::{self, RowExt};
+use crate::changes::{ChangeRange, RevisedRecord};
 use crate::damage::{Damage, DamagedPart, RecordPart};
 use crate::sql::row::{conflicts_of, read_json, unpack_state};
 use crate::{ChangeLogEntry, ReadDetail, StoreError, StoredRecord, Version};
@@ -186,4 +187,29 @@ pub fn keys_after(tenant_tables: TenantTables<'_>, collection: CollectionId, key
     let TenantTables { session, tables, tenant } = tenant_tables;
     let sql = format!("SELECT key FROM {} WHERE tenant = $1 AND key > $2 ORDER BY key LIMIT $3", tables.collections[collection].table);
     keys_of(&session.query(&sql, &[&tenant, &key, &(limit as i64)])?)
+}
+
+/// Reads records of a published collection in the order in which they changed.
+pub fn changed(tenant_tables: TenantTables<'_>, collection: CollectionId, range: &ChangeRange, limit: usize) -> DbResult<Vec<RevisedRecord>> {
+    let TenantTables { session, tables, tenant } = tenant_tables;
+    let collection_tables = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
+    let sql = format!(
+        "SELECT key, revision, alive FROM {} WHERE tenant = $1 AND (revision, key) > ($2, $3) AND revision < $4 ORDER BY revision, key LIMIT $5",
+        collection_tables.table
+    );
+    let rows = session.query(&sql, &[&tenant, &range.after.revision, &range.after.key, &range.until, &(limit as i64)])?;
+    let keys = keys_of(&rows)?;
+    rows.iter().zip(keys).map(|(row, key)| Ok(RevisedRecord { revision: row.at(1)?, key, exists: row.at(2)? })).collect()
+}
+
+/// How far the oldest transaction that writes may be before the server's clock, in microseconds, when it is not yet seen to write: its commit time is
+/// read immediately before its number is assigned.
+const CLOCK_MARGIN: i64 = 2_000_000;
+
+/// Everything before the beginning of the oldest transaction that is being written has been committed. Transactions of another role may not be visible.
+pub fn committed_until(session: &mut Session) -> DbResult<i64> {
+    let sql = "SELECT least((extract(epoch FROM clock_timestamp()) * 1000000)::bigint - $1::bigint,
+        (SELECT min((extract(epoch FROM xact_start) * 1000000)::bigint) FROM pg_stat_activity
+         WHERE datname = current_database() AND backend_xid IS NOT NULL AND pid <> pg_backend_pid()))";
+    session.query_one(sql, &[&CLOCK_MARGIN])?.at(0)
 }

@@ -10,6 +10,7 @@ use super::{edges, marks, pass, query, records, tables, tags};
 use super::{jobs, journal};
 use crate::access::{NewToken, Token, TokenRow, Tokens};
 use crate::cancel::CancelToken;
+use crate::changes::{ChangeRange, Changes, RevisedRecord};
 use crate::journal::JournalEntry;
 use crate::plan::{Aggregate, Grouping, Groups, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
@@ -58,6 +59,22 @@ impl Store for PostgresStore {
     fn tenants(&self) -> Result<Vec<Tenant>> {
         let rows = self.with_reader(|session| session.query("SELECT name FROM tenants ORDER BY id", &[]))?;
         rows.iter().map(|row| Tenant::new(row.at::<&str>(0).map_err(StoreError::from)?)).collect()
+    }
+}
+
+impl Changes for PostgresStore {
+    fn changed(&self, tenant: &Tenant, collection: CollectionId, range: &ChangeRange, limit: usize) -> Result<Vec<RevisedRecord>> {
+        if self.context.tables.catalogue().collections.get(collection).is_none_or(|collection| collection.publish.is_none()) {
+            return Err(StoreError::Wrong("the collection is not published".into()));
+        }
+        self.with_reader(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => records::changed(TenantTables { session, tables: &self.context.tables, tenant }, collection, range, limit),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn committed_until(&self) -> Result<i64> {
+        self.with_reader(records::committed_until)
     }
 }
 

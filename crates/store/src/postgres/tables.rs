@@ -460,6 +460,11 @@ fn migrate(session: &mut Session, tables: &StoreTables, old_schema: &StoreSchema
             let index = quoted_name(&["c", collection_name]);
             session.batch(&format!("CREATE INDEX IF NOT EXISTS {index} ON {table}(tenant, key) WHERE conflict IS NOT NULL"))?;
         }
+        let index = quoted_name(&["h", collection_name]);
+        session.batch(&match collection.publish {
+            Some(_) => format!("CREATE INDEX IF NOT EXISTS {index} ON {table}(tenant, revision, key)"),
+            None => format!("DROP INDEX IF EXISTS {index}"),
+        })?;
         for state in &collection.states {
             let old_state = old_collection.and_then(|collection| collection.states.get(&state.name));
             let column = quoted_name(&["s", &state.name]);

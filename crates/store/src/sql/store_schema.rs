@@ -24,6 +24,9 @@ pub struct CollectionSchema {
     pub key: String,
     /// The rule that decides whether a record exists.
     pub exists: String,
+    /// Whether there is an index of changes.
+    #[serde(default)]
+    pub published: bool,
     /// Golden fields by name.
     pub fields: BTreeMap<String, FieldSchema>,
     /// State fields by name.
@@ -206,6 +209,7 @@ impl StoreSchema {
             let schema = CollectionSchema {
                 key: collection.key_text.clone(),
                 exists: format!("{:?}", collection.exists),
+                published: collection.publish.is_some(),
                 fields: fields.collect(),
                 states: states.collect(),
             };
@@ -237,6 +241,9 @@ impl StoreSchema {
                 additions.push(format!("collection `{name}` is not in the store"));
                 continue;
             };
+            if old.published != new.published {
+                additions.push(format!("`publish` of `{name}` differs"));
+            }
             for (kind, old_fields, new_fields) in [("field", &old.fields, &new.fields), ("state field", &old.states, &new.states)] {
                 for (field, new) in new_fields {
                     match old_fields.get(field) {

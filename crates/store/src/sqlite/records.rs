@@ -2,8 +2,9 @@
 
 use super::error::store_error;
 use super::sql::assert_no_full_scan;
-use super::tables::{AT_VERSION, BY_KEY, StoreTables, TenantTables};
+use super::tables::{AT_VERSION, BY_KEY, StoreTables, TenantTables, change_index};
 use super::values::unbind_stored;
+use crate::changes::{ChangeRange, RevisedRecord};
 use crate::damage::{DamagedPart, RecordPart};
 use crate::queue::JobRef;
 use crate::sql::row::{conflicts_of, read_json, unpack_state, with_members};
@@ -190,4 +191,27 @@ pub fn keys_after(tenant_tables: TenantTables<'_>, collection: CollectionId, key
     let TenantTables { connection, tables, tenant } = tenant_tables;
     let sql = format!("SELECT key FROM {} WHERE tenant = ? AND packed > packed(?) ORDER BY packed LIMIT ?", tables.collections[collection].table);
     keys_of(connection, &sql, params![tenant, key, limit as i64])
+}
+
+/// Reads records of a published collection in the order in which they changed.
+pub fn changed(tenant_tables: TenantTables<'_>, collection: CollectionId, range: &ChangeRange, limit: usize) -> Result<Vec<RevisedRecord>> {
+    let TenantTables { connection, tables, tenant } = tenant_tables;
+    let collection_tables = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
+    let (table, index) = (&collection_tables.table, change_index(&tables.names[collection]));
+    let sql = format!(
+        "SELECT revision, key, alive FROM {table} INDEXED BY {index} \
+         WHERE tenant = ? AND (revision, packed) > (?, packed(?)) AND revision < ? ORDER BY revision, packed LIMIT ?"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(store_error)?;
+    let arguments = params![tenant, range.after.revision, range.after.key, range.until, limit as i64];
+    let mut rows = statement.query(arguments).map_err(store_error)?;
+    let mut changed = Vec::new();
+    while let Some(row) = rows.next().map_err(store_error)? {
+        let get = || -> rusqlite::Result<_> { Ok((row.get(0)?, row.get::<_, String>(1)?, row.get(2)?)) };
+        let (revision, key, exists) = get().map_err(store_error)?;
+        changed.push(RevisedRecord { revision, key: Key::new(key).map_err(|error| StoreError::Other(error.to_string()))?, exists });
+    }
+    drop(rows);
+    assert_no_full_scan(&statement);
+    Ok(changed)
 }

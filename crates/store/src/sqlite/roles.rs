@@ -10,6 +10,7 @@ use super::writer::{self, SqliteWriter, WriterCommand};
 use super::{edges, jobs, journal, marks, pass, query, queue, records, tables, tags};
 use crate::access::{NewToken, Token, TokenRow, Tokens};
 use crate::cancel::CancelToken;
+use crate::changes::{ChangeRange, Changes, RevisedRecord};
 use crate::journal::JournalEntry;
 use crate::plan::{Aggregate, Grouping, Groups, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
@@ -89,6 +90,23 @@ impl Store for SqliteStore {
             let names = statement.query_map([], |row| row.get::<_, String>(0)).map_err(store_error)?;
             names.map(|name| Tenant::new(&name.map_err(store_error)?)).collect()
         })
+    }
+}
+
+impl Changes for SqliteStore {
+    fn changed(&self, tenant: &Tenant, collection: CollectionId, range: &ChangeRange, limit: usize) -> Result<Vec<RevisedRecord>> {
+        if self.tables.catalogue().collections.get(collection).is_none_or(|collection| collection.publish.is_none()) {
+            return Err(StoreError::Wrong("the collection is not published".into()));
+        }
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => records::changed(TenantTables { connection, tables: &self.tables, tenant }, collection, range, limit),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn committed_until(&self) -> Result<i64> {
+        // whatever is committed later has a later time than what was committed last
+        self.with_reader(|connection| Ok(super::tables::read_clock(connection)? + 1))
     }
 }
 

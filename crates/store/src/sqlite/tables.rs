@@ -7,6 +7,7 @@
 //! r_C(id, tenant, key, packed, revision, touch, created_job, alive, f_FIELD.., x_FIELD.., d_FIELD.., s_STATE.., conflict, state, contributions, raw)
 //!   k_C(tenant, packed)                   keys in their order, see [`super::packed`]
 //!   o_C_COLUMN(tenant, COLUMN)            ordered indexes
+//!   h_C(tenant, revision, packed)         records by their last change, of a collection that is published
 //!   l_C_FIELD(tenant, d_FIELD)            children of a link that is only read, by the target's key
 //! i_C_FIELD(tenant, value, id)            one row per element of an indexed list
 //! t_C_FIELD                               FTS5 trigrams of a `contains` index, by id
@@ -323,6 +324,11 @@ pub fn ordered_index(collection: &str, column: &str) -> String {
 }
 
 /// The name of the index of records with conflicts.
+/// The name of the index of a collection's records by the time of their last change.
+pub fn change_index(collection: &str) -> String {
+    format!("\"h_{collection}\"")
+}
+
 pub fn conflict_index(collection: &str) -> String {
     format!("\"c_{collection}\"")
 }
@@ -362,6 +368,14 @@ pub fn prepare(connection: &mut Connection, tables: &StoreTables) -> Result<(Vec
         let (index, name) = (conflict_index(&collection.name), &collection.name);
         let create = format!("CREATE INDEX IF NOT EXISTS {index} ON \"r_{name}\"(tenant, packed) WHERE conflict IS NOT NULL");
         transaction.execute_batch(&create).map_err(store_error)?;
+    }
+    for collection in &definition.collections {
+        let (index, name) = (change_index(&collection.name), &collection.name);
+        let change = match collection.publish {
+            Some(_) => format!("CREATE INDEX IF NOT EXISTS {index} ON \"r_{name}\"(tenant, revision, packed)"),
+            None => format!("DROP INDEX IF EXISTS {index}"),
+        };
+        transaction.execute_batch(&change).map_err(store_error)?;
     }
     for feed in definition.sources.iter().flat_map(|source| &source.feeds) {
         transaction.execute("INSERT OR IGNORE INTO generations(hash) VALUES (?)", params![feed.generation.as_slice()]).map_err(store_error)?;

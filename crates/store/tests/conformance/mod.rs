@@ -11,6 +11,7 @@
 //! the compiler reports.
 
 pub mod calls;
+pub mod changes;
 pub mod definition;
 pub mod history;
 pub mod journal;
@@ -40,6 +41,11 @@ macro_rules! conformance {
                 tokens_are_listed_until_they_are_revoked,
                 versions_are_those_of_the_records_that_are_read,
                 commit_numbers_grow_with_every_commit_and_local_observers_are_notified,
+            ],
+            changes: [
+                records_are_read_in_the_order_in_which_they_changed,
+                every_change_is_read_once_by_who_continues_from_the_time_of_the_last_reading,
+                an_index_of_changes_is_added_to_a_store_with_records_and_dropped_again,
             ],
             records: [
                 reading_gives_records_in_the_order_of_the_keys_and_nothing_for_missing_ones,

@@ -71,7 +71,8 @@ pub fn check(
         }
         Expected::Field(field, reading) => {
             if let Expr::Literal(LiteralValue::String(text)) = &root.expr
-                && *field != FieldType::Text
+                // a text is a value of JSON as it is
+                && !matches!(field, FieldType::Text | FieldType::Json)
                 && let Err(error) = from_text(text.inner(), field.element(), None)
             {
                 return Err(wrong(error.to_string(), None));

@@ -1,6 +1,7 @@
 //! Collections: how their records are made and identified.
 
 use super::field::Field;
+use super::publish::Publication;
 use super::tags::{TagDocument, TagSettings};
 use super::transition::{StateField, Transition};
 use crate::eval::Expression;
@@ -32,6 +33,8 @@ pub struct Collection {
     pub transitions: Vec<Transition>,
     /// Whether, and how, records carry tags.
     pub tags: Option<TagSettings>,
+    /// How its records are shown to other systems, if they are published.
+    pub publish: Option<Publication>,
     /// The coverage, by position, whose rows these records are.
     pub rows_of: Option<usize>,
 }

@@ -6,6 +6,7 @@ mod field;
 mod file_pattern;
 mod pattern;
 mod profile;
+mod publish;
 mod rule;
 mod service;
 mod source;
@@ -18,8 +19,9 @@ pub use field::{API_NAME, Field, FieldIndexes, SourceRef, Survivorship};
 pub use file_pattern::{FilePattern, file_name};
 pub use pattern::{Captures, NamedRegex, PatternSet};
 pub use profile::{OnMatched, OnUnmatched, Profile, TenantShare};
+pub use publish::{DUBLIN_CORE, Publication, Repository};
 pub use rule::{ValueOrigin, ValueRule};
-pub use service::{ArgumentForm, CallArgument, Collect, Pagination, Service, ServiceBinding, ServiceCall};
+pub use service::{ArgumentForm, CallArgument, Collect, CollectProtocol, OdataService, Pagination, Service, ServiceBinding, ServiceCall};
 pub use source::{
     AcceptRule, AsOfRule, CompleteDelivery, CompleteFiles, CsvEncoding, CsvOptions, DocumentOptions, DocumentOrder, EmbeddedDocument, Feed, FeedEach,
     FieldMapping, FormatFamily, LetValue, MAX_MISSING_PERCENT, MergedCells, Source,
@@ -94,6 +96,8 @@ pub struct Catalogue {
     pub routes: Vec<Route>,
     /// How declared routes are served.
     pub serving: Serving,
+    /// How it presents itself to systems that fetch what is published; `None` if nothing is.
+    pub repository: Option<Repository>,
 }
 
 impl Catalogue {
@@ -116,6 +120,7 @@ impl Catalogue {
             tenants: BTreeMap::new(),
             routes: Vec::new(),
             serving: Serving::default(),
+            repository: None,
         }
     }
 
@@ -130,6 +135,11 @@ impl Catalogue {
     /// Returns the collection called `name` with its id.
     pub fn collection(&self, name: &str) -> Option<(CollectionId, &Collection)> {
         self.collections.enumerate().find(|(_, collection)| collection.name == name)
+    }
+
+    /// Iterates over the collections that are published.
+    pub fn published(&self) -> impl Iterator<Item = (CollectionId, &Collection, &Publication)> {
+        self.collections.enumerate().filter_map(|(id, collection)| Some((id, collection, collection.publish.as_ref()?)))
     }
 
     /// Iterates over the collections whose records have tags.

@@ -3,25 +3,41 @@
 use crate::model::ids::FieldId;
 use regex::Regex;
 
-/// OData services from which the documents published in a time window are collected.
+/// Services from which documents are collected that are new since the last time.
 #[derive(Debug, Clone)]
 pub struct Collect {
     /// The number of their watermarks in a store.
     pub id: u32,
-    /// Each service's name and the URL of its entities.
+    /// Each service's name and URL.
     pub services: Vec<(String, String)>,
-    /// The member with the time of publication.
-    pub window: String,
-    /// Documents per page.
-    pub page: usize,
+    /// How they are asked.
+    pub protocol: CollectProtocol,
     /// How long it may take until documents are visible, in microseconds: documents younger than this are not collected yet.
     pub lag: i64,
     /// The publication time at which to begin, in microseconds.
     pub since: Option<i64>,
-    /// An additional condition, in the service's language.
-    pub filter: Option<String>,
     /// The prefix of the environment variables that hold credentials.
     pub credentials: Option<String>,
+}
+
+/// How services are asked for what is new.
+#[derive(Debug, Clone)]
+pub enum CollectProtocol {
+    /// By OData: for what was published in a time window.
+    Odata(OdataService),
+    /// By OAI-PMH: for what has changed since a time.
+    Oai,
+}
+
+/// How OData services are asked.
+#[derive(Debug, Clone)]
+pub struct OdataService {
+    /// The member with the time of publication.
+    pub window: String,
+    /// Documents per page.
+    pub page: usize,
+    /// An additional condition, in the service's language.
+    pub filter: Option<String>,
 }
 
 /// A service from which documents are fetched when a query needs them. Times are in microseconds.

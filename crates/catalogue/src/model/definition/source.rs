@@ -170,6 +170,13 @@ impl Source {
         self.replaces.as_ref()?.files.as_ref()
     }
 
+    /// Whether it reads what is around MARC records.
+    pub fn reads_envelopes(&self) -> bool {
+        let rules = self.lets.iter().map(|own| &own.rule).chain(self.feeds.iter().flat_map(|feed| &feed.map).map(|entry| &entry.rule));
+        let is_around = |path: &Path| self.family == FormatFamily::Marc && matches!(path, Path::Xml(_));
+        rules.into_iter().any(|rule| matches!(&rule.origin, ValueOrigin::Paths(paths) if paths.iter().any(is_around)))
+    }
+
     /// The columns that its rules read and a table with these columns lacks: for each rule that finds none of its columns, those columns. Of fields
     /// that are read from the column of their name because nothing else is said, only those of collections for which `is_fed_alone` holds.
     pub fn missing_columns(&self, columns: &[String], is_fed_alone: impl Fn(CollectionId) -> bool) -> Vec<Vec<&str>> {

@@ -23,6 +23,9 @@ use stook_formats::{ContextNode, Document, DocumentError, ParseContext, Selected
 /// How far ahead of the store's clock an as-of time may be, in microseconds: one in 2099 would block its record until then.
 const MAX_AHEAD_OF_CLOCK: i64 = 24 * 3600 * 1_000_000;
 
+/// Why a document is skipped that is only the header of a record.
+const NO_RECORD: &str = "it is the header of a record without the record, as of one that was deleted: `around` and `gone` say what that means";
+
 /// The maximum number of elements of one document that contribute through one feed.
 const MAX_ELEMENTS: usize = 10_000;
 
@@ -46,6 +49,8 @@ pub struct DocumentMapper<'c> {
     ignored_fields: Vec<Vec<FieldId>>,
     /// Whether a feed says `each:`.
     has_elements: bool,
+    /// Whether a rule says `around:`.
+    reads_envelopes: bool,
     /// For each feed and each `let`, the field that has the same name.
     same_name_fields: Vec<Vec<Option<FieldId>>>,
 }
@@ -123,6 +128,7 @@ impl<'c> DocumentMapper<'c> {
             index,
             source,
             has_elements: source.feeds.iter().any(|feed| feed.each.is_some()),
+            reads_envelopes: source.reads_envelopes(),
             evaluator,
             names,
             constant_per_file: is_constant_per_file,
@@ -136,7 +142,11 @@ impl<'c> DocumentMapper<'c> {
     pub fn map(&self, document: &Document<'_>, bytes: &Bytes, syntax: Syntax, envelope: &Envelope<'_>) -> MappedDocument {
         let input = DocumentInput { document, bytes, syntax, element: None };
         let mut mapped = MappedDocument::default();
-        if let Document::Marc(record) = document
+        if document.is_empty_envelope() && !self.reads_envelopes {
+            mapped.skipped = Some(NO_RECORD.into());
+            return mapped;
+        }
+        if let Some(record) = document.marc()
             && record.unknown_characters > 0
             // otherwise they are reported as repairs
             && !self.source.reading.marc.repairs()
@@ -370,7 +380,7 @@ impl<'c> DocumentMapper<'c> {
         mapped: &mut MappedDocument,
         found: &mut Vec<SelectedValue<'d>>,
     ) -> Option<NewContribution> {
-        let DocumentInput { document, bytes, syntax, element } = input;
+        let DocumentInput { document, bytes, syntax, element: _ } = input;
         let (feed, is_only_feed) = (&self.source.feeds[index], self.is_only_feed());
         let collection = &self.catalogue.collections[feed.collection];
         let namesakes = &self.same_name_fields[index];
@@ -401,7 +411,7 @@ impl<'c> DocumentMapper<'c> {
         let mapped_fields = is_only_feed.then_some(MappedFields { collection, values: &values, unread: &unread, mapped: &feed.map, namesakes });
         let lent_scope = scope.lend(mapped_fields);
         let key = ambiguity.map_or_else(|| key_of(collection, &values, self.evaluator), Err);
-        let result = self.contribution_header(key, &lent_scope, (feed, element), &values, mapped);
+        let result = self.contribution_header(key, &lent_scope, (feed, input), &values, mapped);
         let lent = lent_scope.end();
         scope.take_back(lent);
         let ContributionHeader { key, contributor, as_of, is_deleted, scope } = result?;
@@ -442,10 +452,11 @@ impl<'c> DocumentMapper<'c> {
         &self,
         key: Result<Key, String>,
         scope: &DocumentScope<'_, '_>,
-        (feed, element): (&Feed, Option<Element<'_>>),
+        (feed, input): (&Feed, DocumentInput<'_>),
         values: &[Value],
         mapped: &mut MappedDocument,
     ) -> Option<ContributionHeader> {
+        let element = input.element;
         let collection = &self.catalogue.collections[feed.collection];
         mapped.key = key.as_ref().ok().cloned();
         if self.is_only_feed() {
@@ -471,6 +482,10 @@ impl<'c> DocumentMapper<'c> {
                 }
             },
         };
+        if !is_deleted && input.document.is_empty_envelope() {
+            mapped.skipped = Some(NO_RECORD.into());
+            return None;
+        }
         let missing: Vec<&str> = collection
             .fields
             .iter()

@@ -34,6 +34,9 @@ pub fn document(catalogue: &Catalogue, tenant: Option<&Tenant>) -> Json {
     };
     service::describe(&mut add);
     queries::describe(&mut add);
+    if catalogue.repository.is_some() {
+        queries::describe_published(&mut add);
+    }
     jobs::describe(&mut add);
     lab::describe(&mut add);
     tokens::describe(&mut add);

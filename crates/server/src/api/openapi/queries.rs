@@ -9,6 +9,24 @@ use serde_json::{Value as Json, json};
 use stook_engine::fetch::WHEN;
 use stook_query::MAX_TEXT;
 
+/// Describes the path of OAI-PMH, where records are published.
+pub fn describe_published(add: &mut impl FnMut(String, &str, Json)) {
+    let operation = |id: &str| {
+        let verbs = ["Identify", "ListMetadataFormats", "ListSets", "ListIdentifiers", "ListRecords", "GetRecord"];
+        Operation::new(id, "catalogue", "OAI-PMH 2.0: published records, and what has changed since a time")
+            .query("verb", text(), &format!("What is asked for: {}; errors of the protocol have status 200.", verbs.join(", ")))
+            .query("metadataPrefix", text(), "The form of records: oai_dc, marcxml or marc21.")
+            .query("set", text(), "A collection.")
+            .query("from", text(), "The first day or second.")
+            .query("until", text(), "The last day or second.")
+            .query("identifier", text(), "A record.")
+            .query("resumptionToken", text(), "Where a list continues.")
+            .answer(200, "A response of OAI-PMH.", "text/xml", json!({ "type": "string" }))
+            .guarded()
+    };
+    add("/v1/{tenant}/oai".into(), "get", operation("oai"));
+}
+
 /// Describes these paths.
 pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
     add(
