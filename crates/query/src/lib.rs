@@ -74,6 +74,7 @@
 //!   order where it leaves groups equal, or is missing. Texts are grouped and sorted as they are written.
 
 mod assist;
+pub mod cql;
 mod language;
 mod plan;
 

@@ -1,7 +1,7 @@
 //! The paths of the API with their handlers, each behind the guard of its class.
 
 use crate::App;
-use crate::api::{coverage, deliver, export, failed, health, history, jobs, metrics, oai, openapi, queries, records, routes, runs, services, uploads};
+use crate::api::{coverage, deliver, export, failed, health, history, jobs, metrics, oai, openapi, queries, records, routes, runs, services, sru, uploads};
 use crate::api::{suggest, summary, tags, tenants, tokens, transitions, unknown};
 use crate::guard::admission::RequestClass;
 use crate::guard::request::RequestContext;
@@ -52,6 +52,11 @@ pub fn router(app: &Arc<App>) -> Router {
     let mut v1 = v1;
     if app.catalogue.repository.is_some() {
         v1 = v1.route("/v1/{tenant}/oai", get(oai::get).post(oai::post).layer(CompressionLayer::new()));
+        let first = app.catalogue.published().next().map(|(id, ..)| ("/v1/{tenant}/sru".to_owned(), id));
+        let named = app.catalogue.published().map(|(id, collection, _)| (format!("/v1/{{tenant}}/sru/{}", collection.name), id));
+        for (path, id) in first.into_iter().chain(named) {
+            v1 = v1.route(&path, get(move |ctx: RequestContext| sru::get(ctx.with_collection(id))).layer(CompressionLayer::new()));
+        }
     }
     let rows = get(export::rows).layer(CompressionLayer::new());
     let mut bulk = Router::new()

@@ -7,7 +7,11 @@ pub const SERVE: &[Keyword] = &[
     word("error", TEXT, "The member that holds the message when errors are returned as a JSON object; default: problem details (RFC 9457)."),
     word("unknown", r#"{"enum":["refuse","ignore"]}"#, "What is done with parameters that a route does not have; default: refuse."),
     word("origins", NAMES, "Origins, such as https://example.org, whose web pages may call the routes (CORS); '*' for all."),
-    word("repository", r##"{"$ref":"#/$defs/repository"}"##, "Who publishes records for other systems, which fetch them by OAI-PMH."),
+    word(
+        "repository",
+        r##"{"$ref":"#/$defs/repository"}"##,
+        "Who publishes records for other systems, which fetch them by OAI-PMH and search them by SRU.",
+    ),
 ];
 
 /// How a catalogue presents itself.

@@ -21,6 +21,7 @@ pub mod routes;
 mod rows;
 pub mod runs;
 pub mod services;
+pub mod sru;
 pub mod suggest;
 pub mod summary;
 pub mod tags;

@@ -35,7 +35,7 @@ pub fn document(catalogue: &Catalogue, tenant: Option<&Tenant>) -> Json {
     service::describe(&mut add);
     queries::describe(&mut add);
     if catalogue.repository.is_some() {
-        queries::describe_published(&mut add);
+        queries::describe_published(catalogue, &mut add);
     }
     jobs::describe(&mut add);
     lab::describe(&mut add);

@@ -6,11 +6,12 @@ use crate::api::queries::{MAX_OFFSET, MAX_ROWS, MAX_TYPED_CHARS, MAX_WAIT};
 use crate::api::records::MAX_KEYS;
 use crate::api::rows::XLSX;
 use serde_json::{Value as Json, json};
+use stook_catalogue::definition::Catalogue;
 use stook_engine::fetch::WHEN;
 use stook_query::MAX_TEXT;
 
-/// Describes the path of OAI-PMH, where records are published.
-pub fn describe_published(add: &mut impl FnMut(String, &str, Json)) {
+/// Describes the paths of OAI-PMH and SRU, where records are published.
+pub fn describe_published(catalogue: &Catalogue, add: &mut impl FnMut(String, &str, Json)) {
     let operation = |id: &str| {
         let verbs = ["Identify", "ListMetadataFormats", "ListSets", "ListIdentifiers", "ListRecords", "GetRecord"];
         Operation::new(id, "catalogue", "OAI-PMH 2.0: published records, and what has changed since a time")
@@ -25,6 +26,19 @@ pub fn describe_published(add: &mut impl FnMut(String, &str, Json)) {
             .guarded()
     };
     add("/v1/{tenant}/oai".into(), "get", operation("oai"));
+    for name in catalogue.published().map(|(_, collection, _)| collection.name.as_str()) {
+        let search = Operation::new(&format!("sru_{name}"), "catalogue", "SRU 1.2: searches published records by CQL")
+            .query("operation", text(), "searchRetrieve or explain.")
+            .query("version", text(), "1.1 or 1.2.")
+            .query("query", text(), "The query in CQL. Mistakes are diagnostics with status 200.")
+            .query("startRecord", text(), "The position of the first record, from 1.")
+            .query("maximumRecords", text(), "Records of a page, at most 100.")
+            .query("recordSchema", text(), "marcxml or dc.")
+            .query("recordPacking", text(), "xml or string.")
+            .query("sortKeys", text(), "The order, in the form of version 1.1.")
+            .answer(200, "A response of SRU.", "text/xml", json!({ "type": "string" }));
+        add(format!("/v1/{{tenant}}/sru/{name}"), "get", search.guarded());
+    }
 }
 
 /// Describes these paths.
