@@ -431,7 +431,7 @@ fn conditions_are_combined_by_words_and_parentheses() {
         assert_eq!(conditions(one), conditions(other), "{one}");
     }
     // the words are names where a comparison follows
-    let problem = try_compile(&catalogue, "file or=1").err().expect("there is no such field");
+    let problem = try_compile(&catalogue, "file or=1").expect_err("there is no such field");
     assert_eq!(problem.message, "`file` has no field `or`");
     // no deeper than a stack allows
     let deep = format!("file {}events=1{}", "(".repeat(10_000), ")".repeat(10_000));

@@ -1,7 +1,9 @@
 //! The paths of the API with their handlers, each behind the guard of its class.
 
 use crate::App;
-use crate::api::{coverage, deliver, export, failed, health, history, jobs, metrics, oai, openapi, queries, records, routes, runs, services, sru, uploads};
+use crate::api::{
+    coverage, deliver, export, failed, health, history, jobs, metrics, oai, openapi, queries, records, routes, runs, services, sru, uploads,
+};
 use crate::api::{suggest, summary, tags, tenants, tokens, transitions, unknown};
 use crate::guard::admission::RequestClass;
 use crate::guard::request::RequestContext;
