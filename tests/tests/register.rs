@@ -34,7 +34,7 @@ impl Register {
         let stook = Served::new(sandbox, &["--workers", "0"]);
         for (id, email, name) in [(ANN, "Ann@example.com", "Ann"), (BEN, "ben@example.com", "Ben")] {
             let person = json!({"email": email, "first_name": name, "last_name": "Lund", "telephone": "1", "first_status": "ACTIVE"});
-            stook.call("PUT", &format!("/v1/main/respondent/{id}"), &person).expect_json(201);
+            assert!(stook.call("PUT", &format!("/v1/main/respondent/{id}"), &person).status < 300);
         }
         let id =
             stook.call("POST", &format!("{BASE}/businesses"), &business("49900000001", "s-1")).expect_json(200)["id"].as_str().unwrap().to_owned();

@@ -27,7 +27,7 @@ routes:
       offer: { type: json, in: whole_body, required: There is no offer., schema: { type: object, required: [codes] } }
       number: { type: uuid, in: nowhere, generate: uuid }
     find:
-      items: { list: item, where: { code: params.offer.codes }, fields: { key: key, left: left } }
+      items: { list: item, where: { key: params.offer.codes }, fields: { key: key, left: left } }
       few: { list: item, when: size(items) > 0, where: { left: { below: "3" } }, fields: { key: key } }
     refuse:
       - { when: size(params.offer.codes) == 0, code: 400, reason: "'an offer of nothing'" }

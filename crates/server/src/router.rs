@@ -23,7 +23,7 @@ use tower_http::compression::CompressionLayer;
 /// Returns all routes of an application.
 pub fn router(app: &Arc<App>) -> Router {
     openapi::shared(app);
-    let v1 = Router::new()
+    let mut v1 = Router::new()
         .route("/v1", get(tenants::list))
         .route("/v1/{tenant}", get(records::overview))
         .route("/v1/{tenant}/query", get(queries::get).post(queries::post).layer(CompressionLayer::new()))
@@ -51,7 +51,6 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/{tenant}/jobs/{job}/retry", post(jobs::retry))
         .route("/v1/{tenant}/tokens", get(tokens::list).post(tokens::create))
         .route("/v1/{tenant}/tokens/{token}", delete(tokens::revoke));
-    let mut v1 = v1;
     if app.catalogue.repository.is_some() {
         v1 = v1.route("/v1/{tenant}/oai", get(oai::get).post(oai::post).layer(CompressionLayer::new()));
         let first = app.catalogue.published().next().map(|(id, ..)| ("/v1/{tenant}/sru".to_owned(), id));
@@ -83,7 +82,8 @@ pub fn router(app: &Arc<App>) -> Router {
     let declared = guarded(app, RequestClass::Interactive, routes::router(&app.catalogue, false));
     let declared = declared.merge(guarded_without_token(app, routes::router(&app.catalogue, true)));
     let declared = match routes::cors(&app.catalogue) {
-        Some(cors) => declared.layer(cors),
+        // a preflight request is of a method that no route has
+        Some(cors) => declared.method_not_allowed_fallback(unknown::wrong_method.layer(request_id_layer.clone())).layer(cors),
         None => declared,
     };
     let api = Router::new()

@@ -71,8 +71,9 @@ pub fn check(
         }
         Expected::Field(field, reading) => {
             if let Expr::Literal(LiteralValue::String(text)) = &root.expr
-                // a text is a value of JSON as it is
-                && !matches!(field, FieldType::Text | FieldType::Json)
+                && *field != FieldType::Text
+                // a text is JSON as it is, unless it is read as a document
+                && (*field.element() != FieldType::Json || reading == TextConversion::Document)
                 && let Err(error) = from_text(text.inner(), field.element(), None)
             {
                 return Err(wrong(error.to_string(), None));
