@@ -29,6 +29,7 @@ const COMMANDS: &[(&[&str], Does, i32)] = &[
     (&["check"], Nothing, 0),
     (&["check", "--deep"], Refuses, 0),
     (&["schema"], Nothing, 0),
+    (&["profile", "names.mrc"], Nothing, 0),
     (&["prepare"], Prepares, 0),
     // it copies a file whatever is in it, but not over another one
     (&["backup", "names.mrc"], Nothing, 1),

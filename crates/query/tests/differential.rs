@@ -535,7 +535,9 @@ impl QueryGenerator<'_> {
             1 => TestTree::All((0..2 + self.dice.below(2)).map(|_| self.tree(comparable, depth + 1)).collect()),
             // values of one field
             2 if self.dice.once_in(3) => {
-                let name = *self.dice.choose(comparable);
+                let is_value = |name: &usize| self.names[*name].ty.element() != &FieldType::Geometry;
+                let values: Vec<usize> = comparable.iter().copied().filter(is_value).collect();
+                let name = *self.dice.choose(&values);
                 TestTree::Any((0..2 + self.dice.below(2)).map(|_| TestTree::One(name, TestCondition::Equal(self.operand(name, true)))).collect())
             }
             _ => TestTree::Any((0..2 + self.dice.below(2)).map(|_| self.tree(comparable, depth + 1)).collect()),

@@ -136,9 +136,13 @@ mod tests {
 
     #[test]
     fn other_responses_and_incomplete_ones_are_refused() {
-        for (text, expected) in
-            [("<html/>", "not `OAI-PMH`"), ("", "not `OAI-PMH`"), ("<OAI-PMH><a>", "inside an element"), ("<OAI-PMH><a", "inside a tag")]
-        {
+        for (text, expected) in [
+            ("<html/>", "looks like HTML"),
+            ("<r/>", "not `OAI-PMH`"),
+            ("", "not `OAI-PMH`"),
+            ("<OAI-PMH><a>", "inside an element"),
+            ("<OAI-PMH><a", "inside a tag"),
+        ] {
             let error = OaiPage::read(text.as_bytes()).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
         }

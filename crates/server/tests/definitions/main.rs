@@ -223,6 +223,7 @@ const NOT_GENERATED: &[(&str, &str)] = &[
     ("write.args", "as route.find"),
     ("write.taken", "as route.find"),
     ("rule.around", "generated documents are not wrapped; tests/tests/harvest.rs has those that are"),
+    ("field.around", "as rule.around"),
     ("collect.oai", "a generated source collects by OData; tests/tests/harvest.rs collects by OAI-PMH"),
     ("collection.publish", "tests/tests/published.rs has the law of what is published: a harvest is an export"),
     ("publish.dc", "as collection.publish"),

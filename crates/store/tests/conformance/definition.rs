@@ -415,8 +415,8 @@ pub fn a_new_store_may_be_opened_by_several_threads_at_once(location: &StoreLoca
     assert_eq!(fixture.keys(fixture.plan(vec![])).len(), 8);
 }
 
-pub fn indexed_state_of_every_kind_can_be_queried(location: &StoreLocation) {
-    let state = "      place: { type: text, index: contains }\n      flags: { type: [text], index: equal }\n";
+pub fn state_of_every_kind_can_be_queried(location: &StoreLocation) {
+    let state = "      place: { type: text, index: [equal, prefix] }\n      flags: [text]\n";
     let catalogue = changed(&[("      place: text\n", state)]);
     let fixture = Fixture { store: location.open(&catalogue), catalogue, tenant: main_tenant(), collection: CollectionId::from(0) };
     fixture.put("a", &[("place", text("upper shelf")), ("flags", texts(&["new", "red"]))]);

@@ -264,7 +264,7 @@ macro_rules! conformance {
                 writes_of_a_process_with_the_old_definition_are_refused,
                 failing_queries_of_a_process_with_the_old_definition_report_the_new_one,
                 a_new_store_may_be_opened_by_several_threads_at_once,
-                indexed_state_of_every_kind_can_be_queried,
+                state_of_every_kind_can_be_queried,
             ],
             history: [
                 two_interleaved_writers_end_where_a_naive_model_ends,

@@ -271,8 +271,23 @@ mod tests {
     use crate::eval::functions::FUNCTIONS;
 
     /// Words of signatures that are not types: what they accept is decided for each function, or by its macro.
-    const DECIDED: &[&str] =
-        &["json", "table", "areas", "member", "x", "list", "number", "ordered", "[number]", "[duration]", "[ordered]", "[[any]]", "..."];
+    const DECIDED: &[&str] = &[
+        "json",
+        "table",
+        "areas",
+        "member",
+        "x",
+        "list",
+        "number",
+        "ordered",
+        "[number]",
+        "[duration]",
+        "[ordered]",
+        "[[any]]",
+        "struct",
+        "[struct]",
+        "...",
+    ];
 
     #[test]
     fn every_word_of_a_signature_is_a_type_or_decided_on_its_own() {

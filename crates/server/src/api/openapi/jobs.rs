@@ -67,14 +67,17 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
         .answer(200, "The document.", "application/octet-stream", json!({}));
     add("/v1/{tenant}/jobs/{job}/documents/{document}".into(), "get", failed_document.guarded());
     let failed_documents = job("failed_documents", "The failed documents as a file that their source reads, to be mended and imported again")
-        .query("part", json!({ "type": "integer", "minimum": 1 }), "Which file, if they cannot be in one; `stook-parts` says how many there are.")
-        .answer(200, "The documents; `stook-not-kept` is how many others failed and are not kept.", "application/octet-stream", json!({}));
+        .query(
+            "part",
+            json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX }),
+            "Which file, if they cannot be in one; `stook-parts` says how many there are.",
+        )
+        .answer(200, "The documents; `stook-not-kept` is how many others failed and are not kept.", "application/octet-stream", json!({}))
+        .problems(&[422]);
     add("/v1/{tenant}/jobs/{job}/failed".into(), "get", failed_documents.guarded());
-    let retry_failed = job("retry_failed", "Import the failed documents again, as a new job, after the definition was changed").json(
-        202,
-        "The new job; `not_kept` are the numbers of failed documents that are missing in it.",
-        reference("job"),
-    );
+    let retry_failed = job("retry_failed", "Import the failed documents again, as a new job, after the definition was changed")
+        .json(202, "The new job; `not_kept` are the numbers of failed documents that are missing in it.", reference("job"))
+        .problems(&[422]);
     add("/v1/{tenant}/jobs/{job}/failed/retry".into(), "post", retry_failed.guarded());
     let rechunk_body = json!({ "type": "object", "properties": { "documents": { "type": "integer", "minimum": 1, "maximum": 1_000_000 } }, "required": ["documents"], "additionalProperties": false });
     let rechunk_result = json!({ "type": "object", "properties": { "chunks": { "type": "integer" } }, "required": ["chunks"] });
