@@ -84,7 +84,7 @@ pub use language::{
     ValueLiteral,
 };
 pub use language::{MAX_CONDITIONS, MAX_GROUP_COLUMNS, MAX_PARTS, MAX_QUERY, MAX_STARS};
-pub use language::{as_value, named_columns, parse};
+pub use language::{as_value, consists_of, named_columns, parse};
 pub use plan::{AllCollectionsQuery, CompiledQuery, ResultColumn, may_query_all_collections, resolve_all_collections};
 pub use plan::{TagQuery, check_tag, compile, tags_of};
 

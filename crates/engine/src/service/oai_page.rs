@@ -40,7 +40,7 @@ impl OaiPage {
         let (mut level, mut at, mut is_oai) = (0_u32, 0, false);
         let mut content = 0;
         let mut code = String::new();
-        while let Some(found) = memchr(b'<', &bytes[at..]) {
+        while let Some(found) = bytes[at..].iter().position(|byte| *byte == b'<') {
             let start = at + found;
             let Some((length, tag)) = tag_at(&bytes[start..], true) else { return Err("its answer ends inside a tag".into()) };
             at = start + length;
@@ -88,10 +88,6 @@ impl OaiPage {
     pub(super) fn has_error(&self, code: &str) -> bool {
         self.errors.iter().any(|error| error.code == code)
     }
-}
-
-fn memchr(byte: u8, bytes: &[u8]) -> Option<usize> {
-    bytes.iter().position(|own| *own == byte)
 }
 
 /// The text of an element without elements inside, with its references replaced.

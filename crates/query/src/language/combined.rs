@@ -1,6 +1,6 @@
 //! Parses conditions that are combined by `and`, `or`, `not` and parentheses.
 
-use super::parse::{COMPARISON_WORDS, QueryParser};
+use super::parse::{QueryParser, is_compared};
 use super::syntax::{ConditionTree, QueryCondition};
 use super::tokens::leading_name;
 use stook_catalogue::diagnostic::Diagnostic;
@@ -88,15 +88,11 @@ impl QueryParser<'_> {
     fn is_word(&mut self, word: &str) -> bool {
         self.skip_blanks();
         let found = leading_name(self.rest());
-        if !found.eq_ignore_ascii_case(word) {
-            return false;
-        }
         let after = self.rest()[found.len()..].trim_start();
         let next = leading_name(after);
-        let is_compared = after.starts_with(['=', '!', '<', '>'])
-            || (matches!(next, "in" | "between") && after[next.len()..].trim_start().starts_with('['))
-            || COMPARISON_WORDS.iter().any(|(known, _)| *known == next) && !after[next.len()..].trim_start().starts_with(['=', '!', '<', '>']);
-        !is_compared
+        // a word that compares may itself be the name of a field
+        let is_before_name = !next.is_empty() && after[next.len()..].trim_start().starts_with(['=', '!', '<', '>']);
+        found.eq_ignore_ascii_case(word) && (is_before_name || !is_compared(after))
     }
 
     fn eat_word(&mut self, word: &str) -> bool {

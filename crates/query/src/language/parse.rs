@@ -63,7 +63,7 @@ const STAGE_NAMES: [&str; 11] = ["grep", "sort", "unique", "each", "sum", "count
 const BY_HELP: &str = "aggregates come first, then `by`: | count(key) by status";
 
 /// Comparisons that are words.
-pub(super) const COMPARISON_WORDS: [(&str, ComparisonOperator); 5] = [
+const COMPARISON_WORDS: [(&str, ComparisonOperator); 5] = [
     ("in", ComparisonOperator::In),
     ("between", ComparisonOperator::Between),
     ("last", ComparisonOperator::Last),
@@ -81,6 +81,17 @@ const QUOTES_HELP: &str = "a value with blanks, quotes or any of , | [ ] ( ) = <
 /// "is 1", "are 2".
 fn count_phrase(count: usize) -> String {
     if count == 1 { "is 1".to_owned() } else { format!("are {count}") }
+}
+
+/// Whether a text begins with a comparison, so that what stands before it is the name of a field.
+pub(super) fn is_compared(text: &str) -> bool {
+    let text = text.trim_start();
+    let word = leading_name(text);
+    match word {
+        "in" | "between" => text[word.len()..].trim_start().starts_with('['),
+        "last" | "intersects" | "within" => true,
+        _ => text.starts_with(['=', '!', '<', '>']),
+    }
 }
 
 impl QueryParser<'_> {
@@ -225,10 +236,7 @@ impl QueryParser<'_> {
         let word = leading_name(self.rest());
         let operator = COMPARISON_WORDS.into_iter().find(|(known, _)| *known == word).map(|(_, operator)| operator)?;
         // a comparison after this word means that it is the name of a field
-        let after = self.rest()[word.len()..].trim_start();
-        let next = leading_name(after);
-        let starts_list = matches!(next, "in" | "between") && after[next.len()..].trim_start().starts_with('[');
-        if after.starts_with(['=', '!', '<', '>']) || starts_list || matches!(next, "last" | "intersects" | "within") {
+        if is_compared(&self.rest()[word.len()..]) {
             return None;
         }
         self.at += word.len();

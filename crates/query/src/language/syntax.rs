@@ -142,13 +142,7 @@ impl ValueLiteral {
 
     /// Whether a text consists of these pieces, with anything between them.
     pub fn covers(&self, text: &str) -> bool {
-        let [first, between @ .., last] = self.pieces.as_slice() else { return self.literal() == Some(text) };
-        let Some(mut rest) = text.strip_prefix(first.as_str()) else { return false };
-        for piece in between {
-            let Some((_, after)) = rest.split_once(piece.as_str()) else { return false };
-            rest = after;
-        }
-        rest.ends_with(last.as_str())
+        consists_of(text, &self.pieces)
     }
 }
 
@@ -205,4 +199,32 @@ pub enum GrepItem {
     Condition(QueryCondition),
     /// Combined conditions.
     Combined(ConditionTree),
+}
+
+/// Whether a text consists of these pieces in this order, with anything between two of them.
+pub fn consists_of(text: &str, pieces: &[impl AsRef<str>]) -> bool {
+    let [first, between @ .., last] = pieces else { return pieces.first().is_some_and(|only| only.as_ref() == text) };
+    let Some(mut rest) = text.strip_prefix(first.as_ref()) else { return false };
+    // the first place of each piece leaves most for those after it
+    for piece in between {
+        let Some((_, after)) = rest.split_once(piece.as_ref()) else { return false };
+        rest = after;
+    }
+    rest.ends_with(last.as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::consists_of;
+
+    #[test]
+    fn patterns_match_from_beginning_to_end() {
+        let matches = |text: &str, pattern: &str| consists_of(text, &pattern.split('*').collect::<Vec<_>>());
+        for (text, pattern) in [("andrew", "an*ew*"), ("andrew", "*"), ("", "*"), ("a*b", "a*b"), ("abcabc", "a*bc"), ("aaa", "a*a*a"), ("x", "x")] {
+            assert!(matches(text, pattern), "{text} {pattern}");
+        }
+        for (text, pattern) in [("andrew", "rew*"), ("a", "a*a"), ("ab", "b*"), ("abc", "a*b"), ("aa", "a*a*a"), ("xy", "x"), ("", "a*")] {
+            assert!(!matches(text, pattern), "{text} {pattern}");
+        }
+    }
 }

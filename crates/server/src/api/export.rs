@@ -57,8 +57,8 @@ pub async fn rows(mut ctx: RequestContext) -> HandlerResult {
         Ok(())
     };
     if format == ExportFormat::Xlsx {
-        let mut file = reading(move || spreadsheet(headings, visit)).await??;
-        return Ok(streamed(XLSX, move |out| std::io::copy(&mut file, out).map(drop).map_err(|error| failed(error).into())));
+        let file = reading(move || spreadsheet(headings, visit)).await?;
+        return Ok(streamed_file(XLSX, file));
     }
     let write = move |out: &mut dyn Write| -> Result<(), EngineError> {
         if format == ExportFormat::Csv {
@@ -79,18 +79,26 @@ pub async fn rows(mut ctx: RequestContext) -> HandlerResult {
 fn spreadsheet(
     headings: Vec<ResultColumn>,
     visit: impl FnOnce(&mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>) -> Result<(), EngineError>,
-) -> Result<Result<File, Problem>, EngineError> {
+) -> Result<File, Problem> {
     let columns = headings.into_iter().map(|heading| SheetColumn { name: heading.name, ty: heading.ty });
     let mut sheet = SheetWriter::new("rows", columns.collect()).map_err(failed)?;
     let mut too_long = None;
     visit(&mut |row| sheet.row(&row, &mut |column| too_long = Some(column.to_owned())).map_err(failed))?;
     if let Some(column) = too_long {
         let reason = format!("`{column}` has texts of more than {MAX_CELL_TEXT} characters, which no cell can hold; use csv or ndjson");
-        return Ok(Err(Problem::new(StatusCode::CONFLICT, reason)));
+        return Err(Problem::new(StatusCode::CONFLICT, reason));
     }
     let mut file = tempfile::tempfile().map_err(failed)?;
-    sheet.finish(&mut file).and_then(|()| file.rewind()).map_err(failed)?;
-    Ok(Ok(file))
+    sheet.finish(&mut file).map_err(failed)?;
+    Ok(file)
+}
+
+/// Sends a file that has been written.
+fn streamed_file(media: &'static str, mut file: File) -> Response {
+    streamed(media, move |out| {
+        file.rewind().and_then(|()| std::io::copy(&mut file, out)).map_err(failed)?;
+        Ok(())
+    })
 }
 
 /// The row of aggregates, or that of each group.
@@ -166,21 +174,28 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
             Ok(sent.map_err(failed)?)
         }));
     }
-    if (is_marc || format == ExportFormat::Xlsx) && !lossy {
+    let is_spreadsheet = format == ExportFormat::Xlsx;
+    if is_spreadsheet || (is_marc && !lossy) {
         // checked before anything is sent, because the end of a failed transfer may overtake what was sent before it
         let check = export.clone();
-        let (exported, reasons) = reading(move || {
-            let mut reasons = Vec::new();
-            let exported = check(&mut std::io::sink(), &mut |remark| {
+        let (exported, reasons, file) = reading(move || {
+            // a spreadsheet is complete only then
+            let mut file = if is_spreadsheet { Some(tempfile::tempfile().map_err(failed)?) } else { None };
+            let (mut nowhere, mut reasons) = (std::io::sink(), Vec::new());
+            let out: &mut dyn Write = file.as_mut().map_or(&mut nowhere, |file| file);
+            let exported = check(out, &mut |remark| {
                 if reasons.len() < MAX_REASONS {
                     reasons.push(remark.to_string());
                 }
             })?;
-            Ok::<_, EngineError>((exported, reasons))
+            Ok::<_, EngineError>((exported, reasons, file))
         })
         .await?;
-        if !is_lossless(&exported) {
+        if !lossy && !is_lossless(&exported) {
             return Err(Problem::new(StatusCode::CONFLICT, losses(&exported)).errors(reasons));
+        }
+        if let Some(file) = file {
+            return Ok(streamed_file(media, file));
         }
     }
     Ok(streamed(media, move |out| {

@@ -17,6 +17,7 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::route::{IncludeRequirement, Lookup, LookupCondition, LookupRoute, MatchKind, OperandSource, RecordColumn, Route, RouteAction};
 use stook_catalogue::value::{FieldType, Value};
+use stook_query::consists_of;
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan, SortKey};
 use stook_store::{Premises, RevisionRead, SearchRead, Store};
 
@@ -299,7 +300,9 @@ impl RouteRequest<'_> {
                 MatchKind::Equal => value == wanted,
                 MatchKind::Prefix => value.as_text().zip(wanted.as_text()).is_some_and(|(value, wanted)| value.starts_with(wanted)),
                 MatchKind::Contains => value.as_text().zip(wanted.as_text()).is_some_and(|(value, wanted)| value.contains(wanted)),
-                MatchKind::Like => value.as_text().zip(wanted.as_text()).is_some_and(|(value, wanted)| is_like(value, wanted)),
+                MatchKind::Like => {
+                    value.as_text().zip(wanted.as_text()).is_some_and(|(value, wanted)| consists_of(value, &wanted.split('*').collect::<Vec<_>>()))
+                }
                 MatchKind::Below => !value.is_null() && value.compare(wanted).is_lt(),
             };
             let fits = |value: &Value, wanted: &Value| if folds { fits(&folded(value), &folded(wanted)) } else { fits(value, wanted) };
@@ -385,32 +388,4 @@ impl RouteRequest<'_> {
 
 fn keys_of(rows: &[Vec<Value>]) -> Vec<Key> {
     rows.iter().filter_map(|row| Key::new(row.first()?.as_text()?).ok()).collect()
-}
-
-/// Whether a text matches a pattern with `*` for any characters.
-fn is_like(text: &str, pattern: &str) -> bool {
-    let Some((first, rest)) = pattern.split_once('*') else { return text == pattern };
-    let Some(mut text) = text.strip_prefix(first) else { return false };
-    let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
-    // the first place of each piece leaves most for those after it
-    for piece in middle.split('*') {
-        let Some(position) = text.find(piece) else { return false };
-        text = &text[position + piece.len()..];
-    }
-    text.ends_with(last)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_like;
-
-    #[test]
-    fn patterns_match_from_beginning_to_end() {
-        for (text, pattern) in [("andrew", "an*ew*"), ("andrew", "*"), ("", "*"), ("a*b", "a*b"), ("abcabc", "a*bc"), ("aaa", "a*a*a"), ("x", "x")] {
-            assert!(is_like(text, pattern), "{text} {pattern}");
-        }
-        for (text, pattern) in [("andrew", "rew*"), ("a", "a*a"), ("ab", "b*"), ("abc", "a*b"), ("aa", "a*a*a"), ("xy", "x"), ("", "a*")] {
-            assert!(!is_like(text, pattern), "{text} {pattern}");
-        }
-    }
 }

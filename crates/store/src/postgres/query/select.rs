@@ -6,11 +6,15 @@ use super::columns::{ColumnInfo, column_info};
 use super::comparison::ComparisonSql;
 use super::parameters::{Parameters, QueryParameter};
 use crate::StoreError;
-use crate::plan::{CombinedCondition, Comparison, PlanColumn, QueryPlan};
+use crate::plan::{Comparison, Condition, PlanColumn, QueryPlan};
+use crate::sql::combined::{TruthValues, combined_sql};
 use crate::sql::plan_parts::struct_list;
 use stook_catalogue::definition::{Catalogue, Collection, Field};
 use stook_catalogue::ids::FieldId;
 use stook_catalogue::value::FieldType;
+
+/// How the database writes the two truth values.
+const TRUTH_VALUES: TruthValues = TruthValues { yes: "true", no: "false" };
 
 pub struct SqlBuilder<'a> {
     pub catalogue: &'a Catalogue,
@@ -107,31 +111,18 @@ impl<'a> SqlBuilder<'a> {
             builder.condition(condition.1, &condition.0, drives)?;
         }
         for combined in &plan.combined {
-            let sql = builder.combined(combined, plan)?;
+            let sql = combined_sql(combined, &TRUTH_VALUES, &mut |condition| builder.single(condition, plan))?;
             builder.conditions.push(sql);
         }
         Ok(builder)
     }
 
-    /// Combined conditions as SQL.
-    fn combined(&mut self, combined: &CombinedCondition, plan: &QueryPlan) -> DbResult<String> {
-        let (inner, none, operator) = match combined {
-            CombinedCondition::Is(condition) | CombinedCondition::IsNot(condition) => {
-                let column = column_info(self.catalogue, self.collection, plan.each, condition.column)?;
-                let before = std::mem::take(&mut self.conditions);
-                self.condition(&condition.test, &column, false)?;
-                let sql = std::mem::replace(&mut self.conditions, before).join(" AND ");
-                return Ok(match combined {
-                    CombinedCondition::IsNot(_) => format!("NOT coalesce(({sql}), false)"),
-                    // null is no more than false here, and can be searched for in an index
-                    _ => format!("({sql})"),
-                });
-            }
-            CombinedCondition::All(inner) => (inner, "true", " AND "),
-            CombinedCondition::Any(inner) => (inner, "false", " OR "),
-        };
-        let inner = inner.iter().map(|inner| self.combined(inner, plan)).collect::<DbResult<Vec<_>>>()?;
-        Ok(if inner.is_empty() { none.to_owned() } else { format!("({})", inner.join(operator)) })
+    /// A condition as SQL, apart from the others.
+    fn single(&mut self, condition: &Condition, plan: &QueryPlan) -> DbResult<String> {
+        let column = column_info(self.catalogue, self.collection, plan.each, condition.column)?;
+        let others = std::mem::take(&mut self.conditions);
+        self.condition(&condition.test, &column, false)?;
+        Ok(std::mem::replace(&mut self.conditions, others).join(" AND "))
     }
 
     /// Adds a condition; if `drives`, a condition on an indexed list is evaluated first and its results are used to look up records.

@@ -5,7 +5,8 @@ use super::access::{AccessPath, SqlStatement, box_query, choose_driving_conditio
 use super::columns::{ColumnInfo, column_info, packed_key};
 use super::comparison::comparison;
 use crate::Result;
-use crate::plan::{CombinedCondition, Comparison, QueryPlan};
+use crate::plan::{Comparison, Condition, QueryPlan};
+use crate::sql::combined::{TruthValues, combined_sql};
 use crate::sql::plan_parts::struct_list;
 use rusqlite::Connection;
 use rusqlite::types::Value as Sql;
@@ -14,6 +15,9 @@ use stook_catalogue::ids::FieldId;
 
 /// The condition that a record exists for readers.
 pub const ALIVE: &str = "alive = 1";
+
+/// How the database writes the two truth values.
+const TRUTH_VALUES: TruthValues = TruthValues { yes: "1", no: "0" };
 
 pub struct SqlBuilder<'a> {
     pub catalogue: &'a Catalogue,
@@ -73,31 +77,18 @@ impl<'a> SqlBuilder<'a> {
             }
         }
         for combined in &plan.combined {
-            let sql = builder.combined(combined, plan)?;
+            let sql = combined_sql(combined, &TRUTH_VALUES, &mut |condition| builder.single(condition, plan))?;
             builder.conditions.push(sql);
         }
         Ok(builder)
     }
 
-    /// Combined conditions as SQL.
-    fn combined(&mut self, combined: &CombinedCondition, plan: &QueryPlan) -> Result<String> {
-        let (inner, none, operator) = match combined {
-            CombinedCondition::Is(condition) | CombinedCondition::IsNot(condition) => {
-                let column = column_info(self.catalogue, self.collection, plan.each, condition.column)?;
-                let before = std::mem::take(&mut self.conditions);
-                self.condition(&condition.test, &column)?;
-                let sql = std::mem::replace(&mut self.conditions, before).join(" AND ");
-                return Ok(match combined {
-                    CombinedCondition::IsNot(_) => format!("NOT coalesce(({sql}), 0)"),
-                    // null is no more than false here, and can be searched for in an index
-                    _ => format!("({sql})"),
-                });
-            }
-            CombinedCondition::All(inner) => (inner, "1", " AND "),
-            CombinedCondition::Any(inner) => (inner, "0", " OR "),
-        };
-        let inner = inner.iter().map(|inner| self.combined(inner, plan)).collect::<Result<Vec<_>>>()?;
-        Ok(if inner.is_empty() { none.to_owned() } else { format!("({})", inner.join(operator)) })
+    /// A condition as SQL, apart from the others.
+    fn single(&mut self, condition: &Condition, plan: &QueryPlan) -> Result<String> {
+        let column = column_info(self.catalogue, self.collection, plan.each, condition.column)?;
+        let others = std::mem::take(&mut self.conditions);
+        self.condition(&condition.test, &column)?;
+        Ok(std::mem::replace(&mut self.conditions, others).join(" AND "))
     }
 
     /// Makes this the condition whose index finds the records.
