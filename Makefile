@@ -1,4 +1,4 @@
-# The whole vocabulary of the workbench: fmt lint features test bench seeds screenshots demo docs (and bench-GROUP).
+# The whole vocabulary of the workbench: fmt lint features test bench seeds screenshots demo docs packages test-packages (and bench-GROUP).
 # Build output lives outside the clone, so that clean clones rebuild little.
 CACHE ?= $(HOME)/.cache/stook
 export CARGO_TARGET_DIR ?= $(CACHE)/target
@@ -8,13 +8,26 @@ STOOK := $(CARGO_TARGET_DIR)/release/stook
 BENCH := $(CARGO_TARGET_DIR)/release/stook-bench
 DEMO := $(CACHE)/demo
 
-.PHONY: help fmt lint features test docs screenshots seeds bench bench-datasets bench-import bench-lab bench-machines bench-pages bench-postgres bench-sentinel bench-serve browser demo build peer reference postgres shells
+.PHONY: help fmt lint features test packages test-packages docs screenshots seeds bench bench-datasets bench-import bench-lab bench-machines bench-pages bench-postgres bench-sentinel bench-serve browser demo build peer reference postgres shells clean-root
 
 help:
-	@echo "make fmt | lint | features | test | bench | bench-datasets | bench-import | bench-lab | bench-machines | bench-pages | bench-postgres | bench-sentinel | bench-serve | seeds | screenshots | demo | docs"
+	@echo "make fmt | lint | features | test | bench | bench-datasets | bench-import | bench-lab | bench-machines | bench-pages | bench-postgres | bench-sentinel | bench-serve | seeds | screenshots | demo | docs | packages | test-packages"
 
+# `stook --version` names the commit
+build: export STOOK_COMMIT := $(shell git describe --always --dirty --abbrev=12 2>/dev/null)
 build:
 	cargo build --release --quiet --package stook-cli
+
+# A Debian package, a tar file, an OCI image, a Python wheel, and a bill of materials: OUT=FOLDER
+packages: OUT := $(CACHE)/packages
+packages: build
+	@rm -rf $(OUT) && packaging/build.sh $(STOOK) $(OUT)
+	@packaging/extras.sh $(OUT) $(CACHE)/tools
+	@ls -sh $(OUT)
+
+# Tries them in a clean root of Debian
+test-packages: packages clean-root
+	@tests/packages.sh $(CACHE)/packages $(STOOK_TEST_ROOT)
 
 fmt:
 	cargo fmt --all
@@ -65,8 +78,15 @@ postgres:
 	  || echo "skipped: PostgreSQL could not be installed; tests that need it will say so"; \
 	else echo "skipped: PostgreSQL is not installed (Debian: apt install postgresql); tests that need it will say so"; fi
 
+# A clean root of Debian with systemd, in which packages are tried, from the same archives as this system.
+export STOOK_TEST_ROOT ?= $(CACHE)/clean-root
+clean-root:
+	@[ -e $(STOOK_TEST_ROOT)/etc/debian_version ] || { $(MAY_INSTALL) && { $(INSTALL) mmdebstrap binutils; } >/dev/null 2>&1 \
+	  && cat /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | mmdebstrap --quiet --variant=minbase --include=systemd,adduser,util-linux bookworm $(STOOK_TEST_ROOT) -; } \
+	  || { rm -rf $(STOOK_TEST_ROOT); echo "skipped: no clean root of Debian (as root: apt install mmdebstrap); tests of packages will say so"; }
+
 # The last line says how many passed, failed, and were skipped.
-test: reference postgres browser shells lint
+test: reference postgres browser shells clean-root lint
 	@tests/run.sh
 
 # WRITE=docs/figures.md: each group that has run whole replaces its section of that file

@@ -16,7 +16,9 @@ mod process;
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
-use commands::{backup, collect, definition, help, import, init, jobs, journal, profile, query, queue, record, serve, settle, tag, token, work};
+use commands::{
+    backup, collect, definition, help, import, init, jobs, journal, man_pages, profile, query, queue, record, serve, settle, tag, token, work,
+};
 #[cfg(feature = "lab")]
 use commands::{lab, sample};
 use std::process::ExitCode;
@@ -86,6 +88,7 @@ fn run(arguments: &Arguments) -> CommandResult {
         Command::Lab(_) => Err(CommandError::usage("this build has no `stook lab`; build with --features lab")),
         #[cfg(not(feature = "lab"))]
         Command::Sample(_) => Err(CommandError::usage("this build has no `stook sample`; build with --features lab")),
+        Command::ManPages { folder } => man_pages::write(folder),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Arguments::command(), "stook", &mut script);

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 /// Combines the records of several systems about the same things into one catalogue.
 #[derive(Debug, Parser)]
-#[command(name = "stook", version, max_term_width = 110, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(name = "stook", version, long_version = super::version::long(), max_term_width = 110, arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(
     after_help = "First steps:\n  stook init --from books.csv shop.json\n  stook import books.csv shop.json\n  stook query book\n\nExit codes: 0 all well, 1 failed, 2 finished with failed documents or with files that no source claims, 64 wrong usage."
 )]
@@ -221,6 +221,12 @@ pub enum Command {
         after_help = "Examples:\n  stook sample authorities --records 50000 --seed 1 -o names.mrc\n  stook sample bibliographic --records 1000 -o library\n  stook sample businesses --records 10000 -o register\n  stook sample sentinel --days 2 -o data\n  stook sample datasets --records 1000 -o services"
     )]
     Sample(SampleArgs),
+    /// Write manual pages, one for each command. Packages install them.
+    #[command(hide = true)]
+    ManPages {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// Print a script that completes the commands and options of `stook` in a shell.
     #[command(after_help = "Example:\n  stook completions bash > /etc/bash_completion.d/stook")]
     Completions {

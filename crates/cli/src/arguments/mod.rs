@@ -12,5 +12,6 @@ pub mod records;
 pub mod sample;
 pub mod serve;
 pub mod tag;
+mod version;
 
 pub use command::{Arguments, Command};

@@ -11,6 +11,7 @@ pub mod jobs;
 pub mod journal;
 #[cfg(feature = "lab")]
 pub mod lab;
+pub mod man_pages;
 pub mod profile;
 pub mod query;
 pub mod queue;
