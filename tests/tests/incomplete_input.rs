@@ -124,7 +124,8 @@ fn a_list_of_nothing_is_a_job_without_documents() {
 fn an_upload_without_a_document_is_refused() {
     let sandbox = Sandbox::new(&definition("json", ", records: '$.rows[*]'"));
     let stook = Served::new(&sandbox, &["--workers", "1", "--files", sandbox.folder().to_str().unwrap()]);
-    sandbox.write_file("page.json", "{\"error\": 1}");
+    std::fs::create_dir(sandbox.path("main")).unwrap();
+    sandbox.write_file("main/page.json", "{\"error\": 1}");
     for (body, expected_message) in [("{\"error\": 1}", "there is no list `rows`"), (PAGE, "it looks like HTML"), ("", "it is empty")] {
         let reply = stook.send("POST", "/v1/main/import?source=list", &[], body.as_bytes());
         assert!(reply.status == 422 && reply.text().contains(expected_message), "{body}: {reply:?}");

@@ -773,10 +773,12 @@ fn documents_know_the_name_of_what_was_uploaded() {
 #[test]
 fn uploads_become_jobs_that_can_be_watched_and_cancelled() {
     for sandbox in sandboxes(LIBRARY) {
-        std::fs::create_dir(sandbox.path("in")).unwrap();
-        std::fs::write(sandbox.path("in/few.mrc"), authorities(20, 3, 900_000)).unwrap();
-        std::fs::write(sandbox.path("secret.mrc"), authorities(1, 4, 990_000)).unwrap();
-        std::os::unix::fs::symlink(sandbox.path("secret.mrc"), sandbox.path("in/link.mrc")).unwrap();
+        std::fs::create_dir_all(sandbox.path("in/main")).unwrap();
+        std::fs::create_dir(sandbox.path("in/other")).unwrap();
+        std::fs::write(sandbox.path("in/main/few.mrc"), authorities(20, 3, 900_000)).unwrap();
+        std::fs::write(sandbox.path("in/secret.mrc"), authorities(1, 4, 990_000)).unwrap();
+        std::fs::write(sandbox.path("in/other/secret.mrc"), authorities(1, 4, 990_000)).unwrap();
+        std::os::unix::fs::symlink(sandbox.path("in/secret.mrc"), sandbox.path("in/main/link.mrc")).unwrap();
         let files = sandbox.path("in").display().to_string();
         let stook = Served::new(&sandbox, &["--workers", "1", "--files", &files]);
         // as it comes, and compressed
@@ -817,10 +819,10 @@ fn uploads_become_jobs_that_can_be_watched_and_cancelled() {
         stook.call("POST", &format!("/v1/main/jobs/{}/cancel", job["id"]), &json!({})).expect_json(409);
         let events = stook.get("/v1/main/jobs/1/events");
         assert!(events.text().starts_with("event: ended\ndata: {") && events.header("content-type") == Some("text/event-stream"));
-        // a file of the server's folder, and none beside it
+        // a file of the tenant's folder, and none beside it
         let job = stook.send("POST", "/v1/main/import?path=few.mrc&source=loc", &[], b"").expect_json(202);
         assert_eq!(stook.wait_for_job("main", &job)["counts"]["created"], 20);
-        for outside in ["../secret.mrc", "/etc/passwd", "link.mrc", "none.mrc", "%2e%2e/secret.mrc", "."] {
+        for outside in ["../secret.mrc", "../other/secret.mrc", "other/secret.mrc", "/etc/passwd", "link.mrc", "none.mrc", "%2e%2e/secret.mrc", "."] {
             assert_eq!(stook.send("POST", &format!("/v1/main/import?path={outside}&source=loc"), &[], b"").status, 404, "{outside}");
         }
         // what is no such file, and what ends early

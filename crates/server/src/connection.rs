@@ -1,16 +1,19 @@
 //! Connections: accepts them, limits slow and silent peers, and shuts down gracefully.
 
+use crate::guard::head;
 use crate::guard::pace::{RateCheckedBody, TransferRate};
 use crate::{App, log};
 use axum::Router;
 use axum::body::Body;
+use axum::response::IntoResponse;
+use futures_util::future::Either;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use std::future::Future;
+use std::future::{Future, Ready, ready};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,8 +24,6 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-/// Max bytes of a request's head.
-const HEAD_BYTES: usize = 64 << 10;
 /// Max headers of a request.
 const HEADERS: usize = 100;
 /// How long a shutdown waits for requests in progress.
@@ -61,7 +62,7 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
             continue;
         };
         let mut builder = hyper::server::conn::http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(app.options.stall).max_buf_size(HEAD_BYTES).max_headers(HEADERS);
+        builder.timer(TokioTimer::new()).header_read_timeout(app.options.stall).max_buf_size(head::MAX_HEAD_BYTES).max_headers(HEADERS);
         let stream = TokioIo::new(RateCheckedStream { stream, pace: TransferRate::new(app.options.stall) });
         let limited_service = RateCheckedService { routes: TowerToHyperService::new(service.clone()), stall: app.options.stall };
         let connection = graceful.watch(builder.serve_connection(stream, limited_service));
@@ -106,7 +107,8 @@ async fn refresh_tokens(app: Arc<App>) {
     loop {
         tokio::time::sleep(TOKEN_REFRESH_INTERVAL).await;
         let app = app.clone();
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || app.tokens.refresh(&*app.store)).await {
+        let refresh = move || app.tokens.refresh(&*app.store).and_then(|()| app.metrics.refresh_tenants(&*app.store));
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(refresh).await {
             log::write("tokens", [("error", error.to_string().into())]);
         }
     }
@@ -118,7 +120,7 @@ async fn refuse(mut stream: TcpStream) {
     let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(answer)).await;
 }
 
-/// The routes, which time out a peer that sends its body too slowly.
+/// The routes, for requests with an acceptable head; they time out a peer that sends its body too slowly.
 struct RateCheckedService {
     routes: TowerToHyperService<Router>,
     stall: Duration,
@@ -127,10 +129,13 @@ struct RateCheckedService {
 impl Service<Request<Incoming>> for RateCheckedService {
     type Response = <TowerToHyperService<Router> as Service<Request<Body>>>::Response;
     type Error = <TowerToHyperService<Router> as Service<Request<Body>>>::Error;
-    type Future = <TowerToHyperService<Router> as Service<Request<Body>>>::Future;
+    type Future = Either<Ready<Result<Self::Response, Self::Error>>, <TowerToHyperService<Router> as Service<Request<Body>>>::Future>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        self.routes.call(request.map(|body| RateCheckedBody::body(body, self.stall)))
+        match head::check(&request) {
+            Err(problem) => Either::Left(ready(Ok(problem.into_response()))),
+            Ok(()) => Either::Right(self.routes.call(request.map(|body| RateCheckedBody::body(body, self.stall)))),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::api::{
 use crate::api::{suggest, summary, tags, tenants, tokens, transitions, unknown};
 use crate::guard::admission::RequestClass;
 use crate::guard::request::RequestContext;
-use crate::guard::{add_request_id, guarded, guarded_without_token};
+use crate::guard::{add_request_id, guarded, guarded_declared};
 #[cfg(feature = "pages")]
 use crate::pages;
 use axum::Router;
@@ -79,8 +79,8 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/metrics/history", get(history::get))
         .route("/metrics/summary", get(summary::get))
         .route_layer(request_id_layer.clone());
-    let declared = guarded(app, RequestClass::Interactive, routes::router(&app.catalogue, false));
-    let declared = declared.merge(guarded_without_token(app, routes::router(&app.catalogue, true)));
+    let declared = [false, true].map(|is_open| guarded_declared(app, routes::router(&app.catalogue, is_open), is_open));
+    let declared = declared.into_iter().fold(Router::new(), Router::merge);
     let declared = match routes::cors(&app.catalogue) {
         // a preflight request is of a method that no route has
         Some(cors) => declared.method_not_allowed_fallback(unknown::wrong_method.layer(request_id_layer.clone())).layer(cors),

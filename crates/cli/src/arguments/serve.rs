@@ -13,7 +13,7 @@ pub struct ServeArgs {
     /// `stook work` processes them].
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
-    /// Folder of files that callers may import by name.
+    /// Folder with a folder for each tenant, of which callers may import files by name.
     #[arg(long, value_name = "DIR")]
     pub files: Option<PathBuf>,
     /// Folder of runs of `stook lab`, which callers with the role `admin` can see.

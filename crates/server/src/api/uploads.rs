@@ -174,16 +174,16 @@ fn without_folder(text: &str, folder: &Path) -> String {
     paths.fold(text.to_owned(), |text, path| text.replace(&format!("{}/", path.display()), ""))
 }
 
-/// Returns the path of a server file that the caller names.
+/// Returns the path of a server file that the caller names. Each tenant has a folder of its own.
 fn server_file(ctx: &RequestContext, path: &str) -> HandlerResult<PathBuf> {
     let root = ctx.app.options.files.as_ref();
     let not_enabled = || Problem::new(StatusCode::FORBIDDEN, "importing files of the server is disabled; start it with --files DIR");
-    resolve_inside(root.ok_or_else(not_enabled)?, path)
+    resolve_inside(&root.ok_or_else(not_enabled)?.join(ctx.tenant.as_str()), path)
 }
 
 /// Resolves a path below the allowed folder, following symbolic links.
 fn resolve_inside(root: &Path, path: &str) -> HandlerResult<PathBuf> {
-    let not_found = || Problem::not_found(format!("there is no file {path:?} in the server's folder"));
+    let not_found = || Problem::not_found(format!("there is no file {path:?} in the tenant's folder below `--files`"));
     let is_plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     if !is_plain {
         return Err(not_found());

@@ -2,7 +2,7 @@
 //! all, and has a role. A path with another tenant is answered as if that tenant did not exist.
 
 use crate::guard::problem::Problem;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use base64::Engine;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -162,6 +162,23 @@ fn token_in_header(authorization: &str) -> Option<Cow<'_, str>> {
     let plain = base64::engine::general_purpose::STANDARD.decode(credentials.trim()).ok()?;
     let plain = String::from_utf8(plain).ok()?;
     Some(plain.split_once(':')?.1.to_owned().into())
+}
+
+/// Checks that a request that may change something does not come from a web page of another site. A browser adds stored credentials and cookies to such
+/// requests, whoever wrote the page. Programs send no `Origin`.
+///
+/// # Errors
+/// 403 if `Origin` names another host than `Host`, and is none of the `allowed` origins.
+pub fn refuse_other_origins(method: &Method, headers: &HeaderMap, allowed: &[String]) -> Result<(), Problem> {
+    let Some(origin) = headers.get(header::ORIGIN).filter(|_| !method.is_safe()) else { return Ok(()) };
+    let origin = origin.to_str().unwrap_or_default();
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let is_own = origin.split_once("://").is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host));
+    if is_own || allowed.iter().any(|allowed| allowed == "*" || allowed == origin) {
+        return Ok(());
+    }
+    let detail = format!("a web page of {origin:?} may not change anything here, which is {host:?} (a proxy must pass `Host` on)");
+    Err(Problem::new(StatusCode::FORBIDDEN, detail))
 }
 
 /// Whether `Host` and `Origin` name this machine, as a protection against requests from other websites (CSRF) and DNS rebinding.

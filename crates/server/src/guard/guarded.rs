@@ -2,12 +2,12 @@
 
 use crate::App;
 use crate::app::request_ids::REQUEST_ID;
-use crate::guard::access::Caller;
+use crate::guard::access::{Caller, refuse_other_origins};
 use crate::guard::admission::{AdmissionPermit, RequestClass};
 use crate::guard::problem::Problem;
 use crate::guard::request::GuardedRequest;
 use crate::log::{self, RequestLogLevel};
-use crate::metrics::{RequestCounters, RequestStep};
+use crate::metrics::{RequestCounters, RequestStep, UNKNOWN_TENANT};
 use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::{MatchedPath, Request, State};
@@ -18,8 +18,8 @@ use futures_util::StreamExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use stook_store::DEFAULT_TENANT;
 use stook_store::access::Role;
-use stook_store::{DEFAULT_TENANT, Tenant};
 use tokio::sync::OwnedSemaphorePermit;
 
 /// Max bytes read of a body that is too long.
@@ -27,12 +27,12 @@ const MAX_DRAINED_BYTES: usize = 16 << 20;
 
 /// Adds the guard to the routes of a class.
 pub fn guarded(app: &Arc<App>, class: RequestClass, router: Router<Arc<App>>) -> Router<Arc<App>> {
-    with_guard(GuardSettings { app: app.clone(), class, is_open: false }, router)
+    with_guard(GuardSettings { app: app.clone(), class, is_open: false, is_declared: false }, router)
 }
 
-/// Adds the guard to routes that need no token: their caller is anonymous and may read.
-pub fn guarded_without_token(app: &Arc<App>, router: Router<Arc<App>>) -> Router<Arc<App>> {
-    with_guard(GuardSettings { app: app.clone(), class: RequestClass::Interactive, is_open: true }, router)
+/// Adds the guard to routes that the definition declares. Open ones need no token: their caller is anonymous and may read.
+pub fn guarded_declared(app: &Arc<App>, router: Router<Arc<App>>, is_open: bool) -> Router<Arc<App>> {
+    with_guard(GuardSettings { app: app.clone(), class: RequestClass::Interactive, is_open, is_declared: true }, router)
 }
 
 fn with_guard(settings: GuardSettings, router: Router<Arc<App>>) -> Router<Arc<App>> {
@@ -47,6 +47,8 @@ struct GuardSettings {
     class: RequestClass,
     /// Whether they need no token.
     is_open: bool,
+    /// Whether the definition declares them, and so says which web pages may call them.
+    is_declared: bool,
 }
 
 /// Adds a request id to responses of routes without a guard, and to those of unknown paths.
@@ -57,18 +59,21 @@ pub async fn add_request_id(State(app): State<Arc<App>>, request: Request, next:
     response
 }
 
-async fn guard(State(GuardSettings { app, class, is_open }): State<GuardSettings>, mut request: Request, next: Next) -> Response {
+async fn guard(State(GuardSettings { app, class, is_open, is_declared }): State<GuardSettings>, mut request: Request, next: Next) -> Response {
     let began = Instant::now();
     let id = app.requests.id(&request);
     let _in_flight = InFlightGuard::new(&app);
     let caller = if is_open { Ok(Caller::anonymous(Role::Read)) } else { app.tokens.caller(request.headers()) };
+    let allowed_origins: &[String] = if is_declared { &app.catalogue.serving.origins } else { &[] };
+    let caller = caller.and_then(|caller| refuse_other_origins(request.method(), request.headers(), allowed_origins).map(|()| caller));
     let counters = {
-        let tenant = match &caller {
-            Ok(caller) => caller.tenant.as_ref().map_or_else(|| tenant_in(request.uri().path()), Tenant::as_str),
-            Err(_) => "-",
-        };
         let route = request.extensions().get::<MatchedPath>().map_or("-", MatchedPath::as_str);
-        app.metrics.counters(route, method_name(request.method()), tenant)
+        let method = method_name(request.method());
+        match &caller {
+            Ok(Caller { tenant: Some(tenant), .. }) => app.metrics.counters(route, method, tenant.as_str()),
+            Ok(_) => app.metrics.counters_of_named(route, method, tenant_in(request.uri().path())),
+            Err(_) => app.metrics.counters(route, method, UNKNOWN_TENANT),
+        }
     };
     counters.count_step(RequestStep::Accepted);
     let logged = (app.options.log == RequestLogLevel::All).then(|| (request.method().clone(), request.uri().path().to_owned()));
@@ -224,10 +229,9 @@ impl Drop for InFlightGuard<'_> {
     }
 }
 
-/// Returns the tenant named in a path if it is a valid name, else `-`.
+/// Returns the tenant that a path names, or the default one.
 fn tenant_in(path: &str) -> &str {
-    let named = path.strip_prefix("/v1/").map_or(DEFAULT_TENANT, |rest| rest.split('/').next().unwrap_or_default());
-    if Tenant::new(named).is_ok() { named } else { "-" }
+    path.strip_prefix("/v1/").map_or(DEFAULT_TENANT, |rest| rest.split('/').next().unwrap_or_default())
 }
 
 fn method_name(method: &Method) -> &'static str {

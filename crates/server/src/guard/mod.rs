@@ -2,15 +2,16 @@
 //!
 //! `guarded` is the middleware. `access` identifies the caller, and `admission` decides whether the request is processed now, waits or is refused.
 //! `request` gives handlers the checked parts of a request, and `blocking` runs work that may block. `problem` is the response to a request that
-//! cannot be fulfilled, and `pace` limits how slowly a peer may send or receive.
+//! cannot be fulfilled, `head` refuses heads that are too large or ambiguous, and `pace` limits how slowly a peer may send or receive.
 
 pub mod access;
 pub mod admission;
 pub(crate) mod blocking;
 mod guarded;
+pub(crate) mod head;
 pub(crate) mod pace;
 pub(crate) mod problem;
 pub(crate) mod request;
 
 pub(crate) use guarded::add_request_id;
-pub use guarded::{guarded, guarded_without_token};
+pub use guarded::{guarded, guarded_declared};

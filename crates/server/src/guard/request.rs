@@ -223,7 +223,9 @@ impl QueryParams {
         let decode = |part: &str| {
             let spaced = part.replace('+', " ");
             let decoded = percent_decoded(&spaced).and_then(|bytes| String::from_utf8(bytes).ok());
-            decoded.filter(|text| !text.contains('\0')).ok_or_else(|| Problem::bad_request(format!("the parameter {part:?} is not UTF-8 text")))
+            decoded
+                .filter(|text| !text.contains('\0'))
+                .ok_or_else(|| Problem::bad_request(format!("the parameter {part:?} is not UTF-8 text, or contains a NUL character")))
         };
         let mut pairs = Vec::new();
         for part in query.split('&').filter(|part| !part.is_empty()) {

@@ -8,12 +8,13 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use stook_store::stats::StoreStats;
+use stook_store::{DEFAULT_TENANT, Store};
 
 /// Labels of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -102,6 +103,7 @@ pub struct Metrics {
     outcomes: Family<TaskOutcomeLabels, Counter>,
     by_hash: RwLock<HashMap<u64, (CounterKey, Arc<RequestCounters>)>>,
     hasher: RandomState,
+    tenants: KnownTenants,
 }
 
 fn seconds() -> Histogram {
@@ -151,7 +153,39 @@ impl Default for Metrics {
             outcomes,
             by_hash: RwLock::default(),
             hasher: RandomState::new(),
+            tenants: KnownTenants::default(),
         }
+    }
+}
+
+/// The label of tenants of which nothing is stored.
+pub const UNKNOWN_TENANT: &str = "-";
+
+/// The tenants of which something is stored.
+#[derive(Default)]
+struct KnownTenants {
+    names: RwLock<HashSet<Box<str>>>,
+    /// Whether a request has named another one since they were read.
+    is_outdated: AtomicBool,
+}
+
+impl KnownTenants {
+    fn contains(&self, tenant: &str) -> bool {
+        let is_known = tenant == DEFAULT_TENANT || self.names.read().is_ok_and(|names| names.contains(tenant));
+        if !is_known {
+            self.is_outdated.store(true, Ordering::Relaxed);
+        }
+        is_known
+    }
+
+    fn refresh(&self, store: &dyn Store) -> stook_store::Result<()> {
+        if self.is_outdated.swap(false, Ordering::Relaxed) {
+            let names = store.tenants()?.iter().map(|tenant| tenant.as_str().into()).collect();
+            if let Ok(mut known) = self.names.write() {
+                *known = names;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -182,6 +216,20 @@ impl RequestCounters {
 }
 
 impl Metrics {
+    /// Returns the counters of a request of a caller whose token is for all tenants. What names a tenant of which nothing is stored counts for `-`, so that
+    /// callers cannot invent labels.
+    pub fn counters_of_named(&self, route: &str, method: &'static str, tenant: &str) -> Arc<RequestCounters> {
+        self.counters(route, method, if self.tenants.contains(tenant) { tenant } else { UNKNOWN_TENANT })
+    }
+
+    /// Reads the names of tenants again, if requests have named others.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn refresh_tenants(&self, store: &dyn Store) -> stook_store::Result<()> {
+        self.tenants.refresh(store)
+    }
+
     /// Returns the counters of a request.
     pub fn counters(&self, route: &str, method: &'static str, tenant: &str) -> Arc<RequestCounters> {
         let hash = self.hasher.hash_one((route, method, tenant));

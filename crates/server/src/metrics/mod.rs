@@ -4,6 +4,6 @@ mod counters;
 mod history;
 mod totals;
 
-pub use counters::{CachedKind, Metrics, RequestCounters, RequestStep};
+pub use counters::{CachedKind, Metrics, RequestCounters, RequestStep, UNKNOWN_TENANT};
 pub use history::MetricsHistory;
 pub use totals::{STEPS, quantile};

@@ -3,7 +3,7 @@
 //! * [`store`] opens the file and keeps its connections ([`connection`], [`error`]); [`roles`] implements the contract.
 //! * [`writer`] is the thread with the only connection that writes. It groups bulk units into one transaction and commits it at the next boundary
 //!   between units when a caller waits. If another process writes, it waits, and fails after a time limit. [`wal`] syncs the WAL and copies it into
-//!   the file, [`disk_space`] watches the disk space.
+//!   the file, [`disk_space`] watches the disk space, [`files`] that nobody removes the file.
 //! * [`mod@unit`] writes a unit of work, with [`rows`], [`unique`], [`edges`] and [`tags`]; [`pass`] runs a settle pass, with [`marks`].
 //! * [`records`] reads records, [`query`] turns plans into SQL, [`jobs`], [`queue`] and [`journal`] keep jobs, their chunks and the outcomes of their
 //!   documents.
@@ -22,6 +22,7 @@ mod connection;
 mod disk_space;
 mod edges;
 mod error;
+mod files;
 mod jobs;
 mod journal;
 mod marks;

@@ -45,6 +45,7 @@ impl Store for SqliteStore {
     }
 
     fn check_definition(&self) -> Result<()> {
+        self.writer.as_ref().map_or(Ok(()), SqliteWriter::check_files)?;
         self.with_reader(|connection| tables::check_definition(connection, &self.tables))
     }
 

@@ -320,7 +320,7 @@ impl Drop for CommitSyncer {
     }
 }
 
-fn wal_path(path: &Path) -> PathBuf {
+pub(super) fn wal_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
     name.into()

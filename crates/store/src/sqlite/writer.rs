@@ -11,6 +11,7 @@
 use super::connection::SqliteOptions;
 use super::disk_space::DiskSpace;
 use super::error::{is_busy, store_error};
+use super::files::FilesInUse;
 use super::store::CANCEL_CHECK_INTERVAL;
 use super::tables::{self, StoreTables};
 use super::unit;
@@ -105,6 +106,7 @@ struct WriterShared {
 pub struct SqliteWriter {
     shared: Arc<WriterShared>,
     wake: WakeFn,
+    files: Arc<FilesInUse>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -137,7 +139,7 @@ impl SqliteWriter {
         let syncer = CommitSyncer::start(path, wake.clone())?;
         let checkpointer = Checkpointer::start(&mut connection, path, options, wake.clone())?;
         let (wait, group_rows) = (options.wait, options.group_rows);
-        let disk_space = DiskSpace::new(&connection, path)?;
+        let (disk_space, files) = (DiskSpace::new(&connection, path)?, Arc::new(FilesInUse::of_store(path)));
         let worker = WriterThread {
             connection,
             tables,
@@ -150,11 +152,20 @@ impl SqliteWriter {
             checkpointer,
             syncer,
             disk_space,
+            files: files.clone(),
             disk_was_full: false,
         };
         let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || worker.run());
         let thread = thread.map_err(|error| StoreError::Other(error.to_string()))?;
-        Ok(Self { shared, wake, thread: Some(thread) })
+        Ok(Self { shared, wake, files, thread: Some(thread) })
+    }
+
+    /// Checks that nobody has removed or replaced the files.
+    ///
+    /// # Errors
+    /// [`StoreError::ReadOnly`].
+    pub fn check_files(&self) -> Result<()> {
+        self.files.check()
     }
 
     /// Queues work.
@@ -222,6 +233,7 @@ struct WriterThread {
     checkpointer: Checkpointer,
     syncer: CommitSyncer,
     disk_space: DiskSpace,
+    files: Arc<FilesInUse>,
     /// Whether the disk was full.
     disk_was_full: bool,
 }
@@ -430,7 +442,11 @@ impl WriterThread {
         self.connection
             .execute_batch("BEGIN IMMEDIATE")
             .map_err(|error| if is_busy(&error) { StoreError::Busy(self.wait) } else { store_error(error) })?;
-        let checks = self.disk_space.check_group_fits(&self.connection).and_then(|()| tables::check_definition(&self.connection, &self.tables));
+        let checks = self
+            .files
+            .check()
+            .and_then(|()| self.disk_space.check_group_fits(&self.connection))
+            .and_then(|()| tables::check_definition(&self.connection, &self.tables));
         match checks.and_then(|()| tables::read_clock(&self.connection)) {
             Ok(stored_clock) => {
                 self.previous_commit_number = stored_clock;
