@@ -54,10 +54,21 @@ impl Reply {
 impl Served {
     /// Serves a sandbox with these arguments on a port of its own.
     pub fn new(sandbox: &Sandbox, arguments: &[&str]) -> Self {
+        Self::with_variables(sandbox, arguments, &[])
+    }
+
+    /// The same with variables of the environment.
+    pub fn with_variables(sandbox: &Sandbox, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command_line = vec!["serve", "--listen", "127.0.0.1:0"];
         command_line.extend_from_slice(arguments);
-        let mut child =
-            sandbox.command(&command_line).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("stook starts");
+        let mut child = sandbox
+            .command(&command_line)
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("stook starts");
         let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
         let mut first_line = String::new();
         // notes about the definition and the store come first

@@ -2,6 +2,7 @@
 
 pub mod capacity;
 pub mod closed;
+mod database;
 pub mod http;
 pub mod import;
 pub mod kpi;

@@ -156,7 +156,7 @@ const VALUE: &str =
 
 fn server(url: &str, time: Duration, limits: &mut Vec<MachineLimit>) -> Result<()> {
     let failed = |error: postgres::Error| LabError::Plan(format!("PostgreSQL: {error}"));
-    let mut client = postgres::Client::connect(url, postgres::NoTls).map_err(failed)?;
+    let mut client = crate::database::connect(url).map_err(|reason| LabError::Plan(format!("PostgreSQL: {reason}")))?;
     client.batch_execute("CREATE TEMPORARY TABLE stook_limits(key text PRIMARY KEY, value text NOT NULL)").map_err(failed)?;
     let mut next = 0_u64;
     let inserted = per_second(time, || {

@@ -1,7 +1,7 @@
 //! Resource usage of a run: processor, memory and disk of the machine and of programs, connections of a database and its most expensive statements.
 
 use crate::{LabError, Result};
-use postgres::{Client, NoTls};
+use postgres::Client;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -30,8 +30,8 @@ impl ResourceMonitor {
     /// # Errors
     /// When the database cannot be reached.
     pub fn start(target: SocketAddr, programs: &[String], database: Option<&str>) -> Result<Self> {
-        let connect = |url: &str| Client::connect(url, NoTls).map_err(|error| LabError::Plan(format!("the database to be watched: {error}")));
-        let mut database = database.map(connect).transpose()?;
+        let connected = database.map(crate::database::connect).transpose();
+        let mut database = connected.map_err(|reason| LabError::Plan(format!("the database to be watched: {reason}")))?;
         if let Some(database) = &mut database {
             // reset, to have statistics of this run alone; without the extension none are shown
             let _ = database.batch_execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements; SELECT pg_stat_statements_reset()");

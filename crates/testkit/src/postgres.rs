@@ -1,6 +1,7 @@
 //! A private PostgreSQL server for tests and measurements: from the installed binaries, in a temporary folder, on a free port
 //! of the loopback, gone with the process that started it.
 
+use crate::certificates::Identity;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -145,6 +146,56 @@ impl TestServer {
         Err(format!("the server does not come up:\n{}", std::fs::read_to_string(self.log()).unwrap_or_default()))
     }
 
+    /// Makes the server encrypt connections with this certificate, from now on; clients may present certificates that `authority` has signed.
+    ///
+    /// # Errors
+    /// When the server does not take it.
+    pub fn encrypt(&self, identity: &Identity, authority: &str) -> Result<(), String> {
+        let write = |name: &str, text: &str| -> Result<String, String> {
+            let path = self.folder.join(name);
+            let written = std::fs::write(&path, text).and_then(|()| {
+                std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+                let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&self.folder)?);
+                std::os::unix::fs::chown(&path, Some(owner), None)
+            });
+            written.map(|()| path.display().to_string()).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let settings = [
+            ("ssl_cert_file", write("server.crt", &identity.certificate)?),
+            ("ssl_key_file", write("server.key", &identity.key)?),
+            ("ssl_ca_file", write("clients.crt", authority)?),
+            ("ssl", "on".into()),
+        ];
+        for (name, value) in settings {
+            self.sql(&format!("ALTER SYSTEM SET {name} = '{value}'"))?;
+        }
+        self.reload()
+    }
+
+    /// Decides who may connect how, by lines of `pg_hba.conf`; the server's owner may always.
+    ///
+    /// # Errors
+    /// When the server does not take it.
+    pub fn allow(&self, rules: &[&str]) -> Result<(), String> {
+        let path = self.folder.join("data/pg_hba.conf");
+        let text = rules.iter().fold("local all all trust\n".to_owned(), |text, rule| text + rule + "\n");
+        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        self.reload()
+    }
+
+    /// Makes the server read its settings again, and waits until new connections know them.
+    fn reload(&self) -> Result<(), String> {
+        self.sql("SELECT pg_reload_conf()")?;
+        // the server's first process is told by a signal
+        std::thread::sleep(Duration::from_millis(300));
+        Ok(())
+    }
+
+    /// The port at which it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Stops the server: `immediate` as if the machine had gone, `fast` with its connections cut.
     ///
     /// # Errors
@@ -199,7 +250,9 @@ impl TestServer {
     /// When there is no `psql`, or the server refuses.
     pub fn sql(&self, sql: &str) -> Result<String, String> {
         let mut command = Command::new(self.program("psql"));
-        command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", &self.url("postgres"), "-c", sql]);
+        // through its socket, whatever rules a test gives for connections over the network
+        let socket = format!("host={} port={} user=stook dbname=postgres", self.folder.display(), self.port);
+        command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", &socket, "-c", sql]);
         let output = command.stdin(Stdio::null()).output().map_err(|error| format!("psql: {error}"))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }

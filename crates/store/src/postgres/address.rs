@@ -1,14 +1,14 @@
 //! The URL of a store on a server: connection settings and the schema of the store.
 
 use crate::*;
-use ::tokio_postgres::Config;
 use std::time::Duration;
+use stook_connection::ServerAddress;
 
 /// The schema if the URL names none.
 const SCHEMA: &str = "stook";
 
 /// Splits `schema=NAME` off a URL.
-pub fn parse_url(url: &str) -> Result<(Config, String)> {
+pub fn parse_url(url: &str) -> Result<(ServerAddress, String)> {
     // the message must not contain the URL, which may hold a password
     let invalid_url = |reason: String| StoreError::Wrong(format!("this is not the URL of a PostgreSQL store: {reason}"));
     let (address, query) = url.split_once('?').unwrap_or((url, ""));
@@ -20,10 +20,8 @@ pub fn parse_url(url: &str) -> Result<(Config, String)> {
         return Err(invalid_url("a schema's name has small letters, digits and _".into()));
     }
     let url_without_schema = if other_parts.is_empty() { address.to_owned() } else { format!("{address}?{}", other_parts.join("&")) };
-    let mut config: Config = url_without_schema.parse().map_err(|error: ::tokio_postgres::Error| invalid_url(error.to_string()))?;
-    if config.get_application_name().is_none() {
-        config.application_name("stook");
-    }
-    config.connect_timeout(Duration::from_secs(10)).keepalives_idle(Duration::from_secs(30));
-    Ok((config, schema))
+    let mut server = ServerAddress::parse(&url_without_schema).map_err(|error| invalid_url(error.to_string()))?;
+    server.name_program("stook");
+    server.keep_alive(Duration::from_secs(30));
+    Ok((server, schema))
 }

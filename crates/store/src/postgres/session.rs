@@ -9,7 +9,7 @@ use ::tokio_postgres::binary_copy::BinaryCopyInWriter;
 use ::tokio_postgres::error::SqlState;
 use ::tokio_postgres::types::private::BytesMut;
 use ::tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
-use ::tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Row, Statement};
+use ::tokio_postgres::{AsyncMessage, Client, Error, Row, Statement};
 use futures_util::TryStreamExt;
 use futures_util::future::{Either, join, join_all, select};
 use std::borrow::Cow;
@@ -19,6 +19,7 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use stook_connection::{ConnectError, Connected, MakeRustlsConnect, ServerAddress};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
@@ -69,6 +70,15 @@ impl From<::tokio_postgres::Error> for DatabaseError {
                 DatabaseError::Store(StoreError::ReadOnly(text))
             }
             _ => DatabaseError::Store(StoreError::Other(text)),
+        }
+    }
+}
+
+impl From<ConnectError> for DatabaseError {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::Failed(error) => error.into(),
+            ConnectError::Refused(reason) => StoreError::Other(reason).into(),
         }
     }
 }
@@ -167,6 +177,8 @@ pub struct Session {
     pub number: u64,
     runtime: Runtime,
     client: Client,
+    /// Encrypts requests to cancel a statement.
+    tls: MakeRustlsConnect,
     statements: HashMap<String, Statement>,
     deferred: Vec<DeferredStatement>,
     /// Notifications from other sessions.
@@ -176,7 +188,7 @@ pub struct Session {
 }
 
 /// Waits for `work`. When its result is not wanted any more, asks the server to cancel the statement.
-async fn until_cancelled<T>(client: &Client, cancel_token: Option<&CancelToken>, work: impl Future<Output = T>) -> T {
+async fn until_cancelled<T>((client, tls): (&Client, &MakeRustlsConnect), cancel_token: Option<&CancelToken>, work: impl Future<Output = T>) -> T {
     let Some(cancel_token) = cancel_token else { return work.await };
     let mut work = pin!(work);
     if let Either::Left((done, _)) = select(work.as_mut(), pin!(cancel_token.cancelled())).await {
@@ -184,7 +196,7 @@ async fn until_cancelled<T>(client: &Client, cancel_token: Option<&CancelToken>,
     }
     loop {
         // a server that has not started the statement ignores the request, so it is repeated; if it fails, the statement ends by itself
-        let _ = client.cancel_token().cancel_query(NoTls).await;
+        let _ = client.cancel_token().cancel_query(tls.clone()).await;
         if let Either::Left((done, _)) = select(work.as_mut(), pin!(tokio::time::sleep(CANCEL_CHECK_INTERVAL))).await {
             return done;
         }
@@ -192,9 +204,9 @@ async fn until_cancelled<T>(client: &Client, cancel_token: Option<&CancelToken>,
 }
 
 impl Session {
-    fn open(config: &Config, schema: &str) -> DbResult<Self> {
+    fn open(address: &ServerAddress, schema: &str) -> DbResult<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| StoreError::Other(error.to_string()))?;
-        let (client, mut connection) = runtime.block_on(config.connect(NoTls))?;
+        let Connected { client, mut connection, tls } = address.connect(|attempt| runtime.block_on(attempt.connect()))?;
         let (sender, notifications) = mpsc::unbounded_channel();
         // this task runs whenever the session waits for a response
         runtime.spawn(async move {
@@ -205,7 +217,7 @@ impl Session {
             }
         });
         let number = OPENED.fetch_add(1, Ordering::Relaxed);
-        let mut session = Self { number, runtime, client, statements: HashMap::new(), deferred: Vec::new(), notifications, cancelled: false };
+        let mut session = Self { number, runtime, client, tls, statements: HashMap::new(), deferred: Vec::new(), notifications, cancelled: false };
         // Statements outside of a transaction write what may be lost in a crash of the machine (leases); `begin` makes commits durable. A table,
         // however small, is scanned completely only if no index can be used, and joined rows are found one by one. Rows cost more than pages, so that
         // the index that touches fewest rows is used: frequently used data is in memory.
@@ -223,7 +235,7 @@ impl Session {
         let (deferred, client, cancel_token) = (std::mem::take(&mut self.deferred), &self.client, CancelToken::current());
         // each is sent when its future is first polled, in this order
         let work = async { join(join_all(deferred.iter().map(|deferred| deferred.send(client))), request(client)).await };
-        let (deferred_rows, result) = self.runtime.block_on(until_cancelled(client, cancel_token.as_ref(), work));
+        let (deferred_rows, result) = self.runtime.block_on(until_cancelled((client, &self.tls), cancel_token.as_ref(), work));
         self.cancelled |= cancel_token.is_some_and(|cancel_token| cancel_token.is_cancelled());
         for (deferred, rows) in deferred.iter().zip(deferred_rows) {
             deferred.check(rows?)?;
@@ -307,7 +319,7 @@ impl Session {
         let mut rows = pin!(self.exchange(async |client| client.query_raw(&statement, parameters.iter().copied()).await)?);
         let cancel_token = CancelToken::current();
         loop {
-            let next = self.runtime.block_on(until_cancelled(&self.client, cancel_token.as_ref(), rows.try_next()));
+            let next = self.runtime.block_on(until_cancelled((&self.client, &self.tls), cancel_token.as_ref(), rows.try_next()));
             self.cancelled |= cancel_token.as_ref().is_some_and(CancelToken::is_cancelled);
             let Some(row) = next? else { return Ok(()) };
             visit(&row)?;
@@ -361,7 +373,7 @@ impl Session {
     }
 
     /// Rolls back the open transaction.
-    fn roll_back(&mut self) -> DbResult<()> {
+    pub fn roll_back(&mut self) -> DbResult<()> {
         self.deferred.clear();
         self.batch("ROLLBACK")
     }
@@ -405,7 +417,7 @@ pub struct PoolStats {
 
 /// A bounded number of connections.
 pub struct Pool {
-    config: Config,
+    address: ServerAddress,
     schema: String,
     wait: Duration,
     max_open: usize,
@@ -420,9 +432,9 @@ pub struct Pooled<'p> {
 }
 
 impl Pool {
-    pub fn new(config: Config, schema: String, wait: Duration, max_open: usize) -> Self {
+    pub fn new(address: ServerAddress, schema: String, wait: Duration, max_open: usize) -> Self {
         Self {
-            config,
+            address,
             schema,
             wait,
             max_open,
@@ -484,7 +496,7 @@ impl Pool {
 
     /// Opens a connection outside the pool that receives the notifications of a channel.
     pub fn listen(&self, channel: &str) -> DbResult<Session> {
-        let mut session = Session::open(&self.config, &self.schema)?;
+        let mut session = Session::open(&self.address, &self.schema)?;
         session.batch(&format!("LISTEN \"{channel}\""))?;
         Ok(session)
     }
@@ -493,7 +505,7 @@ impl Pool {
     fn open(&self, deadline: Instant) -> DbResult<Pooled<'_>> {
         let mut pause = Duration::from_millis(10);
         loop {
-            match Session::open(&self.config, &self.schema) {
+            match Session::open(&self.address, &self.schema) {
                 Ok(session) => return Ok(Pooled { pool: self, session: Some(session) }),
                 Err(DatabaseError::ConnectionLost(_)) if Instant::now() + pause < deadline => std::thread::sleep(pause),
                 Err(error) => {
@@ -574,8 +586,8 @@ mod tests {
     #[test]
     fn a_copy_after_a_statement_that_fails_leaves_the_connection_usable() {
         let Some(server) = TestServer::for_test(&["fsync=off"]) else { return };
-        let config: Config = server.url("postgres").parse().expect("an address");
-        let mut session = Session::open(&config, "public").expect("it connects");
+        let address = ServerAddress::parse(&server.url("postgres")).expect("an address");
+        let mut session = Session::open(&address, "public").expect("it connects");
         session.batch("CREATE TABLE copied(a bigint)").expect("a table");
         for _ in 0..20 {
             session.begin(true);

@@ -62,13 +62,13 @@ impl PostgresStore {
     }
 
     fn open_as(url: &str, catalogue: Arc<Catalogue>, tables: StoreTables, (purpose, options): (AccessMode, &PostgresOptions)) -> Result<Self> {
-        let (config, schema) = parse_url(url)?;
+        let (address, schema) = parse_url(url)?;
         let tables = Arc::new(tables);
         // a user who waits for a command to start soon learns that a server does not respond
-        let first_pool = Pool::new(config.clone(), schema.clone(), FIRST_WAIT.min(Duration::from_secs(options.wait)), 1);
+        let first_pool = Pool::new(address.clone(), schema.clone(), FIRST_WAIT.min(Duration::from_secs(options.wait)), 1);
         let wait = Duration::from_secs(options.wait);
-        let observer = Pool::new(config.clone(), schema.clone(), wait, 1);
-        let pool = Arc::new(Pool::new(config, schema, wait, options.connections.max(2)));
+        let observer = Pool::new(address.clone(), schema.clone(), wait, 1);
+        let pool = Arc::new(Pool::new(address, schema, wait, options.connections.max(2)));
         let make_ready = |session: &mut Session| match options.prepare {
             true => tables::prepare(session, &tables, pool.schema()),
             false => tables::check_fits(session, &tables, pool.schema(), purpose).map(|()| (Vec::new(), false)),
@@ -95,8 +95,8 @@ impl PostgresStore {
     /// # Errors
     /// When the server does not respond, or the store has another format.
     pub fn prepared_for(url: &str) -> Result<Option<StoreSchema>> {
-        let (config, schema) = parse_url(url)?;
-        let pool = Pool::new(config, schema, FIRST_WAIT, 1);
+        let (address, schema) = parse_url(url)?;
+        let pool = Pool::new(address, schema, FIRST_WAIT, 1);
         let read = pool.run(|session| {
             if !session.query_one("SELECT to_regclass('meta') IS NOT NULL", &[])?.at::<bool>(0)? {
                 return Ok(None);
