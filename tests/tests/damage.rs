@@ -110,9 +110,3 @@ fn a_copy_of_a_store_in_use_is_a_store_that_other_programs_can_read() {
     assert!(import.wait().expect("a state").success());
     sandbox.run(&["backup", "stook.sqlite"]).exits(1).stderr_contains(&["exists"]);
 }
-
-#[test]
-fn a_server_is_copied_by_its_own_program() {
-    let Some(server) = Sandbox::on_each_store(THINGS).pop().filter(|sandbox| !sandbox.store().exists()) else { return };
-    server.run(&["backup", "copy"]).exits(1).stderr_contains(&["pg_dump"]);
-}

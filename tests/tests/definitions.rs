@@ -32,7 +32,10 @@ const COMMANDS: &[(&[&str], Does, i32)] = &[
     (&["profile", "names.mrc"], Nothing, 0),
     (&["prepare"], Prepares, 0),
     // it copies a file whatever is in it, but not over another one
-    (&["backup", "names.mrc"], Nothing, 1),
+    (&["backup", "stook.sqlite"], Nothing, 1),
+    (&["backup", "names.mrc"], Refuses, 1),
+    (&["backup", "--verify", "names.mrc"], Nothing, 1),
+    (&["restore", "names.mrc"], Nothing, 1),
     (&["import", "names.mrc"], Prepares, 0),
     (&["import", "names.mrc", "--detach"], Prepares, 0),
     (&["import", "names.mrc", "--dry-run"], Refuses, 0),

@@ -64,7 +64,9 @@ fn run(arguments: &Arguments) -> CommandResult {
             say!("the store is ready");
             Ok(0)
         }
-        Command::Backup { file, json } => backup::run(&location, file, *json),
+        Command::Backup { file, verify: false, json } => backup::backup(&location, file, *json),
+        Command::Backup { file, verify: true, json } => backup::verify(file, *json),
+        Command::Restore { file, json } => backup::restore(&location, file, *json),
         Command::Import(arguments) => import::import(&location, arguments),
         Command::Collect(arguments) => collect::run(&location, arguments),
         Command::Work(arguments) => work::work(&location, arguments),

@@ -179,6 +179,14 @@ impl CatalogueLocation {
         Ok(matches!(self.address()?, StoreAddress::File(_)))
     }
 
+    /// Where the store is, in words that contain no password.
+    pub fn describe(&self) -> Result<String, CommandError> {
+        Ok(match self.address()? {
+            StoreAddress::File(path) => path.display().to_string(),
+            StoreAddress::Server(_) => "the store on the server".to_owned(),
+        })
+    }
+
     /// Returns the store's file, if it is one.
     pub fn file(&self) -> Result<Option<PathBuf>, CommandError> {
         Ok(match self.address()? {

@@ -31,6 +31,16 @@ impl Output {
         Ok(Self { target })
     }
 
+    /// Opens standard output, or a file that must not exist yet and that only its owner may read.
+    pub fn private(path: Option<&Path>) -> Result<Self, CommandError> {
+        let Some(path) = path else { return Self::new(None) };
+        if path.exists() {
+            return Err(CommandError::new(format!("{} exists; a backup is written to a new file", path.display())));
+        }
+        let target = Self::new_file(path.to_owned(), 0o600).map_err(|error| CommandError::new(format!("{}: {error}", path.display())))?;
+        Ok(Self { target })
+    }
+
     fn file(path: &Path) -> io::Result<Target> {
         // a symbolic link stays, and the file it leads to is written
         let (destination, mode) = match fs::metadata(path) {
@@ -44,6 +54,10 @@ impl Output {
             Err(error) if error.kind() == io::ErrorKind::NotFound => (path.to_owned(), 0o666),
             Err(error) => return Err(error),
         };
+        Self::new_file(destination, mode)
+    }
+
+    fn new_file(destination: PathBuf, mode: u32) -> io::Result<Target> {
         let folder = destination.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let written = tempfile::Builder::new().prefix(".").suffix(".part").permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
         Ok(Target::File { written: BufWriter::with_capacity(BUFFER, written), destination })

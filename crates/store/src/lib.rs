@@ -14,9 +14,11 @@
 //! * [`schedule`]: decides whose chunk is next.
 //! * [`sqlite`]: the store in a file.
 //! * [`postgres`]: the store on a server, if the feature `postgres` is on (the default).
+//! * [`backup_file`]: the file of a backup, for either kind of store.
 //! * [`admin`]: jobs, chunks and tokens of a store, independent of its definition.
 
 pub mod admin;
+pub mod backup_file;
 mod contract;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -28,6 +30,7 @@ mod sql;
 pub mod sqlite;
 
 pub use contract::access::Tokens;
+pub use contract::backup::Backups;
 pub use contract::commit::{CommitReceipt, CommitReply, CommitResult, PendingCommit, Priority, Units, WakeFn};
 pub use contract::edges::{Edge, EdgeChange, EdgeCursor, EdgeRange, StartRange};
 pub use contract::error::{Result, StoreError};
@@ -45,7 +48,7 @@ pub use contract::settling::{
 pub use contract::tag::{PackedTrees, Tags};
 pub use contract::tenant::{DEFAULT_TENANT, Tenant};
 pub use contract::unit::{CALL_RETENTION, IdempotentCall, Premises, ReadSet, RecordRead, RevisionRead, SearchRead, Unit};
-pub use contract::{Store, access, cancel, changes, journal, plan, queue, stats, tag};
+pub use contract::{Store, access, backup, cancel, changes, journal, plan, queue, stats, tag};
 pub use sql::store_schema;
 
 /// Stored rows that cannot be read, and the reasons.

@@ -74,12 +74,26 @@ pub enum Command {
     /// Create the store, or update it to match catalogue.yaml. If the store is a file, imports, workers and servers do this themselves.
     #[command(after_help = "Example:\n  stook prepare --store 'postgres://stook@localhost/catalogues?schema=library'")]
     Prepare,
-    /// Copy the store's file while it is in use. The copy is a consistent snapshot.
+    /// Back up the store while it is in use: all that it holds at one moment, to a file that a store of either kind can be restored from.
     #[command(
-        after_help = "Examples:\n  stook backup /backups/monday.sqlite\n  stook check --deep --store /backups/monday.sqlite\n\nTo restore a copy, stop all processes that use the store, replace stook.sqlite by the copy, and remove stook.sqlite-wal and stook.sqlite-shm, which belong to the replaced file."
+        after_help = "Examples:\n  stook backup /backups/monday.stook\n  stook backup --verify /backups/monday.stook\n  stook backup - | aws s3 cp - s3://backups/monday.stook\n  stook backup /backups/monday.sqlite\n\nA name that ends in .sqlite makes a copy of the store's file instead, which can be used as a store at once (--store). A store on a server has no such file."
     )]
     Backup {
-        /// The file to write; it must not exist yet.
+        /// The file to write, which must not exist yet; `-` for standard output.
+        file: PathBuf,
+        /// Write nothing: read the file of a backup, and check that it is complete and undamaged.
+        #[arg(long)]
+        verify: bool,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Restore a backup into a new store of either kind.
+    #[command(
+        after_help = "Examples:\n  stook restore /backups/monday.stook\n  stook restore /backups/monday.stook --store 'postgres://stook@db.example/catalogues?schema=library'\n  aws s3 cp s3://backups/monday.stook - | stook restore -\n\nThe store must not exist yet or hold nothing, and catalogue.yaml must be the one that the backed-up store had. The backup is restored completely or not at all."
+    )]
+    Restore {
+        /// The file of the backup; `-` for standard input.
         file: PathBuf,
         /// Print JSON.
         #[arg(long)]

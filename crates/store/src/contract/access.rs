@@ -4,10 +4,12 @@ use super::error::{Result, StoreError};
 use super::tenant::Tenant;
 use serde::Serialize;
 
-/// What a token allows. Each role includes those before it.
+/// What a token allows. Each role includes those before it, but `Metrics` and `Read` have nothing in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
+    /// See metrics, for programs that watch the server.
+    Metrics,
     /// Read and query records.
     Read,
     /// Also change records and import.
@@ -17,7 +19,7 @@ pub enum Role {
 }
 
 /// Every role with its name.
-pub const ROLES: [(Role, &str); 3] = [(Role::Read, "read"), (Role::Write, "write"), (Role::Admin, "admin")];
+pub const ROLES: [(Role, &str); 4] = [(Role::Metrics, "metrics"), (Role::Read, "read"), (Role::Write, "write"), (Role::Admin, "admin")];
 
 impl Role {
     /// The role's name.

@@ -11,10 +11,12 @@
 //! | [`Tags`] | keeps tags and trees | `tag.rs` |
 //! | [`Tokens`] | keeps tokens | `access.rs` |
 //! | [`Queue`] | keeps jobs, chunks and journals | `queue.rs`, `journal.rs` |
+//! | [`Backups`] | gives and takes everything | `backup.rs` |
 //!
 //! All of them use `ids.rs`, `tenant.rs`, `error.rs` with `damage.rs`, and `cancel.rs`, by which callers cancel calls.
 
 pub mod access;
+pub mod backup;
 pub mod cancel;
 pub mod changes;
 pub mod commit;
@@ -34,6 +36,7 @@ pub mod tenant;
 pub mod unit;
 
 use access::Tokens;
+use backup::Backups;
 use changes::Changes;
 use commit::Units;
 use error::Result;
@@ -49,7 +52,7 @@ use tenant::Tenant;
 
 /// A record store for one catalogue: its roles, and methods that concern the entire store. With a `dyn Store`, the methods of every role can be
 /// called without importing their traits.
-pub trait Store: Records + Changes + Queries + Units + CommitNumbers + Settling + Tags + Tokens + Queue + Send + Sync {
+pub trait Store: Records + Changes + Queries + Units + CommitNumbers + Settling + Tags + Tokens + Queue + Backups + Send + Sync {
     /// The store's clock, in microseconds since 1970; strictly increasing over all calls.
     fn clock(&self) -> i64;
 

@@ -6,10 +6,12 @@
 //! * [`mod@unit`] writes a unit of work, with [`rows`], [`unique`], [`edges`] and [`tags`]; [`pass`] runs a settle pass, with [`marks`].
 //! * [`records`] reads records, [`query`] turns plans into SQL, [`jobs`], [`queue`] and [`journal`] keep jobs, their chunks and the outcomes of their
 //!   documents.
+//! * [`dump`] gives everything for a backup, and takes it.
 //! * [`tables`] maps a definition to tables of one schema, [`values`] encodes values, [`tenants`] finds the ids of tenants.
 
 mod address;
 mod clock;
+mod dump;
 mod edges;
 mod jobs;
 mod journal;

@@ -78,7 +78,7 @@ pub fn read_damaged(
 }
 
 /// Reads a row. Parts that cannot be read are noted as damage.
-fn read_row(row: &Row, collection: &Collection, detail: ReadDetail) -> DbResult<StoredRecord> {
+pub fn read_row(row: &Row, collection: &Collection, detail: ReadDetail) -> DbResult<StoredRecord> {
     let mut damage: Vec<DamagedPart> = Vec::new();
     let reason = |error: DatabaseError| StoreError::from(error).to_string();
     let key: &str = row.at(0)?;

@@ -5,6 +5,7 @@ use super::session::{DbResult, Session, SqlParameter};
 use super::tables::{CollectionTables, StoreTables, TenantTables, quoted_name};
 use super::unique;
 use super::values::{self, BoundValue, BoundingBox, RowExt, RowLocation, column_type};
+use crate::sql::backed_up::RestoredRecord;
 use crate::sql::row::reserved_value;
 use crate::sql::unique::{Claim, Digest, Refusal, Taken, decide, digest, sets_unique_fields};
 use crate::{RecordChange, RecordContent, RecordWrite, StoreError, UniqueConflict, Version};
@@ -237,7 +238,8 @@ impl UnitWriter<'_> {
             if !changed_keys.is_empty() {
                 self.session.defer(&format!("DELETE FROM {side} WHERE tenant = $1 AND key = ANY($2)"), &[&self.tenant, &changed_keys])?;
             }
-            self.copy_elements(side, definition, *field, changed.iter().chain(&new))?;
+            let puts = changed.iter().chain(&new).map(|(write, content)| (write.key.as_str(), *content));
+            self.copy_elements(side, definition, *field, puts)?;
         }
         Ok(())
     }
@@ -313,7 +315,7 @@ impl UnitWriter<'_> {
             puts.iter().map(|(write, _)| if staged { self.location_of(write) } else { RowLocation::default() }).collect();
         let mut writer = self.session.copy_in(&format!("COPY {table} ({}) FROM STDIN BINARY", names.join(", ")), &types)?;
         for ((write, content), location) in puts.iter().zip(&locations) {
-            let row = RowValues::new(self.commit_time, collection_tables, collection, write, content);
+            let row = RowValues::new(version_of(write, self.commit_time), collection_tables, collection, write.key.as_str(), content);
             let mut parameters = vec![&self.tenant as SqlParameter<'_>];
             row.push(&mut parameters);
             let old_version = write.expect.unwrap_or_default();
@@ -323,6 +325,35 @@ impl UnitWriter<'_> {
             writer.write(&parameters)?;
         }
         writer.finish()?;
+        Ok(())
+    }
+
+    /// Copies records of a backup, which exist nowhere yet, with all that follows from them.
+    pub fn restore(&mut self, collection: CollectionId, records: &[&RestoredRecord]) -> DbResult<()> {
+        let (collection_tables, definition) = (&self.tables.collections[collection], &self.tables.catalogue().collections[collection]);
+        let names: Vec<&str> = collection_tables.columns.iter().map(|(name, _)| name.as_str()).collect();
+        let types: Vec<Type> = collection_tables.columns.iter().map(|(_, ty)| wire_type(ty)).collect();
+        let mut writer = self.session.copy_in(&format!("COPY {} ({}) FROM STDIN BINARY", collection_tables.table, names.join(", ")), &types)?;
+        for record in records {
+            let row = RowValues::new(record.version, collection_tables, definition, record.key.as_str(), &record.content);
+            let mut parameters = vec![&self.tenant as SqlParameter<'_>];
+            row.push(&mut parameters);
+            writer.write(&parameters)?;
+        }
+        writer.finish()?;
+        for (field, side) in &collection_tables.lists {
+            self.copy_elements(side, definition, *field, records.iter().map(|record| (record.key.as_str(), &record.content)))?;
+        }
+        for (field, side) in &collection_tables.uniques {
+            let mut writer =
+                self.session.copy_in(&format!("COPY {side} (tenant, digest, key) FROM STDIN BINARY"), &[Type::INT8, Type::BYTEA, Type::TEXT])?;
+            for record in records {
+                if let Some(digest) = digest(&reserved_value(definition, *field, &record.content)) {
+                    writer.write(&[&self.tenant, &digest, &record.key.as_str()])?;
+                }
+            }
+            writer.finish()?;
+        }
         Ok(())
     }
 
@@ -338,8 +369,12 @@ impl UnitWriter<'_> {
         while !remaining.is_empty() {
             let (batch, rest) = remaining.split_at(1 << remaining.len().ilog2());
             remaining = rest;
-            let rows: Vec<RowValues<'_>> =
-                batch.iter().map(|(write, content)| RowValues::new(self.commit_time, collection_tables, collection, write, content)).collect();
+            let rows: Vec<RowValues<'_>> = batch
+                .iter()
+                .map(|(write, content)| {
+                    RowValues::new(version_of(write, self.commit_time), collection_tables, collection, write.key.as_str(), content)
+                })
+                .collect();
             let mut parameters: Vec<SqlParameter<'_>> = Vec::with_capacity(rows.len() * names.len());
             for row in &rows {
                 parameters.push(&self.tenant);
@@ -355,17 +390,18 @@ impl UnitWriter<'_> {
         Ok(())
     }
 
+    /// Writes the elements of an indexed list, each once for a record.
     fn copy_elements<'w>(
         &mut self,
         side: &str,
         collection: &Collection,
         field: FieldId,
-        puts: impl Iterator<Item = &'w (&'w RecordWrite, &'w RecordContent)>,
+        puts: impl Iterator<Item = (&'w str, &'w RecordContent)>,
     ) -> DbResult<()> {
         let definition = &collection.fields[field];
         let element = wire_type(&column_type(definition.golden_type().element()));
         let mut rows: Vec<(&str, Value)> = Vec::new();
-        for (write, content) in puts {
+        for (key, content) in puts {
             let first_of_record = rows.len();
             for element in content.golden[field].elements() {
                 let value = match element.as_text() {
@@ -373,7 +409,7 @@ impl UnitWriter<'_> {
                     _ => element.clone(),
                 };
                 if !rows[first_of_record..].iter().any(|(_, known)| *known == value) {
-                    rows.push((write.key.as_str(), value));
+                    rows.push((key, value));
                 }
             }
         }
@@ -420,23 +456,21 @@ struct RowValues<'w> {
     content: &'w RecordContent,
 }
 
+/// The version that a row has after a write.
+fn version_of(write: &RecordWrite, commit_time: i64) -> Version {
+    match (&write.change, write.expect) {
+        (RecordChange::Settle(_), Some(version)) => Version::new(version.revision, version.touches + 1),
+        (_, version) => Version::new(version.map_or(commit_time, |version| commit_time.max(version.revision + 1)), 0),
+    }
+}
+
 impl<'w> RowValues<'w> {
-    fn new(
-        commit_time: i64,
-        collection_tables: &CollectionTables,
-        collection: &'w Collection,
-        write: &'w RecordWrite,
-        content: &'w RecordContent,
-    ) -> Self {
-        let (revision, touch) = match (&write.change, write.expect) {
-            (RecordChange::Settle(_), Some(version)) => (version.revision, version.touches + 1),
-            (_, version) => (version.map_or(commit_time, |version| commit_time.max(version.revision + 1)), 0),
-        };
+    fn new(version: Version, collection_tables: &CollectionTables, collection: &'w Collection, key: &'w str, content: &'w RecordContent) -> Self {
         let conflict_names = || content.conflicts.iter().map(|field| collection.fields[*field].name.as_str()).collect();
         Self {
-            key: write.key.as_str(),
-            revision,
-            touch,
+            key,
+            revision: version.revision,
+            touch: version.touches,
             created_job: content.created_job as i64,
             golden: content.golden.iter().take(collection.stored_fields().len()).map(BoundValue).collect(),
             folded: collection_tables.folded.iter().map(|field| content.golden[*field].as_text().map(fold)).collect(),

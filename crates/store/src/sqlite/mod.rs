@@ -9,7 +9,7 @@
 //!   documents.
 //! * [`tables`] maps a definition to tables, [`upgrade`] upgrades older files; [`values`], [`packed`], [`tenants`] and [`sql`] are helpers for
 //!   statements.
-//! * [`backup()`] copies the file while it is in use.
+//! * [`backup()`] copies the file while it is in use; [`dump`] gives what it holds, for a backup that any store can be filled with.
 //!
 //! A record is a row of a rowid table with a separate unique index on (tenant, key): inserting random keys is three to four times faster than into a
 //! table clustered by key. The index contains [`packed`] keys and is used to find a record; writing a record that was read uses its rowid. The kept
@@ -20,6 +20,7 @@
 mod backup;
 mod connection;
 mod disk_space;
+mod dump;
 mod edges;
 mod error;
 mod files;

@@ -60,7 +60,7 @@ pub fn read_damaged(
 }
 
 /// Reads a row that was found by a key. Parts that cannot be read are noted as damage.
-fn read_row(row: &Row<'_>, key: &Key, collection: &Collection, detail: ReadDetail) -> Result<StoredRecord> {
+pub fn read_row(row: &Row<'_>, key: &Key, collection: &Collection, detail: ReadDetail) -> Result<StoredRecord> {
     let mut damage: Vec<DamagedPart> = Vec::new();
     let mut record = StoredRecord {
         key: key.clone(),

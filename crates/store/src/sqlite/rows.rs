@@ -115,76 +115,52 @@ impl<'c> RowWriter<'c> {
     }
 
     fn put(&mut self, write: &RecordWrite, content: &RecordContent) -> Result<RowWriteResult> {
-        let (connection, tenant, commit_time) = (self.connection, self.tenant, self.commit_time);
-        let collection_tables = &self.tables.collections[write.collection];
-        let collection = &self.tables.catalogue().collections[write.collection];
-        let indexes_unchanged = write.expect.is_some() && content.indexes_unchanged;
-        let state = pack_state(&content.state_set, collection);
-        let conflicts = pack_conflicts(&content.conflicts, collection);
-        let revision = write.expect.map_or(commit_time, |version| commit_time.max(version.revision + 1));
-        let (slot, sql) = match (write.expect, indexes_unchanged) {
-            (None, _) => (0, &collection_tables.insert),
-            (Some(_), false) => (1, &collection_tables.update),
-            (Some(_), true) => (2, &collection_tables.update_unindexed),
+        let Some(version) = write.expect else {
+            let inserted = self.insert(write.collection, &write.key, Version::new(self.commit_time, 0), content)?;
+            return Ok(if inserted { RowWriteResult::Done } else { RowWriteResult::Changed });
         };
-        let id = write.expect.map(|version| self.id(write, version)).transpose()?;
+        let (connection, tenant) = (self.connection, self.tenant);
+        let collection_tables = &self.tables.collections[write.collection];
+        let indexes_unchanged = content.indexes_unchanged;
+        let (slot, sql) = match indexes_unchanged {
+            false => (1, &collection_tables.update),
+            true => (2, &collection_tables.update_unindexed),
+        };
+        let id = self.id(write, version)?;
         let statement = Self::statement(&mut self.statements[slot], connection, write.collection, sql)?;
         let mut binder = Binder { statement, index: 0 };
-        if write.expect.is_none() {
-            binder.bind(tenant)?;
-            binder.bind(write.key.as_str())?;
-            binder.bind(packed::pack(write.key.as_str().as_bytes()))?;
-            binder.bind(revision)?;
-            binder.bind(0)?;
-        } else {
-            binder.bind(revision)?;
-        }
-        binder.bind(content.created_job as i64)?;
-        binder.bind(content.exists)?;
-        let mut skipped = collection_tables.indexed.iter().map(|indexed| indexes_unchanged && *indexed);
-        let mut is_written = || !skipped.next().unwrap_or(false);
-        for value in content.golden.iter().take(collection.stored_fields().len()) {
-            if is_written() {
-                binder.bind(bind(value))?;
-            }
-        }
-        for index in &collection_tables.folded {
-            if is_written() {
-                binder.bind(content.golden[*index].as_text().map(fold))?;
-            }
-        }
-        for index in &collection_tables.digested {
-            if is_written() {
-                binder.bind(digest_of(&content.golden[*index]))?;
-            }
-        }
-        for value in &content.state {
-            if is_written() {
-                binder.bind(bind(value))?;
-            }
-        }
-        binder.bind(conflicts)?;
-        binder.bind(state)?;
-        binder.bind(&content.contributions)?;
-        binder.bind(content.raw.as_deref())?;
-        if let (Some(version), Some(id)) = (write.expect, id) {
-            binder.bind_row(id, tenant, &write.key, version)?;
-        }
+        binder.bind(self.commit_time.max(version.revision + 1))?;
+        binder.bind_content(collection_tables, &self.tables.catalogue().collections[write.collection], content, indexes_unchanged)?;
+        binder.bind_row(id, tenant, &write.key, version)?;
         if binder.statement.raw_execute().map_err(store_error)? == 0 {
             return Ok(RowWriteResult::Changed);
         }
-        if indexes_unchanged || (collection_tables.lists.is_empty() && collection_tables.trigrams.is_empty() && collection_tables.boxes.is_empty()) {
-            return Ok(RowWriteResult::Done);
+        if !indexes_unchanged && collection_tables.has_side_tables() {
+            delete_side_rows(connection, collection_tables, id)?;
+            self.write_side_rows(write.collection, id, content)?;
         }
-        let id = match id {
-            None => connection.last_insert_rowid(),
-            Some(id) => {
-                delete_side_rows(connection, collection_tables, id)?;
-                id
-            }
-        };
-        self.write_side_rows(write.collection, id, content)?;
         Ok(RowWriteResult::Done)
+    }
+
+    /// Inserts a new row at a version; returns false if there is one with this key.
+    pub fn insert(&mut self, collection: CollectionId, key: &Key, version: Version, content: &RecordContent) -> Result<bool> {
+        let (connection, tenant) = (self.connection, self.tenant);
+        let collection_tables = &self.tables.collections[collection];
+        let statement = Self::statement(&mut self.statements[0], connection, collection, &collection_tables.insert)?;
+        let mut binder = Binder { statement, index: 0 };
+        binder.bind(tenant)?;
+        binder.bind(key.as_str())?;
+        binder.bind(packed::pack(key.as_str().as_bytes()))?;
+        binder.bind(version.revision)?;
+        binder.bind(version.touches)?;
+        binder.bind_content(collection_tables, &self.tables.catalogue().collections[collection], content, false)?;
+        if binder.statement.raw_execute().map_err(store_error)? == 0 {
+            return Ok(false);
+        }
+        if collection_tables.has_side_tables() {
+            self.write_side_rows(collection, connection.last_insert_rowid(), content)?;
+        }
+        Ok(true)
     }
 
     fn write_side_rows(&self, collection: CollectionId, id: i64, content: &RecordContent) -> Result<()> {
@@ -268,6 +244,44 @@ impl Binder<'_, '_> {
     fn bind(&mut self, value: impl ToSql) -> Result<()> {
         self.index += 1;
         self.statement.raw_bind_parameter(self.index, value).map_err(store_error)
+    }
+
+    /// Binds what follows a row's version; without its indexed columns if they have not changed.
+    fn bind_content(
+        &mut self,
+        collection_tables: &CollectionTables,
+        collection: &Collection,
+        content: &RecordContent,
+        indexes_unchanged: bool,
+    ) -> Result<()> {
+        self.bind(content.created_job as i64)?;
+        self.bind(content.exists)?;
+        let mut skipped = collection_tables.indexed.iter().map(|indexed| indexes_unchanged && *indexed);
+        let mut is_written = || !skipped.next().unwrap_or(false);
+        for value in content.golden.iter().take(collection.stored_fields().len()) {
+            if is_written() {
+                self.bind(bind(value))?;
+            }
+        }
+        for index in &collection_tables.folded {
+            if is_written() {
+                self.bind(content.golden[*index].as_text().map(fold))?;
+            }
+        }
+        for index in &collection_tables.digested {
+            if is_written() {
+                self.bind(digest_of(&content.golden[*index]))?;
+            }
+        }
+        for value in &content.state {
+            if is_written() {
+                self.bind(bind(value))?;
+            }
+        }
+        self.bind(pack_conflicts(&content.conflicts, collection))?;
+        self.bind(pack_state(&content.state_set, collection))?;
+        self.bind(&content.contributions)?;
+        self.bind(content.raw.as_deref())
     }
 
     /// Binds the parameters that find a record at a version, see [`AT_VERSION`].

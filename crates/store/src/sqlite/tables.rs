@@ -39,7 +39,8 @@ pub fn format_and_hash(hash: &str) -> String {
     format!("{FORMAT} {hash}")
 }
 
-const FIXED: &str = "
+/// The tables that do not depend on the definition. What they hold is in backups, see [`crate::sql::backed_up`].
+pub const FIXED: &str = "
 CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE tenants(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, given INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE generations(id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE);
@@ -107,6 +108,8 @@ pub struct CollectionTables {
     pub read_one: [String; 3],
     /// Reads records by (array of keys, tenant): their heads, their values, or all of them.
     pub read_many: [String; 3],
+    /// Reads all of every record of all tenants, and last its tenant.
+    pub read_all: String,
     /// Fields whose folded form has a column.
     pub folded: Vec<FieldId>,
     /// Fields whose digest has a column.
@@ -262,6 +265,7 @@ impl CollectionTables {
             read_many: details.each_ref().map(|columns| {
                 format!("SELECT {columns}, wanted.value FROM rarray(?1) AS wanted CROSS JOIN {table} AS r ON r.tenant = ?2 AND r.packed = packed(wanted.value)")
             }),
+            read_all: format!("SELECT {}, tenant FROM {table}", details[2]),
             table,
             folded,
             digested_names: digested.iter().map(|id| collection.fields[*id].name.clone()).collect(),
@@ -278,6 +282,11 @@ impl CollectionTables {
 const MAX_REPORTED_ROWS: usize = 20;
 
 impl CollectionTables {
+    /// Whether values of its records are in other tables, too.
+    pub fn has_side_tables(&self) -> bool {
+        !(self.lists.is_empty() && self.trigrams.is_empty() && self.boxes.is_empty())
+    }
+
     /// Describes rows whose columns for indexes do not fit their values.
     pub fn wrong_columns(&self, connection: &Connection) -> Result<Vec<String>> {
         let digests = self.digested_names.iter().map(|name| format!(" OR \"d_{name}\" IS NOT digest(\"f_{name}\")"));
