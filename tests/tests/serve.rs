@@ -915,6 +915,26 @@ fn tokens_say_who_calls_and_what_is_allowed() {
     assert!(!file.windows(secret.len()).any(|bytes| bytes == secret.as_bytes()), "the secret is not stored");
 }
 
+#[test]
+fn a_token_for_metrics_sees_metrics_and_nothing_else_and_the_log_names_tokens_by_number() {
+    let sandbox = Sandbox::new(THINGS);
+    let token = |role: &str| sandbox.ok(&["token", "create", "--role", role, "--tenant", "*", "--name", "its-name"]).trim().to_owned();
+    let (metrics, read, admin) = (token("metrics"), token("read"), token("admin"));
+    let stook = Served::new(&sandbox, &["--workers", "0", "--log", "all"]);
+    let status = |token: &str, path: &str| stook.client(Some(token)).get(path).status;
+    for path in ["/metrics", "/metrics/history"] {
+        assert_eq!((status(&metrics, path), status(&read, path), status(&admin, path)), (200, 403, 200), "{path}");
+    }
+    for path in ["/v1", "/v1/main", "/v1/main/thing/a", "/v1/main/query?q=thing", "/v1/main/jobs", "/v1/main/tokens"] {
+        assert_eq!(status(&metrics, path), 403, "{path}");
+    }
+    assert_eq!(stook.client(Some(&metrics)).call("POST", "/v1/main/thing", &json!({"code": "a"})).status, 403);
+    assert_eq!(status(&read, "/v1/main/query?q=thing"), 200);
+    let log = stook.log_text();
+    assert!(log.lines().any(|line| line.contains("/v1/main/query") && line.contains("\"token\":2")), "{log}");
+    assert!([&metrics, &read, &admin].iter().all(|secret| !log.contains(secret.as_str())) && !log.contains("its-name"), "{log}");
+}
+
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();

@@ -11,7 +11,7 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use std::future::{Future, Ready, ready};
 use std::io;
@@ -28,8 +28,8 @@ use tokio::sync::Semaphore;
 const HEADERS: usize = 100;
 /// How long a shutdown waits for requests in progress.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often tokens are read from the store again.
-const TOKEN_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+/// How often tokens are read from the store again, and the certificate is looked at.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves these routes until `stop` is done; then accepts no new requests and finishes those in progress.
 ///
@@ -38,7 +38,7 @@ const TOKEN_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener, stop: impl Future<Output = ()>) -> io::Result<()> {
     let permits = Arc::new(Semaphore::new(app.options.connections.max(1)));
     let graceful = GracefulShutdown::new();
-    let refresher = tokio::spawn(refresh_tokens(app.clone()));
+    let refresher = tokio::spawn(refresh_secrets(app.clone()));
     let prefetcher = tokio::spawn(fetch_ahead(app.clone()));
     let history = tokio::spawn(crate::api::history::record_points(app.clone()));
     let mut stop = std::pin::pin!(stop);
@@ -61,16 +61,19 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
             tokio::spawn(refuse(stream));
             continue;
         };
-        let mut builder = hyper::server::conn::http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(app.options.stall).max_buf_size(head::MAX_HEAD_BYTES).max_headers(HEADERS);
-        let stream = TokioIo::new(RateCheckedStream { stream, pace: TransferRate::new(app.options.stall) });
-        let limited_service = RateCheckedService { routes: TowerToHyperService::new(service.clone()), stall: app.options.stall };
-        let connection = graceful.watch(builder.serve_connection(stream, limited_service));
-        let app = app.clone();
+        let stream = RateCheckedStream { stream, pace: TransferRate::new(app.options.stall) };
+        let (app, service, watcher) = (app.clone(), service.clone(), graceful.watcher());
         tokio::spawn(async move {
             app.metrics.connections().inc();
-            // errors of a connection concern only its peer
-            let _ = connection.await;
+            match &app.options.tls {
+                None => serve_connection(&app, service, stream, watcher).await,
+                // a peer that does not end its handshake in time is not waited for
+                Some(tls) => {
+                    if let Ok(Ok(encrypted)) = tokio::time::timeout(app.options.stall, tls.acceptor().accept(stream)).await {
+                        serve_connection(&app, service, encrypted, watcher).await;
+                    }
+                }
+            }
             app.metrics.connections().dec();
             drop(permit);
         });
@@ -88,6 +91,14 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
     Ok(())
 }
 
+/// Answers the requests of a connection until it ends. Errors concern only its peer.
+async fn serve_connection(app: &App, service: Router, stream: impl AsyncRead + AsyncWrite + Unpin, watcher: Watcher) {
+    let mut builder = hyper::server::conn::http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(app.options.stall).max_buf_size(head::MAX_HEAD_BYTES).max_headers(HEADERS);
+    let limited_service = RateCheckedService { routes: TowerToHyperService::new(service), stall: app.options.stall };
+    let _ = watcher.watch(builder.serve_connection(TokioIo::new(stream), limited_service)).await;
+}
+
 /// Fetches again what queries keep needing from services, before it expires.
 async fn fetch_ahead(app: Arc<App>) {
     if app.catalogue.services.iter().all(|service| service.ahead.is_none()) {
@@ -103,13 +114,20 @@ async fn fetch_ahead(app: Arc<App>) {
     }
 }
 
-async fn refresh_tokens(app: Arc<App>) {
+async fn refresh_secrets(app: Arc<App>) {
     loop {
-        tokio::time::sleep(TOKEN_REFRESH_INTERVAL).await;
-        let app = app.clone();
-        let refresh = move || app.tokens.refresh(&*app.store).and_then(|()| app.metrics.refresh_tenants(&*app.store));
+        tokio::time::sleep(REFRESH_INTERVAL).await;
+        let token_app = app.clone();
+        let refresh = move || token_app.tokens.refresh(&*token_app.store).and_then(|()| token_app.metrics.refresh_tenants(&*token_app.store));
         if let Ok(Err(error)) = tokio::task::spawn_blocking(refresh).await {
             log::write("tokens", [("error", error.to_string().into())]);
+        }
+        let app = app.clone();
+        let refreshed = tokio::task::spawn_blocking(move || app.options.tls.as_ref().map_or(Ok(false), |tls| tls.refresh())).await;
+        match refreshed {
+            Ok(Ok(true)) => log::write("certificate", [("state", "read again".into())]),
+            Ok(Err(error)) => log::write("certificate", [("error", error.into())]),
+            Ok(Ok(false)) | Err(_) => {}
         }
     }
 }

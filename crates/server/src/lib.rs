@@ -2,7 +2,7 @@
 //!
 //! A request passes through these modules:
 //!
-//! 1. `connection` accepts its connection and limits the time and memory that a peer may take.
+//! 1. `connection` accepts its connection, encrypted by `tls` if there is a certificate, and limits the time and memory that a peer may take.
 //! 2. `router` finds the handler of its path.
 //! 3. `guard` identifies the caller, gives the request a permit or refuses it, limits its time and counts it.
 //! 4. `api` answers it: one file for each resource. What handlers share is in `app`, and lookups go through `reads` and its exact cache.
@@ -20,6 +20,7 @@ mod metrics;
 mod pages;
 mod reads;
 mod router;
+mod tls;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ pub use connection::serve_routes;
 pub use guard::{access, admission, guarded};
 pub use log::{RequestLogLevel, worked};
 pub use router::router;
+pub use tls::ServerTls;
 
 /// Serves until `stop` is done; then accepts no new requests and finishes those in progress.
 ///

@@ -28,6 +28,12 @@ pub struct ServeArgs {
     /// Size of the cache of records, in MB; 0 for no cache.
     #[arg(long, value_name = "MB", default_value_t = 256)]
     pub cache: u64,
+    /// Serve HTTPS with this certificate, followed by those of its authorities (PEM). It is read again when the file changes.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The key of --tls-cert (PEM, without a passphrase).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
     /// Which requests are logged.
     #[arg(long, value_name = "WHICH", default_value = "troubles")]
     pub log: RequestLog,
@@ -51,7 +57,7 @@ pub enum TokenCommand {
     #[command(after_help = "Example:\n  stook token create --role write --name import-robot")]
     Create {
         /// What the token allows.
-        #[arg(long, value_name = "ROLE", value_parser = ["read", "write", "admin"])]
+        #[arg(long, value_name = "ROLE", value_parser = ["metrics", "read", "write", "admin"])]
         role: String,
         /// The tenant whose records the token gives access to; `*` for all tenants.
         #[arg(long, default_value = "main", value_name = "T")]

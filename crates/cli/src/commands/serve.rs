@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use stook_engine::work::{LEASE_SECONDS, WorkerOptions};
 use stook_server::admission::ClassLimits;
-use stook_server::{App, RequestLogLevel, ServerOptions};
+use stook_server::{App, RequestLogLevel, ServerOptions, ServerTls};
 
 /// Max connections that wait to be accepted.
 const BACKLOG: u32 = 4_096;
@@ -25,6 +25,9 @@ pub fn serve(location: &CatalogueLocation, arguments: &ServeArgs) -> CommandResu
         None => 0,
     };
     let loopback = arguments.listen.ip().is_loopback();
+    let tls = arguments.tls_cert.as_deref().zip(arguments.tls_key.as_deref());
+    let tls = tls.map(|(certificate, key)| ServerTls::read(certificate, key).map(Arc::new)).transpose().map_err(CommandError::new)?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
     let options = ServerOptions {
         interactive: ClassLimits { max_requests: arguments.max_requests.max(1), wait: Duration::from_millis(arguments.wait) },
         cache: arguments.cache << 20,
@@ -36,6 +39,7 @@ pub fn serve(location: &CatalogueLocation, arguments: &ServeArgs) -> CommandResu
             RequestLog::All => RequestLogLevel::All,
         },
         loopback,
+        tls,
         ..ServerOptions::default()
     };
     let app = App::new(catalogue.clone(), store.clone(), options)?;
@@ -49,7 +53,7 @@ pub fn serve(location: &CatalogueLocation, arguments: &ServeArgs) -> CommandResu
     let listener = listener.map_err(|error| CommandError::new(format!("{}: {error}", arguments.listen)))?;
     let address = listener.local_addr()?;
     let described = if cfg!(feature = "pages") { "/docs" } else { "/openapi.json; this build has no web pages, build with --features pages" };
-    eprintln!("serving {} on http://{address} with {}; documentation at {described}", catalogue.name, count(workers as u64, "import worker"));
+    eprintln!("serving {} on {scheme}://{address} with {}; documentation at {described}", catalogue.name, count(workers as u64, "import worker"));
     if loopback && !store.has_had_tokens()? {
         eprintln!("no tokens exist, so anyone on this machine has full access; create one with `stook token create`");
     } else if store.tokens()?.is_empty() {

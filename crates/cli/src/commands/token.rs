@@ -13,7 +13,7 @@ pub fn token(location: &CatalogueLocation, command: &TokenCommand) -> CommandRes
     match command {
         TokenCommand::Create { role, tenant, name, json } => {
             let tenant = if tenant == "*" { None } else { Some(open::tenant(tenant)?) };
-            let role = Role::from_name(role).ok_or_else(|| CommandError::usage("a role is read, write or admin"))?;
+            let role = Role::from_name(role).ok_or_else(|| CommandError::usage("a role is metrics, read, write or admin"))?;
             let (secret, token) = new_token(tenant, role, name.clone()).map_err(|error| CommandError::new(error.to_string()))?;
             if !location.exists()? {
                 // the first token may be created before the first document is imported

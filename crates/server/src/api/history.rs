@@ -12,7 +12,6 @@ use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stook_catalogue::value::show_timestamp;
-use stook_store::access::Role;
 use stook_store::queue::ChunkState;
 use stook_store::stats::StoreStats;
 
@@ -69,7 +68,7 @@ pub async fn record_points(app: Arc<App>) {
 /// 403 for callers who are not admins, and for admins of one tenant if there are other tenants.
 pub async fn get(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let caller = app.tokens.caller(request.headers())?;
-    caller.require_role(Role::Admin)?;
+    caller.require_metrics()?;
     if restricted_tenant(&app, &caller).await?.is_some() {
         let all = "this covers all tenants and requires a token for all of them: `stook token create --role admin --tenant '*'`";
         return Err(Problem::new(StatusCode::FORBIDDEN, all));

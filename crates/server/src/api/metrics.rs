@@ -8,7 +8,6 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
-use stook_store::access::Role;
 use stook_store::{StoreError, Tenant};
 
 /// Returns the metrics.
@@ -26,7 +25,7 @@ pub async fn get(State(app): State<Arc<App>>, request: Request) -> Result<Respon
 /// 403 for callers who are not admins.
 pub async fn metrics_text(app: &Arc<App>, headers: &HeaderMap) -> Result<String, Problem> {
     let caller = app.tokens.caller(headers)?;
-    caller.require_role(Role::Admin)?;
+    caller.require_metrics()?;
     let tenant = restricted_tenant(app, &caller).await?;
     let metrics = &app.metrics;
     for (gauge, value) in [

@@ -37,7 +37,7 @@ pub async fn create(ctx: RequestContext, body: Body) -> HandlerResult {
     let mut sent = ctx.object(body, JSON).await?;
     let role = match sent.remove("role").as_ref().and_then(Json::as_str).and_then(Role::from_name) {
         Some(role) => role,
-        None => return Err(Problem::unprocessable(vec!["role: read, write or admin".into()])),
+        None => return Err(Problem::unprocessable(vec!["role: metrics, read, write or admin".into()])),
     };
     let name = match sent.remove("name") {
         Some(Json::String(name)) if name.chars().count() <= 100 && !name.chars().any(char::is_control) => name,

@@ -11,6 +11,8 @@ use crate::guard::admission::{AdmissionGate, ClassLimits, RequestClass};
 use crate::log::RequestLogLevel;
 use crate::metrics::{Metrics, MetricsHistory};
 use crate::reads::LookupService;
+use crate::tls::ServerTls;
+use crate::tls::ServerTls;
 use counts::RecordCountCache;
 use pending::PendingQueries;
 use request_ids::RequestIds;
@@ -60,6 +62,8 @@ pub struct ServerOptions {
     pub log: RequestLogLevel,
     /// Whether only this machine can reach the server.
     pub loopback: bool,
+    /// The certificate by which connections are encrypted, if they are.
+    pub tls: Option<Arc<ServerTls>>,
 }
 
 impl Default for ServerOptions {
@@ -78,6 +82,7 @@ impl Default for ServerOptions {
             runs: None,
             log: RequestLogLevel::Problems,
             loopback: true,
+            tls: None,
         }
     }
 }

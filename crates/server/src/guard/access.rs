@@ -60,6 +60,14 @@ impl Caller {
         }
         Err(Problem::new(StatusCode::FORBIDDEN, format!("this requires the role {}; the token has the role {}", role.name(), self.role.name())))
     }
+
+    /// Checks that the caller may see metrics.
+    ///
+    /// # Errors
+    /// 403 when it may not.
+    pub fn require_metrics(&self) -> Result<(), Problem> {
+        if self.role == Role::Metrics { Ok(()) } else { self.require_role(Role::Admin) }
+    }
 }
 
 /// Makes a secret of 256 random bits, and what is stored of it: its SHA-256 digest.

@@ -66,6 +66,9 @@ async fn guard(State(GuardSettings { app, class, is_open, is_declared }): State<
     let caller = if is_open { Ok(Caller::anonymous(Role::Read)) } else { app.tokens.caller(request.headers()) };
     let allowed_origins: &[String] = if is_declared { &app.catalogue.serving.origins } else { &[] };
     let caller = caller.and_then(|caller| refuse_other_origins(request.method(), request.headers(), allowed_origins).map(|()| caller));
+    let token = caller.as_ref().ok().and_then(|caller| caller.token);
+    // what any role may do here begins with reading
+    let caller = caller.and_then(|caller| caller.require_role(Role::Read).map(|()| caller));
     let counters = {
         let route = request.extensions().get::<MatchedPath>().map_or("-", MatchedPath::as_str);
         let method = method_name(request.method());
@@ -98,6 +101,7 @@ async fn guard(State(GuardSettings { app, class, is_open, is_declared }): State<
                 ("path", path.into()),
                 ("route", counters.route().into()),
                 ("tenant", (*counters.tenant).into()),
+                ("token", token.into()),
                 ("status", status.as_u16().into()),
                 ("ms", (took.as_micros() as f64 / 1_000.0).into()),
             ],

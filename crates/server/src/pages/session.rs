@@ -69,6 +69,11 @@ fn shown(pages: &WebPages, status: StatusCode, wrong: Option<&str>, to: &str) ->
     layout::html(status, layout::document("Sign in", &body))
 }
 
+/// What browsers are told about the cookie: over HTTPS, that it must not be sent without.
+fn attributes(pages: &WebPages) -> &'static str {
+    if pages.app.options.tls.is_some() { "Path=/; HttpOnly; SameSite=Strict; Secure" } else { "Path=/; HttpOnly; SameSite=Strict" }
+}
+
 /// Signs in with a token.
 pub async fn sign_in(State(pages): State<Arc<WebPages>>, sent: HeaderMap, form: SubmittedForm) -> Response {
     // other sites must not sign a visitor in
@@ -90,7 +95,7 @@ pub async fn sign_in(State(pages): State<Arc<WebPages>>, sent: HeaderMap, form: 
                 to.bytes().all(|byte| byte.is_ascii_graphic()) && to.starts_with(if caller.tenant.is_some() { &tenant_path } else { "/t/" });
             let mut response = Redirect::to(if is_allowed { to.to_owned() } else { format!("{tenant_path}home") }.as_str()).into_response();
             // checked above: letters, digits, - and _
-            if let Ok(cookie) = HeaderValue::from_str(&format!("{}={token}; Path=/; HttpOnly; SameSite=Strict", cookie(&sent))) {
+            if let Ok(cookie) = HeaderValue::from_str(&format!("{}={token}; {}", cookie(&sent), attributes(&pages))) {
                 response.headers_mut().insert(header::SET_COOKIE, cookie);
             }
             response
@@ -106,7 +111,7 @@ pub async fn sign_out(State(pages): State<Arc<WebPages>>, sent: HeaderMap, form:
     }
     let mut response = Redirect::to("/sign-in").into_response();
     // a name is letters, digits and -
-    if let Ok(expired_cookie) = HeaderValue::from_str(&format!("{}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0", cookie(&sent))) {
+    if let Ok(expired_cookie) = HeaderValue::from_str(&format!("{}=; {}; Max-Age=0", cookie(&sent), attributes(&pages))) {
         response.headers_mut().insert(header::SET_COOKIE, expired_cookie);
     }
     response
