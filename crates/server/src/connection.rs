@@ -2,18 +2,20 @@
 
 use crate::guard::head;
 use crate::guard::pace::{RateCheckedBody, TransferRate};
+use crate::idle::{OpenConnection, OpenConnections};
 use crate::{App, log};
 use axum::Router;
 use axum::body::Body;
+use axum::http::Response;
 use axum::response::IntoResponse;
-use futures_util::future::Either;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
-use std::future::{Future, Ready, ready};
+use std::convert::Infallible;
+use std::future::{Future, ready};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,6 +28,8 @@ use tokio::sync::Semaphore;
 
 /// Max headers of a request.
 const HEADERS: usize = 100;
+/// How long a new connection waits for the place of one that must close.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long a shutdown waits for requests in progress.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often tokens are read from the store again, and the certificate is looked at.
@@ -37,6 +41,7 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// When connections cannot be accepted at all.
 pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener, stop: impl Future<Output = ()>) -> io::Result<()> {
     let permits = Arc::new(Semaphore::new(app.options.connections.max(1)));
+    let open = Arc::new(OpenConnections::default());
     let graceful = GracefulShutdown::new();
     let refresher = tokio::spawn(refresh_secrets(app.clone()));
     let prefetcher = tokio::spawn(fetch_ahead(app.clone()));
@@ -57,22 +62,34 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
             }
         };
         let _ = stream.set_nodelay(true);
-        let Ok(permit) = permits.clone().try_acquire_owned() else {
+        let mut permit = permits.clone().try_acquire_owned().ok();
+        if permit.is_none() && open.close_idle() {
+            permit = tokio::time::timeout(CLOSE_TIMEOUT, permits.clone().acquire_owned()).await.ok().and_then(Result::ok);
+        }
+        let Some(permit) = permit else {
             tokio::spawn(refuse(stream));
             continue;
         };
         let stream = RateCheckedStream { stream, pace: TransferRate::new(app.options.stall) };
-        let (app, service, watcher) = (app.clone(), service.clone(), graceful.watcher());
+        let (app, connection, watcher) = (app.clone(), open.add(), graceful.watcher());
+        let service =
+            RateCheckedService { routes: TowerToHyperService::new(service.clone()), stall: app.options.stall, connection: connection.clone() };
         tokio::spawn(async move {
             app.metrics.connections().inc();
-            match &app.options.tls {
-                None => serve_connection(&app, service, stream, watcher).await,
-                // a peer that does not end its handshake in time is not waited for
-                Some(tls) => {
-                    if let Ok(Ok(encrypted)) = tokio::time::timeout(app.options.stall, tls.acceptor().accept(stream)).await {
-                        serve_connection(&app, service, encrypted, watcher).await;
+            let answered = async {
+                match &app.options.tls {
+                    None => serve_connection(&app, service, stream, watcher).await,
+                    // a peer that does not end its handshake in time is not waited for
+                    Some(tls) => {
+                        if let Ok(Ok(encrypted)) = tokio::time::timeout(app.options.stall, tls.acceptor().accept(stream)).await {
+                            serve_connection(&app, service, encrypted, watcher).await;
+                        }
                     }
                 }
+            };
+            tokio::select! {
+                () = answered => {}
+                () = connection.must_close() => {}
             }
             app.metrics.connections().dec();
             drop(permit);
@@ -92,11 +109,10 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
 }
 
 /// Answers the requests of a connection until it ends. Errors concern only its peer.
-async fn serve_connection(app: &App, service: Router, stream: impl AsyncRead + AsyncWrite + Unpin, watcher: Watcher) {
+async fn serve_connection(app: &App, service: RateCheckedService, stream: impl AsyncRead + AsyncWrite + Unpin + 'static, watcher: Watcher) {
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(app.options.stall).max_buf_size(head::MAX_HEAD_BYTES).max_headers(HEADERS);
-    let limited_service = RateCheckedService { routes: TowerToHyperService::new(service), stall: app.options.stall };
-    let _ = watcher.watch(builder.serve_connection(TokioIo::new(stream), limited_service)).await;
+    let _ = watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await;
 }
 
 /// Fetches again what queries keep needing from services, before it expires.
@@ -142,18 +158,21 @@ async fn refuse(mut stream: TcpStream) {
 struct RateCheckedService {
     routes: TowerToHyperService<Router>,
     stall: Duration,
+    connection: Arc<OpenConnection>,
 }
 
 impl Service<Request<Incoming>> for RateCheckedService {
-    type Response = <TowerToHyperService<Router> as Service<Request<Body>>>::Response;
-    type Error = <TowerToHyperService<Router> as Service<Request<Body>>>::Error;
-    type Future = Either<Ready<Result<Self::Response, Self::Error>>, <TowerToHyperService<Router> as Service<Request<Body>>>::Future>;
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        match head::check(&request) {
-            Err(problem) => Either::Left(ready(Ok(problem.into_response()))),
-            Ok(()) => Either::Right(self.routes.call(request.map(|body| RateCheckedBody::body(body, self.stall)))),
+        let in_progress = self.connection.begin_request();
+        if let Err(problem) = head::check(&request) {
+            return Box::pin(ready(Ok(in_progress.until_sent(problem.into_response()))));
         }
+        let answered = self.routes.call(request.map(|body| RateCheckedBody::body(body, self.stall)));
+        Box::pin(async move { answered.await.map(|response| in_progress.until_sent(response)) })
     }
 }
 

@@ -14,6 +14,7 @@ mod api;
 mod app;
 mod connection;
 mod guard;
+mod idle;
 mod log;
 mod metrics;
 #[cfg(feature = "pages")]

@@ -206,20 +206,50 @@ async fn mangled_requests_never_cause_internal_errors() {
 
 #[tokio::test]
 async fn connections_beyond_the_limit_are_refused_with_503() {
+    let wait_routes = |app: &Arc<App>| {
+        let wait = || async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            "waited"
+        };
+        Some(guarded(app, RequestClass::Interactive, Router::new().route("/wait", get(wait))).with_state(app.clone()))
+    };
+    let running = start(ServerOptions { connections: 5, ..ServerOptions::default() }, wait_routes).await;
+    let busy: Vec<_> = (0..5).map(|_| tokio::spawn(request(running.address, "/wait"))).collect();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let (status, answer, _) = request(running.address, "/wait").await.unwrap();
+    assert!(status == 503 && answer.contains("retry-after"), "{answer}");
+    for answered in busy {
+        assert_eq!(answered.await.unwrap().unwrap().0, 200, "requests in progress keep their places");
+    }
+    assert_eq!(request(running.address, "/wait").await.unwrap().0, 200);
+}
+
+#[tokio::test]
+async fn connections_without_a_request_keep_nobody_out() {
     let running = start(ServerOptions { connections: 5, ..ServerOptions::default() }, |_| None).await;
     let mut open_connections = Vec::new();
-    for _ in 0..5 {
+    for number in 0..40 {
         let mut stream = TcpStream::connect(running.address).await.unwrap();
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
-        let mut answer = [0; 12];
-        stream.read_exact(&mut answer).await.unwrap();
+        match number % 4 {
+            // silent; a part of a head; a request before
+            0 | 1 => {}
+            2 => stream.write_all(b"GET /healthz HTT").await.unwrap(),
+            _ => {
+                stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+                let mut answer = [0; 12];
+                stream.read_exact(&mut answer).await.unwrap();
+                assert_eq!(&answer, b"HTTP/1.1 200");
+            }
+        }
         open_connections.push(stream);
+        let (status, _, took) = request(running.address, "/healthz").await.unwrap();
+        assert!(status == 200 && took < Duration::from_secs(2), "{number}: {status} after {took:?}");
     }
-    let (status, answer, _) = request(running.address, "/healthz").await.unwrap();
-    assert!(status == 503 && answer.contains("retry-after"), "{answer}");
-    open_connections.clear();
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(request(running.address, "/healthz").await.unwrap().0, 200);
+    // those that were closed are the oldest
+    assert_eq!(until_closed(&mut open_connections.remove(0)).await, "");
+    let last = open_connections.last_mut().unwrap();
+    last.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
+    assert!(until_closed(last).await.contains("HTTP/1.1 200"), "the youngest is served");
 }
 
 /// Ten times the capacity: every request gets a response, and those that are refused contain when to try again.

@@ -12,7 +12,6 @@ use crate::log::RequestLogLevel;
 use crate::metrics::{Metrics, MetricsHistory};
 use crate::reads::LookupService;
 use crate::tls::ServerTls;
-use crate::tls::ServerTls;
 use counts::RecordCountCache;
 use pending::PendingQueries;
 use request_ids::RequestIds;
