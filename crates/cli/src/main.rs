@@ -17,7 +17,7 @@ mod process;
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 use commands::{
-    backup, collect, definition, help, import, init, jobs, journal, man_pages, profile, query, queue, record, serve, settle, tag, token, work,
+    backup, collect, definition, help, import, init, jobs, journal, man_pages, profile, query, queue, record, serve, settle, tag, token, undo, work,
 };
 #[cfg(feature = "lab")]
 use commands::{lab, sample};
@@ -75,6 +75,7 @@ fn run(arguments: &Arguments) -> CommandResult {
         Command::Token { command } => token::token(&location, command),
         Command::Jobs { json, tenant, limit } => jobs::jobs(&location, tenant.as_deref(), *limit, *json),
         Command::Cancel { job, json } => jobs::cancel(&location, *job, *json),
+        Command::Undo { job, detach, json } => undo::undo(&location, *job, *detach, *json),
         Command::Journal(arguments) => journal::journal(&location, arguments),
         Command::Queue { command } => queue::run(&location, command),
         Command::Get(get) => record::get(&location, get),

@@ -8,6 +8,7 @@
 //! - [`change`] changes single records: edits, transitions, picks, withdrawals; and several in one transaction.
 //! - [`records`] reads records: explanations, exports, aggregates, damaged rows.
 //! - [`work`] has the threads that process chunks of the queue; [`tags`] evaluates tags, also for all records as a job that workers run.
+//! - [`undo`] takes out of records what a job has contributed, as a job that workers run.
 //! - [`chunk`] turns a chunk into one unit of work, step by step.
 //! - [`settle`] computes the derived values of records from other records, in passes or inline.
 //! - [`merge`] merges the contributions of one record into its content and the outcomes of documents.
@@ -27,6 +28,7 @@ pub mod relations;
 pub mod service;
 pub mod settle;
 pub mod tags;
+pub mod undo;
 pub mod work;
 
 pub use change::{edit, edit_answer, pick, several, transition, withdraw};

@@ -48,6 +48,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/{tenant}/jobs/{job}/documents/{document}", get(jobs::document))
         .route("/v1/{tenant}/jobs/{job}/failed/retry", post(failed::retry))
         .route("/v1/{tenant}/jobs/{job}/cancel", post(jobs::cancel))
+        .route("/v1/{tenant}/jobs/{job}/undo", post(jobs::undo))
         .route("/v1/{tenant}/jobs/{job}/retry", post(jobs::retry))
         .route("/v1/{tenant}/tokens", get(tokens::list).post(tokens::create))
         .route("/v1/{tenant}/tokens/{token}", delete(tokens::revoke));

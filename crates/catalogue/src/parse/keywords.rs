@@ -170,6 +170,7 @@ pub const SOURCE: &[Keyword] = &[
         r##"{"$ref":"#/$defs/replaces"}"##,
         "Files are complete for a scope: a file without failures retires what older files contributed in the scope, from its earliest time on.",
     ),
+    word("undo", TEXT, "How long `stook undo` can undo its jobs: `30d`. What they replace is kept as long."),
     word("collect", r##"{"$ref":"#/$defs/collect"}"##, "Services that `stook collect` asks for what is new."),
     word("asks", r##"{"$ref":"#/$defs/asks"}"##, "The service that is asked for its documents when a query needs them, and its calls."),
     word("contributor", TEXT, "Template for the contributor's name within the source, such as {interface}."),

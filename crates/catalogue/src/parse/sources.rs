@@ -12,6 +12,7 @@ use crate::model::definition::*;
 use crate::model::ids::{IdVec, SourceId};
 use crate::model::links::id_of;
 use crate::value::FieldType;
+use std::time::Duration;
 use stook_marc::{Encoding, ReadOptions, Tolerance};
 
 /// Maximum number of lines before the header of a table.
@@ -104,6 +105,7 @@ impl DefinitionParser<'_> {
             self.service_binding(&source, node, &feeds, context)
         });
         let embeds = self.embeds(node, PathSettings { family, namespaces: &namespaces, is_inside: false }, &lets, context);
+        let undo = self.undo(node, &feeds);
         let source = Source {
             name: name.to_owned(),
             family,
@@ -118,6 +120,7 @@ impl DefinitionParser<'_> {
             gone,
             as_of,
             replaces,
+            undo,
             collect,
             asks,
             feeds,
@@ -249,6 +252,26 @@ impl DefinitionParser<'_> {
                 seen.push((name, text, has));
             }
         }
+    }
+
+    /// Parses `undo`: how long jobs of the source can be undone. Sources are refused whose jobs leave more behind than contributions.
+    fn undo(&mut self, source: &Node, feeds: &[Feed]) -> Option<Duration> {
+        let node = source.get("undo")?;
+        let obstacles = [
+            (source.get("replaces").is_some(), "`replaces`: what a complete file retires is not restored"),
+            (feeds.iter().any(|feed| feed.each.is_some()), "`each`: what a document takes back is not restored"),
+            (source.get("asks").is_some(), "`asks`: answers of services are replaced by newer ones, not by jobs"),
+            (source.get("embeds").is_some(), "`embeds`: the journal does not name the records of embedded documents"),
+        ];
+        for (_, obstacle) in obstacles.iter().filter(|(is_there, _)| *is_there) {
+            self.problem(node, format!("jobs cannot be undone in a source with {obstacle}"));
+        }
+        let micros = self.duration(node, "`undo`")?;
+        if micros <= 0 {
+            self.problem(node, "`undo` is how long jobs can be undone, such as 30d");
+            return None;
+        }
+        Some(Duration::from_micros(micros.unsigned_abs()))
     }
 
     fn replaces(&mut self, source: &str, node: &Node, names: &Types) -> Option<CompleteDelivery> {

@@ -166,6 +166,20 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Undo a job: records become as if it had never been delivered. Its source must say `undo:`, how long its jobs can be undone.
+    #[command(
+        after_help = "Examples:\n  stook undo 3\n  stook undo 3 --json | jq .counts\n  stook undo 3 --detach && stook work --drain\n\nWhat was delivered before and after the job stays, and so do edits and transitions. If the command is stopped, running it again continues.\n\nExit codes: 0 the job is undone, 1 it cannot be undone (the message says until when it could be) or the command was stopped, 2 some records keep what it contributed, 64 wrong usage."
+    )]
+    Undo {
+        /// The job's number, as `stook jobs` shows it.
+        job: u64,
+        /// Leave the work to running workers.
+        #[arg(long)]
+        detach: bool,
+        /// Print the job that undoes it as JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Show a job's journal: the outcome of each document.
     #[command(
         after_help = "Examples:\n  stook journal 3 --errors\n  stook journal 3 --json | jq 'select(.outcome == \"updated\")'\n  stook journal 3 --failed -o again.mrc\n\nMend the documents in again.mrc, and import that file."

@@ -22,6 +22,11 @@ const MAX_SHOWN_ISSUES: usize = 5;
 pub fn to_json(job: &Job) -> Result<Json, CommandError> {
     let mut json = serde_json::to_value(job)?;
     (json["documents"], json["planned"]) = (json!(job.documents_done()), json!(job.documents_found()));
+    for (name, other) in [("undoes", job.undoes()), ("undone_by", job.undone_by())] {
+        if let Some(other) = other {
+            json[name] = json!(other);
+        }
+    }
     Ok(json)
 }
 
@@ -125,7 +130,7 @@ pub fn report((catalogue, store): (&Catalogue, &dyn Store), run: &EndedRun<'_>, 
             say!("  {kind}: {file} record {} at byte {}{key}: {}", entry.record, entry.offset, entry.reasons.join("; "));
         }
         say!("  for all issues: stook journal {} --errors", job.id);
-        if job.counts.of(Became::Failed) > 0 {
+        if job.counts.of(Became::Failed) > 0 && job.undoes().is_none() {
             say!("  the failed documents as a file: stook journal {} --failed -o FILE", job.id);
         }
     }

@@ -23,4 +23,5 @@ pub mod settle;
 mod status;
 pub mod tag;
 pub mod token;
+pub mod undo;
 pub mod work;

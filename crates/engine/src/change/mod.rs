@@ -3,6 +3,7 @@
 pub mod edit;
 pub mod edit_answer;
 pub mod pick;
+pub(crate) mod removal;
 pub mod several;
 pub mod transition;
 pub mod withdraw;

@@ -7,6 +7,7 @@ use crate::tags::TagEvaluator;
 use std::collections::BTreeMap;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
+use stook_store::former::{FormerChange, FormerWrite};
 use stook_store::journal::{ChunkJournal, Outcome};
 use stook_store::tag::{CollectionTags, TagWrites};
 use stook_store::{
@@ -55,6 +56,7 @@ impl Unit for ChunkUnit {
             decision.corrections.clear();
             decision.repaired = None;
             decision.logged = None;
+            decision.former.clear();
             decision.stored.clear();
             decision.before = None;
             decision.difference = None;
@@ -101,6 +103,14 @@ impl Unit for ChunkUnit {
 
     fn tagging(&mut self) -> Vec<TagWrites> {
         self.tagger.as_ref().map(TagEvaluator::tagging).unwrap_or_default()
+    }
+
+    fn former(&mut self) -> Vec<FormerWrite> {
+        let writes = |((collection, key), decision): (&(CollectionId, Key), &MergeResult)| {
+            let write = |change: &FormerChange| FormerWrite { collection: *collection, key: key.clone(), change: change.clone() };
+            decision.former.iter().map(write).collect::<Vec<_>>()
+        };
+        self.decisions.iter().flat_map(writes).collect()
     }
 
     fn log(&mut self) -> Vec<NewChangeLogEntry> {

@@ -4,7 +4,9 @@ use super::answer::{AnswerStore, ServiceAnswer};
 use super::bind::{BoundArguments, holds, implies, key_field, part};
 use super::run::FetchRun;
 use crate::Result;
-use crate::change::withdraw::{self, Removal, RemoveContributions};
+use crate::change::removal::{Purpose, Removal, RemoveContributions};
+use crate::change::withdraw;
+use crate::job::NO_JOB;
 use crate::job::sizes::PAGE;
 use crate::settle;
 use std::sync::Arc;
@@ -44,7 +46,8 @@ impl FetchRun<'_> {
                 Arc::new(move |all| old.withdraw_part(&rules.catalogue.collections[index], &contributor, all))
             }
         };
-        let removal = Removal { tenant: self.tenant, removes: &removes, caller: &format!("answer of {}", self.service.name) };
+        let caller = format!("answer of {}", self.service.name);
+        let removal = Removal { tenant: self.tenant.clone(), removes, caller, purpose: Purpose::Withdrawal, job: NO_JOB };
         let mut withdrawn = 0;
         for page in keys.chunks(PAGE) {
             withdrawn += withdraw::page(self.rules, self.store, &removal, index, page)?.records;

@@ -7,6 +7,7 @@ use crate::job::sizes::CHUNK_DOCUMENTS;
 use crate::relations::SettleRules;
 use crate::settle;
 use crate::tags;
+use crate::undo;
 use crate::work::{JobRun, WorkerEvent, WorkerPool};
 use crate::{EngineError, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +33,9 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, run: &JobRun<'_>, show
     }
     if tags::is_rebuild(&start.source).is_some() {
         return tags::run(catalogue, store, run, &|records| show(ImportEvent::Progress(ImportProgress::new(&start.files, start.progress, records))));
+    }
+    if start.undoes().is_some() {
+        return undo::run(catalogue, store, run, &|done| show(ImportEvent::Progress(ImportProgress::new(&start.files, start.progress, done))));
     }
     let (_, source) = catalogue.source(&start.source).ok_or_else(|| no_source(&start.source))?;
     store.take_over(job)?;
@@ -71,6 +75,7 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, run: &JobRun<'_>, show
             Ok(was_split && (job.chunks_left == 0 || job.state.is_final()))
         })
     })?;
+    undo::expire(catalogue, store, source, stop)?;
     store.sync()?;
     Ok(store.job(job)?)
 }

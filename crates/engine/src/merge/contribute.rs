@@ -1,6 +1,7 @@
 //! Keeps the newest contribution of each contributor, and gives each document the outcome that follows.
 
 use super::contribution::NumberedContribution;
+use super::former;
 use super::merger::{RecordMerger, sorted};
 use super::result::{ChangedOutcome, MergeResult};
 use super::superseded::{Successor, deleted_by, kept_by, replaced_by};
@@ -8,6 +9,7 @@ use crate::content::history::golden_change;
 use std::collections::HashMap;
 use stook_catalogue::parts::prune;
 use stook_catalogue::record::{Contribution, ContributionContent, MAX_CONTRIBUTORS, PreviousContribution, Retirement, keep_newest, pack};
+use stook_store::former::FormerChange;
 use stook_store::journal::Outcome;
 use stook_store::{RecordChange, StoredRecord};
 
@@ -57,6 +59,7 @@ impl RecordMerger<'_> {
                 let reason = stored.as_ref().or(winner.as_ref()).map(|successor| successor.counts_instead_of(incoming[position].age()));
                 decision.instead.extend(reason.map(|reason| (position, reason)));
             }
+            self.keep_former(incoming, &positions, best, current, &mut decision);
             // older contributions provide the fields that could not be read in the newest one
             let older =
                 |newest: &Contribution| positions.iter().filter(|position| incoming[**position].age() < newest.age()).copied().collect::<Vec<_>>();
@@ -106,6 +109,7 @@ impl RecordMerger<'_> {
             changed.push(newest);
         }
         if changed.is_empty() {
+            self.touch(stored, &mut decision);
             return decision;
         }
         let content_stays = winners.iter().all(|(position, _)| {
@@ -205,6 +209,9 @@ impl RecordMerger<'_> {
     ) {
         let reason = format!("the record already has {MAX_CONTRIBUTORS} newer contributions; this one is ignored");
         for contribution in displaced {
+            if self.keeps_former(contribution.source()) {
+                decision.former.push(FormerChange::Add(former::stored(self.collection, &contribution)));
+            }
             let winner = winners.iter().position(|(position, _)| incoming[*position].contribution.contributor == contribution.contributor);
             if let Some(winner) = winner {
                 let (position, _) = winners.swap_remove(winner);

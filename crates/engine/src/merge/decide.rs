@@ -7,6 +7,7 @@ use crate::content::history::golden_change;
 use stook_catalogue::definition::{OnMatched, OnUnmatched};
 use stook_catalogue::record::{Contribution, unpack};
 use stook_store::StoredRecord;
+use stook_store::former::FormerChange;
 use stook_store::journal::Outcome;
 
 impl RecordMerger<'_> {
@@ -52,6 +53,9 @@ impl RecordMerger<'_> {
         for withdrawn in incoming {
             let count_before = contributions.len();
             contributions.retain(|contribution| contribution.contributor != withdrawn.contribution.contributor);
+            if contributions.len() < count_before && self.keeps_former(withdrawn.contribution.contributor.split(':').next().unwrap_or_default()) {
+                decision.former.push(FormerChange::RemoveAll(withdrawn.contribution.contributor.clone()));
+            }
             let outcome = if contributions.len() < count_before { Outcome::Withdrawn } else { Outcome::Skipped };
             decision.outcomes.push((outcome, None));
         }

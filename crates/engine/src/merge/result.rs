@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use stook_catalogue::eval::Evaluator;
 use stook_catalogue::value::Value;
+use stook_store::former::FormerChange;
 use stook_store::journal::Outcome;
 use stook_store::{RecordChange, Version};
 
@@ -43,6 +44,8 @@ pub struct MergeResult {
     pub after: Option<Arc<[Value]>>,
     /// Whether its settled values are known to be correct.
     pub settled: bool,
+    /// Changes of the contributions that are kept although they do not count.
+    pub former: Vec<FormerChange>,
     /// Contributions that are stored, by their positions.
     pub stored: Vec<usize>,
     /// Changes of documents from which tags are computed.

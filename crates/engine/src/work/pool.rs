@@ -9,6 +9,7 @@ use crate::job::sizes::CHUNK_DOCUMENTS;
 use crate::relations::SettleRules;
 use crate::settle;
 use crate::tags::rebuild::{TagEvaluationUnit, is_rebuild};
+use crate::undo::Undo;
 use crate::{EngineError, Result};
 use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -49,6 +50,8 @@ enum ActiveJob {
     Import { context: JobContext, files: Vec<JobFile> },
     /// An evaluation of tags of the collection with this name.
     Tags { tenant: Tenant, of: String },
+    /// The undo of another job.
+    Undo(Undo),
 }
 
 /// A chunk that is ready to be submitted.
@@ -336,12 +339,19 @@ impl<'c> WorkerPool<'c> {
 
     fn process(&self, lease: &LeasedChunk) -> Result<PreparedChunk> {
         let job = self.open(lease.chunk.job)?;
+        let without_changes = |unit: Box<dyn Unit>, documents: u64| {
+            Ok(PreparedChunk { unit, documents, counts: OutcomeCounts::default(), changes: ChangeSummary::default() })
+        };
         let (context, files) = match &*job {
             ActiveJob::Import { context, files } => (context, files),
+            ActiveJob::Undo(undo) => {
+                let (unit, documents) = undo.chunk(&self.rules, self.store, &lease.slice, lease_token(lease))?;
+                return without_changes(Box::new(unit), documents);
+            }
             ActiveJob::Tags { tenant, of } => {
                 let range = TagEvaluationUnit::new(&self.rules.catalogue, self.store, (tenant, of), &lease.slice, lease_token(lease))?;
                 let documents = range.records() as u64;
-                return Ok(PreparedChunk { unit: Box::new(range), documents, counts: OutcomeCounts::default(), changes: ChangeSummary::default() });
+                return without_changes(Box::new(range), documents);
             }
         };
         let file = files.get(lease.slice.file).ok_or_else(|| EngineError::Wrong("the chunk's file is not one of its job".into()))?;
@@ -359,9 +369,10 @@ impl<'c> WorkerPool<'c> {
             return Ok(known.clone());
         }
         let job = self.store.job(id)?;
-        let opened = Arc::new(match is_rebuild(&job.source) {
-            Some(of) => ActiveJob::Tags { tenant: Tenant::new(&job.tenant)?, of: of.to_owned() },
-            None => ActiveJob::Import { context: context(&self.rules, &job)?, files: job.files },
+        let opened = Arc::new(match (is_rebuild(&job.source), Undo::from_job(&job)?) {
+            (Some(of), _) => ActiveJob::Tags { tenant: Tenant::new(&job.tenant)?, of: of.to_owned() },
+            (None, Some(undo)) => ActiveJob::Undo(undo),
+            (None, None) => ActiveJob::Import { context: context(&self.rules, &job)?, files: job.files },
         });
         jobs.insert(id, opened.clone());
         Ok(opened)

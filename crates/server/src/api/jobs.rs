@@ -12,8 +12,10 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use serde_json::{Value as Json, json};
 use stook_catalogue::value::show_timestamp;
+use stook_engine::EngineError;
 use stook_engine::requeue;
 use stook_engine::settle::complete_delivery;
+use stook_engine::undo;
 use stook_store::StoreError;
 use stook_store::access::Role;
 use stook_store::queue::{ChunkId, ChunkState, Job, JobId, JobState};
@@ -27,7 +29,7 @@ pub fn shown(job: &Job, now: i64) -> Json {
     let files: Vec<Json> = job.files.iter().map(|file| json!({ "name": file.path, "bytes": file.size, "syntax": file.syntax })).collect();
     json!({
         "id": job.id,
-        "kind": if stook_engine::tags::is_rebuild(&job.source).is_some() { "tags" } else { "import" },
+        "kind": kind(job),
         "tenant": job.tenant,
         "source": job.source,
         "profile": job.profile,
@@ -35,6 +37,8 @@ pub fn shown(job: &Job, now: i64) -> Json {
         "files": files,
         "state": job.state.name(),
         "reason": job.reason,
+        "undoes": job.undoes(),
+        "undone_by": job.undone_by(),
         "created": show_timestamp(job.created),
         "finished": job.finished.map(show_timestamp),
         "cut": job.progress.complete,
@@ -46,6 +50,15 @@ pub fn shown(job: &Job, now: i64) -> Json {
         "chunks_working": job.chunks_working,
         "chunks_dead": job.chunks_dead,
     })
+}
+
+/// What a job does: it imports, evaluates tags, or undoes another job.
+fn kind(job: &Job) -> &'static str {
+    match job.undoes() {
+        Some(_) => "undo",
+        None if stook_engine::tags::is_rebuild(&job.source).is_some() => "tags",
+        None => "import",
+    }
 }
 
 /// Returns the job in the path, if it is the tenant's.
@@ -88,12 +101,14 @@ pub async fn get(ctx: RequestContext) -> HandlerResult {
     let job = job(&ctx).await?;
     let mut shown = shown(&job, ctx.app.store.clock());
     let app = ctx.app.clone();
-    let (settled, replaced) = blocking(move || {
+    let (settled, undoable, replaced) = blocking(move || {
         let settled = job.state.is_final() && app.store.is_settled(job.id)?;
-        Ok::<_, StoreError>((settled, complete_delivery::retirement_report(&*app.store, &app.catalogue, &job)?))
+        let undoable = if job.state == JobState::Undone { None } else { undo::undoable(&app.catalogue, &*app.store, &job).ok() };
+        Ok::<_, StoreError>((settled, undoable, complete_delivery::retirement_report(&*app.store, &app.catalogue, &job)?))
     })
     .await?;
     shown["settled"] = settled.into();
+    shown["undoable_until"] = json!(undoable.map(|undoable| show_timestamp(undoable.until)));
     if let Some(replaced) = replaced {
         shown["replaced"] = json!(replaced);
         shown["replaced"]["said"] = json!(replaced.sentences());
@@ -172,6 +187,21 @@ pub async fn cancel(ctx: RequestContext) -> HandlerResult {
         app.store.job(job.id)
     });
     Ok(json_answer(StatusCode::OK, shown(&ended.await?, ctx.app.store.clock()).to_string()))
+}
+
+/// Creates the job that undoes a job; workers run it.
+pub async fn undo(ctx: RequestContext) -> HandlerResult {
+    ctx.caller.require_role(Role::Write)?;
+    ctx.params.end()?;
+    let job = job(&ctx).await?;
+    let app = ctx.app.clone();
+    let started = blocking(move || match undo::start(&app.catalogue, &*app.store, job.id) {
+        Ok(undo) => Ok(Ok(app.store.job(undo)?)),
+        Err(EngineError::Wrong(reason) | EngineError::Store(StoreError::Wrong(reason))) => Ok(Err(Problem::new(StatusCode::CONFLICT, reason))),
+        Err(error) => Err(error),
+    });
+    let undo = started.await??;
+    Ok(json_answer(StatusCode::ACCEPTED, shown(&undo, ctx.app.store.clock()).to_string()))
 }
 
 /// Puts dead chunks back into the queue.

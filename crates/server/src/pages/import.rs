@@ -112,7 +112,7 @@ async fn forward_upload(ctx: &PageContext, chosen: &str, is_dry_run: bool, mut f
 fn dry_run_report(report: &Json) -> Markup {
     html! {
         p { "Nothing was changed. Go back to import the file." }
-        (counts(false, &report["counts"]))
+        (counts(&Json::Null, &report["counts"]))
         @let issues = items(&report["troubles"]);
         @if issues.is_empty() { p { (state("complete")) " No problems were found in these documents." } }
         @else {
@@ -135,10 +135,10 @@ fn dry_run_report(report: &Json) -> Markup {
 }
 
 /// The outcomes that occurred, with their numbers.
-fn counts(is_tagging: bool, counts: &Json) -> Markup {
+fn counts(job: &Json, counts: &Json) -> Markup {
     let number = |name: &str| counts[name].as_u64().unwrap_or(0);
     let names = OUTCOMES.iter().map(|(_, name)| *name).chain(["warnings"]);
-    html! { dl { @for name in names { @if number(name) > 0 { dt { (outcome(is_tagging, name)) } dd { (count(number(name))) } } } } }
+    html! { dl { @for name in names { @if number(name) > 0 { dt { (outcome(job, name)) } dd { (count(number(name))) } } } } }
 }
 
 /// `?id=JOB&errors=true&after=`: a job and its journal.
@@ -156,7 +156,6 @@ pub async fn job(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     };
     let (after, errors) = (ctx.param("after").unwrap_or("0"), ctx.param("errors").unwrap_or("false"));
     let journal = ctx.get_json(&format!("/jobs/{id}/journal"), &[("limit", &LINES.to_string()), ("after", after), ("errors", errors)]).await?;
-    let is_tagging = is_tagging(&job);
     let page_path = |errors: &str, after: &str| ctx.to("job", &[("id", id), ("errors", errors), ("after", after)]);
     let body = html! {
         div #progress data-events=[(!has_ended(&job)).then(|| ctx.to("job/events", &[("id", id)]))]
@@ -177,7 +176,7 @@ pub async fn job(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
                             tr {
                                 td.number { (plain(&entry["document"])) }
                                 td {
-                                    (state(outcome(is_tagging, named(entry, "outcome"))))
+                                    (state(outcome(&job, named(entry, "outcome"))))
                                     @if entry["outcome"] == "failed" { " " a href=(ctx.to("document", &[("job", id), ("number", &plain(&entry["document"]))])) { "as read" } }
                                 }
                                 td {
@@ -198,23 +197,29 @@ pub async fn job(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     Ok(RenderedPage::new(title(&job), body))
 }
 
-/// Whether a job evaluates tags.
-fn is_tagging(job: &Json) -> bool {
-    job["kind"] == "tags"
+/// Whether a job imports documents: others evaluate tags, or undo jobs.
+fn is_import(job: &Json) -> bool {
+    job["kind"] == "import"
 }
 
 /// The title of a job.
 pub fn title(job: &Json) -> String {
-    let kind = if is_tagging(job) { "Evaluation" } else { "Import" };
+    let kind = match job["kind"].as_str() {
+        Some("tags") => "Evaluation",
+        Some("undo") => "Undo",
+        _ => "Import",
+    };
     format!("{kind} {}", job["id"])
 }
 
-/// The name of an outcome; a job that evaluates tags has names of its own.
-fn outcome(is_tagging: bool, name: &str) -> &str {
-    match name {
-        "created" if is_tagging => "gained",
-        "withdrawn" if is_tagging => "lost",
-        other => other,
+/// The name of an outcome; jobs that evaluate tags, or undo others, have names of their own.
+fn outcome<'n>(job: &Json, name: &'n str) -> &'n str {
+    match (job["kind"].as_str(), name) {
+        (Some("tags"), "created") => "gained",
+        (Some("tags"), "withdrawn") => "lost",
+        (Some("undo"), "created") => "exists again",
+        (Some("undo"), "withdrawn") => "removed",
+        (_, other) => other,
     }
 }
 
@@ -227,6 +232,9 @@ fn progress(ctx: &PageContext, id: &str, job: &Json) -> Markup {
     let number = |name: &str| job[name].as_u64().unwrap_or(0);
     let (done, planned) = (number("documents"), number("planned"));
     html! {
+        @for (name, text) in [("undoes", "undoes "), ("undone_by", "undone by ")] {
+            @if let Some(other) = job[name].as_u64() { p { (text) a href=(ctx.to("job", &[("id", &other.to_string())])) { "job " (other) } } }
+        }
         p { (state(named(job, "state"))) " " @if let Some(reason) = job["reason"].as_str() { (reason) } }
         @if job["state"] == "interrupted" {
             p {
@@ -235,8 +243,8 @@ fn progress(ctx: &PageContext, id: &str, job: &Json) -> Markup {
                 @if job["cut"] != true { "The files were not read completely; run " code { "stook import --resume " (id) } " to read the rest." }
             }
         }
-        @if job["state"] == "cancelled" && !is_tagging(job) { p { (count(done)) " documents were committed before that, and remain." } }
-        @if has_ended(job) && planned == 0 && !is_tagging(job) {
+        @if job["state"] == "cancelled" && is_import(job) { p { (count(done)) " documents were committed before that, and remain." } }
+        @if has_ended(job) && planned == 0 && is_import(job) {
             p.problem { "The file contains no documents. Check that it is the right file and the right source." }
         }
         @if !has_ended(job) { progress max=(planned.max(1)) value=(done) {} }
@@ -250,7 +258,7 @@ fn progress(ctx: &PageContext, id: &str, job: &Json) -> Markup {
                     @if let Some(bytes) = file["bytes"].as_u64().filter(|bytes| *bytes > 0) { ", " (count(bytes)) " bytes" }
                 } }
         }
-        (counts(is_tagging(job), &job["counts"]))
+        (counts(job, &job["counts"]))
         @for sentence in items(&job["replaced"]["said"]).iter().take(20) { p { bdi { (plain(sentence)) } } }
         @if number("chunks_dead") > 0 && !has_ended(job) {
             p.problem { (count(number("chunks_dead"))) " chunks failed too often and are no longer tried. " a href=(ctx.to("job", &[("id", id)])) { "Show them" } }
@@ -264,8 +272,12 @@ fn actions(ctx: &PageContext, id: &str, job: &Json, chunks: &Json) -> Markup {
         @if !items(&chunks["chunks"]).is_empty() { (dead_chunks(ctx, id, items(&chunks["chunks"]))) }
         div.actions {
             @if ctx.may(Role::Write) && !has_ended(job) { (cancel(ctx, id)) }
+            @if ctx.may(Role::Write) && !job["undoable_until"].is_null() {
+                (confirmed("undo", "this import", &ctx.to("job/change", &[]), &job_fields(ctx, id, "undo")))
+                span { "can be undone until " (moment(&job["undoable_until"])) }
+            }
             @if ctx.may(Role::Admin) && job["chunks_dead"].as_u64() > Some(0) { (button(ctx, id, "retry", "retry")) }
-            @if job["counts"]["failed"].as_u64() > Some(0) && !is_tagging(job) {
+            @if job["counts"]["failed"].as_u64() > Some(0) && is_import(job) {
                 a href=(ctx.to("job/failed", &[("id", id)])) download { "download the failed documents" }
                 @if ctx.may(Role::Write) && has_ended(job) { (button(ctx, id, "again", "import the failed documents again")) }
             }
@@ -363,11 +375,15 @@ pub async fn failed(ctx: PageContext) -> Response {
     ctx.answer(Err(problem))
 }
 
-/// Cancels a job, retries its dead chunks, splits one of them, or imports its failed documents again.
+/// Cancels or undoes a job, retries its dead chunks, splits one of them, or imports its failed documents again.
 pub async fn change(ctx: Arc<PageContext>, form: SubmittedForm) -> HandlerResult<Response> {
     let (id, action) = (parse_number(form.get("id"), "an import")?, form.required("do")?);
     match action {
         "cancel" | "retry" => ctx.send(Method::POST, &format!("/jobs/{id}/{action}"), &[], None).await?,
+        "undo" => {
+            let undo = ctx.send(Method::POST, &format!("/jobs/{id}/undo"), &[], None).await?;
+            return Ok(Redirect::to(&ctx.to("job", &[("id", &plain(&undo["id"]))])).into_response());
+        }
         "rechunk" => {
             let chunk = parse_number(form.get("chunk"), "a chunk")?;
             let documents = parse_number(form.get("documents"), "a size of chunks")?;
@@ -378,7 +394,7 @@ pub async fn change(ctx: Arc<PageContext>, form: SubmittedForm) -> HandlerResult
             let new = ctx.send(Method::POST, &format!("/jobs/{id}/failed/retry"), &[], None).await?;
             return Ok(Redirect::to(&ctx.to("job", &[("id", &plain(&new["id"]))])).into_response());
         }
-        _ => return Err(Problem::bad_request("`do` must be cancel, retry, rechunk or again")),
+        _ => return Err(Problem::bad_request("`do` must be cancel, undo, retry, rechunk or again")),
     };
     Ok(Redirect::to(&ctx.to("job", &[("id", id)])).into_response())
 }

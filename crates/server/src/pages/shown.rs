@@ -118,7 +118,7 @@ pub fn kind(name: &str) -> &'static str {
     match name {
         "completed" | "complete" | "Complete" | "OK" | "available" | "Ready" | "true" => "good",
         "failed" | "dead" | "Missing" | "KO" | "false" => "bad",
-        "completed_with_errors" | "cancelled" | "interrupted" | "Partial" | "partial" => "odd",
+        "completed_with_errors" | "cancelled" | "undone" | "interrupted" | "Partial" | "partial" => "odd",
         _ => "open",
     }
 }

@@ -10,6 +10,7 @@
 //! | [`Settling`] | keeps edges and marks, runs passes | `settling.rs`, `edges.rs` |
 //! | [`Tags`] | keeps tags and trees | `tag.rs` |
 //! | [`Tokens`] | keeps tokens | `access.rs` |
+//! | [`FormerContributions`] | keeps what no longer counts, for jobs to be undone | `former.rs` |
 //! | [`Queue`] | keeps jobs, chunks and journals | `queue.rs`, `journal.rs` |
 //! | [`Backups`] | gives and takes everything | `backup.rs` |
 //!
@@ -23,6 +24,7 @@ pub mod commit;
 pub mod damage;
 pub mod edges;
 pub mod error;
+pub mod former;
 pub mod ids;
 pub mod journal;
 pub mod observer;
@@ -40,6 +42,7 @@ use backup::Backups;
 use changes::Changes;
 use commit::Units;
 use error::Result;
+use former::FormerContributions;
 use observer::CommitNumbers;
 use plan::Queries;
 use queue::Queue;
@@ -52,7 +55,7 @@ use tenant::Tenant;
 
 /// A record store for one catalogue: its roles, and methods that concern the entire store. With a `dyn Store`, the methods of every role can be
 /// called without importing their traits.
-pub trait Store: Records + Changes + Queries + Units + CommitNumbers + Settling + Tags + Tokens + Queue + Backups + Send + Sync {
+pub trait Store: Records + Changes + Queries + Units + CommitNumbers + Settling + Tags + Tokens + FormerContributions + Queue + Backups + Send + Sync {
     /// The store's clock, in microseconds since 1970; strictly increasing over all calls.
     fn clock(&self) -> i64;
 

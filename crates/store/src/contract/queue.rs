@@ -176,10 +176,12 @@ pub enum JobState {
     Failed,
     /// Stopped by a user.
     Cancelled,
+    /// Another job takes back, or has taken back, what it committed.
+    Undone,
 }
 
 /// Every state with its name, in texts and in a store.
-pub const JOB_STATES: [(JobState, &str); 7] = [
+pub const JOB_STATES: [(JobState, &str); 8] = [
     (JobState::Queued, "queued"),
     (JobState::Running, "running"),
     (JobState::Interrupted, "interrupted"),
@@ -187,6 +189,7 @@ pub const JOB_STATES: [(JobState, &str); 7] = [
     (JobState::CompletedWithErrors, "completed_with_errors"),
     (JobState::Failed, "failed"),
     (JobState::Cancelled, "cancelled"),
+    (JobState::Undone, "undone"),
 ];
 
 impl JobState {
@@ -236,7 +239,32 @@ pub struct Job {
     pub chunks_dead: u64,
 }
 
+/// The beginning of the source name of a job that undoes another one; no source of a definition can have it.
+const UNDO: &str = "undo of job ";
+/// The beginning of the reason of a job that is undone.
+const UNDONE_BY: &str = "undone by job ";
+
+/// The source name of a job that undoes another one.
+pub fn undo_source(job: JobId) -> String {
+    format!("{UNDO}{job}")
+}
+
+/// Why a job is undone: the job that does it.
+pub(crate) fn undone_reason(undo: JobId) -> String {
+    format!("{UNDONE_BY}{undo}")
+}
+
 impl Job {
+    /// The job that it undoes, if it undoes one.
+    pub fn undoes(&self) -> Option<JobId> {
+        self.source.strip_prefix(UNDO)?.parse().ok()
+    }
+
+    /// The job that undoes it or has undone it.
+    pub fn undone_by(&self) -> Option<JobId> {
+        self.reason.as_deref().filter(|_| self.state == JobState::Undone)?.strip_prefix(UNDONE_BY)?.parse().ok()
+    }
+
     /// Number of documents in the journal: they are done.
     pub fn documents_done(&self) -> u64 {
         self.counts.documents.max(0) as u64

@@ -2,6 +2,7 @@
 
 use super::damage::{Damage, DamagedPart};
 use super::error::{ForRecord, Result, StoreError};
+use super::former::FormerContribution;
 use super::ids::JobId;
 use super::tenant::Tenant;
 use bytes::Bytes;
@@ -177,6 +178,8 @@ pub struct WriteConflict {
     pub key: Key,
     /// The complete record as it is now, or `None`. It may be damaged.
     pub record: Option<StoredRecord>,
+    /// Its former contributions, if the unit [reads them](super::unit::Unit::reads_former).
+    pub former: Vec<FormerContribution>,
 }
 
 /// A record that cannot be written because another record has the same value in a unique field.

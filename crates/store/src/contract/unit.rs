@@ -2,6 +2,7 @@
 
 use super::edges::EdgeRange;
 use super::error::{Result, StoreError};
+use super::former::FormerWrite;
 use super::ids::LeaseToken;
 use super::journal::ChunkJournal;
 use super::plan::QueryPlan;
@@ -87,7 +88,7 @@ pub struct Premises {
 /// 6. [`tag_revision`](Unit::tag_revision), and only if it returns one: [`retag`](Unit::retag) if it is out of date,
 ///    [`tagging`](Unit::tagging), [`tags_changed`](Unit::tags_changed).
 /// 7. [`settling`](Unit::settling), which therefore knows all of the above.
-/// 8. [`log`](Unit::log), [`response_to_keep`](Unit::response_to_keep), [`journal`](Unit::journal).
+/// 8. [`former`](Unit::former), [`log`](Unit::log), [`response_to_keep`](Unit::response_to_keep), [`journal`](Unit::journal).
 ///
 /// If the transaction has to be restarted (another unit in it failed), all methods are called again, from the first on. Methods that only return
 /// something (tenant, lease token, call, `waits_for_locks`, premises, read set) may also be called before and between these. `writes` may also be called before
@@ -160,6 +161,14 @@ pub trait Unit: Send {
     /// Edges to change, marks to append (their ids are ignored), and the ids of marks that this unit has processed.
     fn settling(&mut self) -> SettlingChanges {
         SettlingChanges::default()
+    }
+    /// Whether [`resolve`](Unit::resolve) needs the former contributions of records.
+    fn reads_former(&self) -> bool {
+        false
+    }
+    /// Changes of former contributions, of records that are written; ordered by collection and key.
+    fn former(&mut self) -> Vec<FormerWrite> {
+        Vec::new()
     }
     /// Entries for the change logs, ordered by collection and key.
     fn log(&mut self) -> Vec<NewChangeLogEntry> {

@@ -3,7 +3,7 @@
 //! * [`store`] opens the store at an [`address`]; [`roles`] implements the contract; [`clock`] is the server's time.
 //! * [`session`] opens connections, keeps a bounded number of them and classifies errors; [`writer`] queues units and commits each in a transaction,
 //!   alone or with others.
-//! * [`mod@unit`] writes a unit of work, with [`rows`], [`unique`], [`edges`] and [`tags`]; [`pass`] runs a settle pass, with [`marks`].
+//! * [`mod@unit`] writes a unit of work, with [`rows`], [`unique`], [`edges`], [`tags`] and [`former`]; [`pass`] runs a settle pass, with [`marks`].
 //! * [`records`] reads records, [`query`] turns plans into SQL, [`jobs`], [`queue`] and [`journal`] keep jobs, their chunks and the outcomes of their
 //!   documents.
 //! * [`dump`] gives everything for a backup, and takes it.
@@ -13,6 +13,7 @@ mod address;
 mod clock;
 mod dump;
 mod edges;
+mod former;
 mod jobs;
 mod journal;
 mod marks;

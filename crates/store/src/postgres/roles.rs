@@ -6,11 +6,12 @@ use super::store::{ObservedSnapshot, PostgresStore};
 use super::tables::TenantTables;
 use super::tenants::{NO_TENANT, tenant_id};
 use super::values::RowExt;
-use super::{edges, marks, pass, query, records, tables, tags};
+use super::{edges, former, marks, pass, query, records, tables, tags};
 use super::{jobs, journal};
 use crate::access::{NewToken, Token, TokenRow, Tokens};
 use crate::cancel::CancelToken;
 use crate::changes::{ChangeRange, Changes, RevisedRecord};
+use crate::former::{FormerContribution, OtherJob};
 use crate::journal::JournalEntry;
 use crate::plan::{Aggregate, Grouping, Groups, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
@@ -358,6 +359,38 @@ impl Tokens for PostgresStore {
     fn revoke_token(&self, id: u64) -> Result<bool> {
         let sql = "UPDATE api_tokens SET revoked = $1 WHERE id = $2 AND revoked IS NULL";
         self.write(|session, commit_time| Ok(session.execute(sql, &[&commit_time, &(id as i64)])? == 1))
+    }
+}
+
+impl FormerContributions for PostgresStore {
+    fn former(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<Vec<FormerContribution>>> {
+        self.with_reader(|session| {
+            let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![Vec::new(); keys.len()]) };
+            former::former(session, &self.context.tables, tenant, collection, keys)
+        })
+    }
+
+    fn keys_with_former(&self, tenant: &Tenant, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
+        self.with_reader(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => former::keys_with_former(TenantTables { session, tables: &self.context.tables, tenant }, collection, key, limit),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn first_undoable(&self, source: &str) -> Result<Option<JobId>> {
+        self.with_reader(|session| former::first_undoable(session, source))
+    }
+
+    fn end_undo_before(&self, source: &str, time: i64) -> Result<Option<JobId>> {
+        self.write(|session, _| former::end_undo_before(session, source, time))
+    }
+
+    fn other_jobs(&self, job: JobId) -> Result<Vec<OtherJob>> {
+        self.with_reader(|session| former::other_jobs(session, job))
+    }
+
+    fn start_undo(&self, job: JobId, undo: NewJob) -> Result<JobId> {
+        Ok(self.context.transaction_once(|session, commit_time| former::start_undo(session, job, &undo, commit_time))?)
     }
 }
 

@@ -9,6 +9,7 @@
 //! i_C_FIELD(tenant, key, value)           one row per element of an indexed list
 //! u_C_FIELD(tenant, digest, key)          reservations of a unique field, by the hash of the value
 //! edges, marks, jobs, chunks, chunk_journals, troubles, failed_documents, corrections, record_log, calls, api_tokens
+//! former                                  former contributions, if a source says `undo:`, see [`super::former`]
 //! tag_stamps, tags, tagged, trees         tags, which records carry them, the trees on which they are evaluated
 //! ```
 //! Text is compared byte by byte (`COLLATE "C"`). An index on text contains the first [`INDEXED_CHARACTERS`] characters, because a B-tree does not
@@ -270,6 +271,7 @@ pub fn prepare(session: &mut Session, tables: &StoreTables, schema: &str) -> DbR
         let schema_json = serde_json::to_string(&tables.store_schema).map_err(|error| StoreError::Other(error.to_string()))?;
         put_meta(session, "shape", &schema_json)?;
         put_meta(session, "definition", &definition.hash)?;
+        super::former::prepare(session, definition)?;
         redefined = stored_definition.is_some();
         if !redefined {
             changes.clear();
@@ -309,6 +311,9 @@ fn distribute(session: &mut Session, tables: &StoreTables) -> DbResult<bool> {
         ("tagged".into(), "key", None),
         ("trees".into(), "key", Some("tagged".into())),
     ];
+    if crate::sql::former::has_undo(&tables.definition) {
+        distributed_tables.push(("former".into(), "key", None));
+    }
     for collection_tables in &tables.collections {
         distributed_tables.push((collection_tables.table.clone(), "key", None));
         distributed_tables.extend(collection_tables.lists.iter().map(|(_, side)| (side.clone(), "key", Some(collection_tables.table.clone()))));

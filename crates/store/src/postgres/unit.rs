@@ -12,7 +12,7 @@ use super::session::{DatabaseError, DbResult, Session};
 use super::tables::{StoreTables, TenantTables};
 use super::tenants::tenant_id;
 use super::values::RowExt;
-use super::{journal, query, queue, tags};
+use super::{former, journal, query, queue, tags};
 use crate::damage::RecordPart;
 use crate::sql::unit::report_read_set_changes;
 use crate::{
@@ -74,7 +74,9 @@ pub fn write(
         let mut conflicts = Vec::new();
         for (collection, keys) in keys {
             let records = records::read_damaged(TenantTables { session: writer.session, tables, tenant }, collection, &keys, ReadDetail::Full)?;
-            for (key, record) in keys.into_iter().zip(records) {
+            let former =
+                if unit.reads_former() { former::former(writer.session, tables, tenant, collection, &keys)? } else { vec![Vec::new(); keys.len()] };
+            for ((key, record), former) in keys.into_iter().zip(records).zip(former) {
                 // it was created after the lock: start again, then it will be locked
                 let is_version_readable = |record: &StoredRecord| record.damage.iter().all(|damage| damage.part != RecordPart::Row);
                 if record.as_ref().filter(|record| is_version_readable(record)).map(|record| record.version)
@@ -82,7 +84,7 @@ pub fn write(
                 {
                     return Err(DatabaseError::Retry("a record was created meanwhile".into()));
                 }
-                conflicts.push(WriteConflict { collection, key, record });
+                conflicts.push(WriteConflict { collection, key, record, former });
             }
         }
         let resolved = unit.resolve(conflicts)?;
@@ -107,6 +109,7 @@ pub fn write(
     check_read_set(session, tables, tenant, unit)?;
     tags::write(session, tables, tenant, unit)?;
     settle(session, tables, tenant, unit.settling())?;
+    former::write(session, tables, tenant, unit)?;
     for entries in unit.log().chunk_by(|a, b| a.collection == b.collection) {
         write_log(session, &tables.catalogue().collections[entries[0].collection], tenant, entries, commit_time)?;
     }

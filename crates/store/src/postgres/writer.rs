@@ -13,6 +13,7 @@ use super::tables::StoreTables;
 use super::tenants::TenantIds;
 use super::unit;
 use super::values::RowExt;
+use crate::former::FormerWrite;
 use crate::queue::JobId;
 use crate::stats::CommitCounters;
 use crate::{
@@ -419,6 +420,14 @@ impl Unit for UnitGroup<'_> {
             combined.cleared.extend(cleared);
         }
         combined
+    }
+
+    fn reads_former(&self) -> bool {
+        self.units.iter().any(|unit| unit.reads_former())
+    }
+
+    fn former(&mut self) -> Vec<FormerWrite> {
+        self.units.iter_mut().flat_map(|unit| unit.former()).collect()
     }
 
     fn log(&mut self) -> Vec<NewChangeLogEntry> {

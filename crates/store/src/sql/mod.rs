@@ -7,10 +7,12 @@
 //! * [`backed_up`] is what a backup contains: tables and records that both stores have.
 //! * [`geometry_filter`] compares geometries, which no database does here.
 //! * [`unique`] decides which record gets the value of a unique field.
-//! * [`mod@unit`] is the part of a unit's protocol that needs no SQL; [`tagging`] computes which records gain or lose tags.
+//! * [`mod@unit`] is the part of a unit's protocol that needs no SQL; [`tagging`] computes which records gain or lose tags;
+//!   [`former`] is the common part of keeping former contributions.
 
 pub mod backed_up;
 pub mod combined;
+pub mod former;
 pub mod geometry_filter;
 pub mod grouping;
 pub mod listing;

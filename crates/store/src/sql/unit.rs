@@ -63,7 +63,7 @@ pub fn report_read_set_changes<E>(
     for wanted in unit.read_set_changed(records, ranges).chunk_by(|a, b| a.0 == b.0) {
         let (collection, keys) = (wanted[0].0, wanted.iter().map(|(_, key)| key.clone()).collect::<Vec<Key>>());
         let found = read(collection, &keys)?;
-        conflicts.extend(keys.into_iter().zip(found).map(|(key, record)| WriteConflict { collection, key, record }));
+        conflicts.extend(keys.into_iter().zip(found).map(|(key, record)| WriteConflict { collection, key, record, former: Vec::new() }));
     }
     if !conflicts.is_empty() {
         unit.changed_records(conflicts);

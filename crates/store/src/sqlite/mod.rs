@@ -4,7 +4,7 @@
 //! * [`writer`] is the thread with the only connection that writes. It groups bulk units into one transaction and commits it at the next boundary
 //!   between units when a caller waits. If another process writes, it waits, and fails after a time limit. [`wal`] syncs the WAL and copies it into
 //!   the file, [`disk_space`] watches the disk space, [`files`] that nobody removes the file.
-//! * [`mod@unit`] writes a unit of work, with [`rows`], [`unique`], [`edges`] and [`tags`]; [`pass`] runs a settle pass, with [`marks`].
+//! * [`mod@unit`] writes a unit of work, with [`rows`], [`unique`], [`edges`], [`tags`] and [`former`]; [`pass`] runs a settle pass, with [`marks`].
 //! * [`records`] reads records, [`query`] turns plans into SQL, [`jobs`], [`queue`] and [`journal`] keep jobs, their chunks and the outcomes of their
 //!   documents.
 //! * [`tables`] maps a definition to tables, [`upgrade`] upgrades older files; [`values`], [`packed`], [`tenants`] and [`sql`] are helpers for
@@ -24,6 +24,7 @@ mod dump;
 mod edges;
 mod error;
 mod files;
+mod former;
 mod jobs;
 mod journal;
 mod marks;

@@ -7,10 +7,11 @@ use super::store::{ChangeProbe, SqliteStore};
 use super::tables::TenantTables;
 use super::tenants::{NO_TENANT, tenant_id};
 use super::writer::{self, SqliteWriter, WriterCommand};
-use super::{edges, jobs, journal, marks, pass, query, queue, records, tables, tags};
+use super::{edges, former, jobs, journal, marks, pass, query, queue, records, tables, tags};
 use crate::access::{NewToken, Token, TokenRow, Tokens};
 use crate::cancel::CancelToken;
 use crate::changes::{ChangeRange, Changes, RevisedRecord};
+use crate::former::{FormerContribution, OtherJob};
 use crate::journal::JournalEntry;
 use crate::plan::{Aggregate, Grouping, Groups, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
@@ -419,6 +420,39 @@ impl Tokens for SqliteStore {
             let mut statement = connection.prepare_cached(sql).map_err(store_error)?;
             Ok(statement.execute(params![commit_time, id as i64]).map_err(store_error)? == 1)
         })
+    }
+}
+
+impl FormerContributions for SqliteStore {
+    fn former(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<Vec<FormerContribution>>> {
+        self.with_reader(|connection| {
+            let Some(tenant) = self.tenant_id(connection, tenant)? else { return Ok(vec![Vec::new(); keys.len()]) };
+            former::former(connection, &self.tables, tenant, collection, keys)
+        })
+    }
+
+    fn keys_with_former(&self, tenant: &Tenant, collection: CollectionId, key: &str, limit: usize) -> Result<Vec<Key>> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => former::keys_with_former(TenantTables { connection, tables: &self.tables, tenant }, collection, key, limit),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn first_undoable(&self, source: &str) -> Result<Option<JobId>> {
+        self.with_reader(|connection| former::first_undoable(connection, source))
+    }
+
+    fn end_undo_before(&self, source: &str, time: i64) -> Result<Option<JobId>> {
+        let source = source.to_owned();
+        self.write(move |connection, _| former::end_undo_before(connection, &source, time))
+    }
+
+    fn other_jobs(&self, job: JobId) -> Result<Vec<OtherJob>> {
+        self.with_reader(|connection| former::other_jobs(connection, job))
+    }
+
+    fn start_undo(&self, job: JobId, undo: NewJob) -> Result<JobId> {
+        self.write(move |connection, commit_time| former::start_undo(connection, job, &undo, commit_time))
     }
 }
 

@@ -15,6 +15,7 @@
 //! u_C_FIELD(tenant, value, key)           reservations of a unique field
 //! edges, marks, jobs, chunks, chunk_journals, troubles, failed_documents, corrections
 //! tag_stamps, tags, tagged, trees         tags, which records carry them, the trees on which they are evaluated
+//! former                                  former contributions, if a source says `undo:`, see [`super::former`]
 //! record_log, calls, api_tokens           change logs, responses to idempotent calls, tokens
 //! ```
 //! The definition checks names of collections and fields (lower-case letters, digits, `_`), so they are safe in SQL.
@@ -368,6 +369,7 @@ pub fn prepare(connection: &mut Connection, tables: &StoreTables) -> Result<(Vec
         put_meta(&transaction, "shape", &schema_json)?;
         redefined = meta(&transaction, "definition")?.is_some();
         put_meta(&transaction, "definition", &tables.format_and_hash)?;
+        super::former::prepare(&transaction, definition)?;
         if !redefined {
             changes.clear();
         }

@@ -5,7 +5,7 @@ use super::rows::{RowWriteResult, RowWriter};
 use super::sql::execute;
 use super::tables::{StoreTables, TenantTables};
 use super::tenants::tenant_id;
-use super::{edges, jobs, journal, query, queue, records, tags, unique};
+use super::{edges, former, jobs, journal, query, queue, records, tags, unique};
 use crate::sql::unit::report_read_set_changes;
 use crate::{
     CALL_RETENTION, CommitReceipt, EdgeChange, Premises, ReadDetail, RecordWrite, Result, RevisionRead, SettlingChanges, StoreError, StoredRecord,
@@ -82,7 +82,10 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
         let mut conflicts = Vec::new();
         for (collection, keys) in outdated {
             let records = records::read_damaged(TenantTables { connection, tables, tenant }, collection, &keys, ReadDetail::Full)?;
-            conflicts.extend(keys.into_iter().zip(records).map(|(key, record)| WriteConflict { collection, key, record }));
+            let former =
+                if unit.reads_former() { former::former(connection, tables, tenant, collection, &keys)? } else { vec![Vec::new(); keys.len()] };
+            let found = keys.into_iter().zip(records).zip(former);
+            conflicts.extend(found.map(|((key, record), former)| WriteConflict { collection, key, record, former }));
         }
         let resolved = unit.resolve(conflicts)?;
         for write in &resolved {
@@ -99,6 +102,7 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
     check_read_set(connection, tables, tenant, unit)?;
     tags::write(connection, tables, tenant, unit)?;
     settle(connection, tables, tenant, unit.settling())?;
+    former::write(connection, tables, tenant, unit)?;
     for entry in unit.log() {
         let sql = "INSERT INTO record_log(tenant, collection, key, at, transition, caller, change) VALUES (?, ?, ?, ?, ?, ?, ?)";
         let (collection, key) = (&tables.names[entry.collection], entry.key.as_str());

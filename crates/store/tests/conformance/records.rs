@@ -392,7 +392,11 @@ pub fn every_write_based_on_an_old_version_is_resolved_with_the_complete_record(
         let now = fixture.record(name);
         let (result, feedback) = fixture.unit().write(stale.clone()).resolve(|_| Ok(Vec::new())).commit(&*fixture.store);
         result.expect("the unit is written");
-        assert_eq!(feedback.conflicts, [WriteConflict { collection: CollectionId::from(0), key: key(name), record: now.clone() }], "{stale:?}");
+        assert_eq!(
+            feedback.conflicts,
+            [WriteConflict { collection: CollectionId::from(0), key: key(name), record: now.clone(), former: Vec::new() }],
+            "{stale:?}"
+        );
         assert_eq!(fixture.record(name), now, "{stale:?}");
     }
 }
@@ -424,7 +428,7 @@ pub fn a_version_without_a_row_hint_is_as_good_as_one_that_was_read(location: &S
     let (result, feedback) =
         fixture.unit().write(touch(CollectionId::from(0), "x", Some(Version::new(1, 0)), b"")).resolve(|_| Ok(Vec::new())).commit(&*fixture.store);
     result.expect("the unit is written");
-    assert_eq!(feedback.conflicts, [WriteConflict { collection: CollectionId::from(0), key: key("x"), record: None }]);
+    assert_eq!(feedback.conflicts, [WriteConflict { collection: CollectionId::from(0), key: key("x"), record: None, former: Vec::new() }]);
 }
 
 pub fn conflicts_are_reported_together_ordered_by_collection_and_key(location: &StoreLocation) {

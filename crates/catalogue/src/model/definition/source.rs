@@ -8,6 +8,7 @@ use crate::model::ids::{CollectionId, FieldId, SourceId};
 use crate::model::key::Template;
 use crate::model::path::{Path, PathLanguage};
 use regex::Regex;
+use std::time::Duration;
 
 /// Families of formats that share a path language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,6 +155,8 @@ pub struct Source {
     pub as_of: DocumentOrder,
     /// What complete deliveries of it replace.
     pub replaces: Option<CompleteDelivery>,
+    /// How long jobs can be undone; what they replace is kept as long. `None` if they cannot be undone.
+    pub undo: Option<Duration>,
     /// Services from which documents are collected.
     pub collect: Option<Collect>,
     /// How documents that a query needs are fetched.

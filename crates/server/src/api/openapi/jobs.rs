@@ -99,6 +99,10 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
         "post",
         job("cancel", "Cancel a job").json(200, "The job.", reference("job")).problems(&[409]).guarded(),
     );
+    let undo = job("undo", "Undo a job: records become as if it had never been delivered")
+        .json(202, "The job that undoes it; the same one if this was requested before.", reference("job"))
+        .problems(&[409]);
+    add("/v1/{tenant}/jobs/{job}/undo".into(), "post", undo.guarded());
     let retry_result = json!({ "type": "object", "properties": { "chunks": { "type": "integer" } }, "required": ["chunks"] });
     add("/v1/{tenant}/jobs/{job}/retry".into(), "post", job("retry", "Retry dead chunks").json(200, "How many.", retry_result).guarded());
 }
@@ -109,7 +113,7 @@ pub fn job_schema() -> Json {
     json!({
         "type": "object",
         "properties": {
-            "id": { "type": "integer" }, "kind": { "enum": ["import", "tags"] }, "tenant": { "type": "string" }, "source": { "type": "string" }, "profile": { "type": ["string", "null"] },
+            "id": { "type": "integer" }, "kind": { "enum": ["import", "tags", "undo"] }, "tenant": { "type": "string" }, "source": { "type": "string" }, "profile": { "type": ["string", "null"] },
             "as_of": time, "files": { "type": "array", "items": { "type": "object" } },
             "state": { "enum": stook_store::queue::JOB_STATES.map(|(_, name)| name) },
             "reason": { "type": ["string", "null"] }, "created": time, "finished": time,
@@ -119,6 +123,9 @@ pub fn job_schema() -> Json {
             "rate": { "type": ["number", "null"], "description": "Documents per second since the job was created." },
             "chunks_left": { "type": "integer" }, "chunks_dead": { "type": "integer" },
             "chunks_working": { "type": "integer", "description": "Chunks being processed now." },
+            "undoes": { "type": ["integer", "null"], "description": "The job that this one undoes." },
+            "undone_by": { "type": ["integer", "null"], "description": "The job that undoes this one, or has undone it." },
+            "undoable_until": { "type": ["string", "null"], "format": "date-time", "description": "Until when the job can be undone; null if it cannot." },
             "settled": { "type": "boolean", "description": "The job has ended and all derived values it affects are settled." },
             "replaced": { "type": "object", "description": "For sources with complete deliveries: what was retired, file by file, or why nothing was." }
         },
