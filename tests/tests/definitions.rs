@@ -59,6 +59,7 @@ const COMMANDS: &[(&[&str], Does, i32)] = &[
     (&["jobs"], Works, 0),
     (&["jobs", "--json"], Works, 0),
     (&["cancel", "1"], Works, 1),
+    (&["undo", "1"], Refuses, 1),
     (&["journal", "1"], Works, 0),
     (&["queue", "ls"], Works, 0),
     (&["queue", "retry", "1"], Works, 0),

@@ -57,6 +57,33 @@ fn indexes_that_a_state_field_cannot_have_are_refused() {
 }
 
 #[test]
+fn jobs_cannot_be_undone_in_sources_that_leave_more_behind_than_contributions() {
+    let with = |words: &str, feed: &str| {
+        format!(
+            "catalogue: a\nsources:\n  s: {{ format: json, undo: 30d, {words} {feed} }}\n  other: {{ format: json, into: x }}\n\
+             collections:\n  x: {{ key: k, fields: {{ k: text, f: text }} }}\n"
+        )
+    };
+    let catalogue = parse(&with("", "into: x")).expect("it is accepted");
+    assert_eq!(catalogue.sources[SourceId::from(0)].undo.map(|kept| kept.as_secs()), Some(30 * 24 * 3600));
+    for (words, feed, message) in [
+        ("replaces: { scope: f },", "into: x", "a source with `replaces`"),
+        ("let: { n: $.n },", "feeds: [{ into: x, each: { path: '$.all[*]', of: n }, map: { k: $.k } }]", "a source with `each`"),
+        ("embeds: { other: { path: $.other, name: other.json } },", "into: x", "a source with `embeds`"),
+    ] {
+        let shown = errors(&with(words, feed));
+        assert!(shown.contains(&format!("jobs cannot be undone in {message}")), "{shown}");
+    }
+    for wrong in ["soon", "0s"] {
+        let shown = errors(&with("", "into: x").replace("30d", wrong));
+        assert!(shown.contains("`undo` is"), "{shown}");
+    }
+    // what is kept does not change what documents become
+    let generation = |text: &str| parse(text).expect("it is accepted").sources[SourceId::from(0)].feeds[0].generation;
+    assert_eq!(generation(&with("", "into: x")), generation(&with("", "into: x").replace("undo: 30d,", "")));
+}
+
+#[test]
 fn overlaps_need_intervals_and_a_length() {
     let with = |span: &str, overlaps: &str| {
         format!(

@@ -166,8 +166,8 @@ fn desk_on_a_server(name: &str) -> Option<Desk> {
     Some(Desk { catalogue, stores, folder: support::folder(name) })
 }
 
+/// One store for all cases; each case has its own tenants. What becomes too old concerns all tenants, so other tests have stores of their own.
 static DESK: LazyLock<Desk> = LazyLock::new(|| desk_on_a_file("undo"));
-static SERVER_DESK: LazyLock<Option<Desk>> = LazyLock::new(|| desk_on_a_server("undos"));
 
 /// What is compared of a record: what is seen of it, and its contributions without what tells when and from where they came.
 type Shown = (bool, Vec<Value>, Vec<(String, String)>);
@@ -313,7 +313,7 @@ proptest! {
 
 #[test]
 fn a_history_with_undone_jobs_ends_as_the_one_without_them_on_a_server() {
-    let Some(desk) = &*SERVER_DESK else { return };
+    let Some(desk) = desk_on_a_server("undo_law") else { return };
     for steps in support::drawn(prop::collection::vec(step(), 2..12), 32) {
         desk.holds(&steps);
     }
@@ -350,15 +350,16 @@ fn undo_survives_lost_workers(desk: &Desk) {
 
 #[test]
 fn an_undo_goes_on_when_workers_are_lost() {
-    undo_survives_lost_workers(&DESK);
-    if let Some(desk) = &*SERVER_DESK {
-        undo_survives_lost_workers(desk);
+    undo_survives_lost_workers(&desk_on_a_file("undo_lost"));
+    if let Some(desk) = desk_on_a_server("undo_lost") {
+        undo_survives_lost_workers(&desk);
     }
 }
 
 #[test]
 fn what_cannot_be_undone_is_refused_with_the_reason() {
-    let (desk, tenant) = (&*DESK, DESK.new_tenant());
+    let desk = desk_on_a_file("undo_refused");
+    let tenant = desk.new_tenant();
     let store = &*desk.stores[0];
     let refusal = |job: JobId| undo::start(&desk.catalogue, store, job).expect_err("a refusal").to_string();
     let lasting = desk.deliver(&tenant, "lasting", None, 1, (&many(1, "x"), 1));

@@ -9,7 +9,7 @@ use crate::job::sizes::CHUNK_DOCUMENTS;
 use crate::relations::SettleRules;
 use crate::settle;
 use crate::tags::rebuild::{TagEvaluationUnit, is_rebuild};
-use crate::undo::Undo;
+use crate::undo::{self, Undo};
 use crate::{EngineError, Result};
 use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -430,7 +430,11 @@ impl<'c> WorkerPool<'c> {
         if self.options.only.is_none() && !has_more {
             let has_ended = self.store.job_state(job)?.is_final();
             if has_ended && self.jobs.lock().is_ok_and(|mut jobs| jobs.remove(&job).is_some()) {
-                (self.report)(WorkerEvent::Ended(Box::new(self.store.job(job)?)));
+                let ended = self.store.job(job)?;
+                if let Some((_, source)) = self.rules.catalogue.source(&ended.source) {
+                    undo::expire(&self.rules.catalogue, self.store, source, self.stop)?;
+                }
+                (self.report)(WorkerEvent::Ended(Box::new(ended)));
             }
         }
         Ok(())

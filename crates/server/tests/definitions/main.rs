@@ -172,6 +172,7 @@ const NOT_GENERATED: &[(&str, &str)] = &[
     ("areas.name", "as areas"),
     ("source.header", "the columns of a generated file follow from its documents; crates/formats/tests/tables.rs has tables without a header"),
     ("source.sheet", "generated files are texts; crates/formats/tests/tables.rs has spreadsheets"),
+    ("source.undo", "crates/engine/tests/undo.rs has the law of undone jobs"),
     ("feed.each", "crates/engine/tests/elements.rs has the law of documents whose elements contribute"),
     ("each.path", "as feed.each"),
     ("each.of", "as feed.each"),

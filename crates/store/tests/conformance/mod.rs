@@ -13,6 +13,7 @@
 pub mod calls;
 pub mod changes;
 pub mod definition;
+pub mod former;
 pub mod history;
 pub mod journal;
 pub mod premises;
@@ -265,6 +266,17 @@ macro_rules! conformance {
                 failing_queries_of_a_process_with_the_old_definition_report_the_new_one,
                 a_new_store_may_be_opened_by_several_threads_at_once,
                 state_of_every_kind_can_be_queried,
+            ],
+            former: [
+                former_contributions_are_read_by_key_as_they_were_added,
+                a_former_contribution_is_added_once_and_removed_alone_or_with_all_of_its_contributor,
+                former_contributions_of_other_tenants_and_collections_are_not_seen,
+                a_failed_unit_changes_no_former_contributions,
+                a_conflict_has_the_former_contributions_that_were_written_meanwhile,
+                jobs_can_be_undone_from_the_definition_on_that_says_so,
+                a_job_that_is_undone_has_no_chunks_and_is_not_retried,
+                jobs_that_are_too_old_cannot_be_undone_unless_one_is_being_undone,
+                other_jobs_are_those_that_had_not_ended_before,
             ],
             history: [
                 two_interleaved_writers_end_where_a_naive_model_ends,

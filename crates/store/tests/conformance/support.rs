@@ -6,6 +6,7 @@ use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_catalogue::value::{FieldType, Value, from_text};
+use stook_store::former::{FormerChange, FormerWrite};
 use stook_store::journal::ChunkJournal;
 use stook_store::plan::{Comparison, Condition, GeometryRelation, PlanColumn, QueryPlan, SortKey};
 use stook_store::*;
@@ -155,6 +156,8 @@ pub struct TestUnit {
     journal: Option<ChunkJournal>,
     call: Option<(IdempotentCall, Vec<u8>)>,
     log: Vec<NewChangeLogEntry>,
+    former: Vec<FormerWrite>,
+    reads_former: bool,
     fails_on_locks: bool,
     rebuilt_if_undone: bool,
     premises: Option<Premises>,
@@ -173,6 +176,8 @@ impl TestUnit {
             journal: None,
             call: None,
             log: Vec::new(),
+            former: Vec::new(),
+            reads_former: false,
             fails_on_locks: false,
             rebuilt_if_undone: false,
             premises: None,
@@ -215,6 +220,18 @@ impl TestUnit {
             caller: "ann".into(),
             change,
         });
+        self
+    }
+
+    /// A change of the former contributions of a record of the first collection.
+    pub fn former(mut self, name: &str, change: FormerChange) -> Self {
+        self.former.push(FormerWrite { collection: CollectionId::from(0), key: key(name), change });
+        self
+    }
+
+    /// Conflicts contain the former contributions of their records.
+    pub fn reading_former(mut self) -> Self {
+        self.reads_former = true;
         self
     }
 
@@ -317,6 +334,14 @@ impl Unit for TestUnit {
 
     fn waits_for_locks(&self) -> bool {
         !self.fails_on_locks
+    }
+
+    fn reads_former(&self) -> bool {
+        self.reads_former
+    }
+
+    fn former(&mut self) -> Vec<FormerWrite> {
+        self.former.clone()
     }
 
     fn log(&mut self) -> Vec<NewChangeLogEntry> {
