@@ -20,7 +20,7 @@ use stook_engine::settle::SettleRules;
 use stook_engine::withdraw::{WithdrawalRequest, withdraw};
 use stook_engine::{split, undo};
 use stook_store::queue::{JobFile, JobId, JobState, NewJob, SplitProgress};
-use stook_store::{ReadDetail, Store, Tenant};
+use stook_store::{ReadDetail, Tenant};
 use support::Desk;
 
 /// `dated` takes the as-of time from its documents, `delivered` from the delivery, and `received` from its documents, ordered by reception if the times
@@ -217,7 +217,9 @@ impl History for Desk {
                 let contributions = record.contributions_of(collection).expect("contributions");
                 if record.exists || !contributions.is_empty() {
                     let contributions = contributions.iter().map(|own| shown_contribution(&self.catalogue, own)).collect();
-                    all.insert((collection.name.clone(), record.key.to_string()), (record.exists, record.golden, contributions));
+                    // nobody sees the values of a record that does not exist, and those from other records are not settled any more
+                    let values = if record.exists { record.golden } else { Vec::new() };
+                    all.insert((collection.name.clone(), record.key.to_string()), (record.exists, values, contributions));
                 }
             }
         }
