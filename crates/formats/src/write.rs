@@ -1,6 +1,6 @@
 //! Writes MARC documents to a stream.
 
-use crate::marc::{MarcError, ReadOptions, Repairs};
+use crate::marc::{MarcError, MarcRecord, ReadOptions, Repairs};
 use crate::{Document, DocumentError, ParseContext, Syntax};
 use std::io::{self, Write};
 use stook_catalogue::definition::DocumentOptions;
@@ -77,6 +77,14 @@ impl<W: Write> MarcWriter<W> {
         }
         let document = Document::read(bytes, syntax, &ParseContext::default(), &DocumentOptions::from_marc(*options), repairs)?;
         let Some(record) = document.marc() else { return Err(WriteError::NotMarc(syntax.name())) };
+        Ok(self.records.write_nearest(record, repairs)?)
+    }
+
+    /// Writes a record in the form that is nearest to it, and reports in `repairs` what the syntax cannot express.
+    ///
+    /// # Errors
+    /// When a field or the record is too long for the syntax, or the output fails; after the former, writing can continue.
+    pub fn write_record(&mut self, record: &MarcRecord<'_>, repairs: &mut Repairs) -> Result<(), WriteError> {
         Ok(self.records.write_nearest(record, repairs)?)
     }
 

@@ -1,6 +1,6 @@
 //! Records made field by field.
 
-use crate::record::{FIELD_END, FieldEntry, LEADER, MarcError, MarcRecord, RECORD_END, SUBFIELD, show_tag};
+use crate::record::{FIELD_END, FieldEntry, LEADER, MarcError, MarcField, MarcRecord, RECORD_END, SUBFIELD, show_tag};
 use std::borrow::Cow;
 
 /// Builds a record: a leader, then fields and their subfields in their order.
@@ -90,6 +90,20 @@ impl MarcBuilder {
         self.text.push(char::from(SUBFIELD));
         self.push(code)?;
         self.push(value)
+    }
+
+    /// Adds a field of another record as it is.
+    ///
+    /// # Errors
+    /// A tag or data that ISO 2709 cannot hold.
+    pub fn field(&mut self, field: MarcField<'_>) -> Result<(), MarcError> {
+        self.open(&show_tag(field.tag))?;
+        if field.data.bytes().any(|byte| matches!(byte, RECORD_END | FIELD_END)) {
+            return Err(MarcError::ControlCharacter(show_tag(field.tag)));
+        }
+        self.text.push_str(field.data);
+        self.close();
+        Ok(())
     }
 
     /// The record.

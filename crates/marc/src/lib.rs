@@ -75,6 +75,7 @@
 
 mod builder;
 mod charset;
+pub mod compose;
 mod draft;
 mod json;
 mod layout;

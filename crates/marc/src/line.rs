@@ -148,7 +148,7 @@ fn lenient(bytes: &[u8], options: &ReadOptions, repairs: &mut Repairs) -> Result
             continue;
         }
         let start = text.len() as u32;
-        tidy::push_field(tag, &raw(tag, &decoded), Some(at), &mut text, repairs);
+        tidy::push_field(tag, &field_data(tag, &decoded), Some(at), &mut text, repairs);
         fields.push(FieldEntry { tag, start, end: text.len() as u32 });
     }
     if fields.is_empty() && leader.is_none() {
@@ -158,8 +158,8 @@ fn lenient(bytes: &[u8], options: &ReadOptions, repairs: &mut Repairs) -> Result
     Ok(MarcRecord { text: Cow::Owned(text), leader, fields, unknown_characters: 0 })
 }
 
-/// The content of a line as the data of a field.
-fn raw(tag: [u8; 3], content: &str) -> String {
+/// The content of a line, after its tag, as the data of a field.
+pub fn field_data(tag: [u8; 3], content: &str) -> String {
     // delimiters of ISO 2709 have no meaning here
     let content: Cow<'_, str> = if content.contains(tidy::DELIMITER) { content.replace(tidy::DELIMITER, " ").into() } else { content.into() };
     let has_subfields = content.contains('$');

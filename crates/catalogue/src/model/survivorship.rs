@@ -234,6 +234,12 @@ impl<'c> Consolidator<'c> {
         counted
     }
 
+    /// Returns the contributions that count and are not deletions, in the order of a rule.
+    pub fn ranked<'a>(&self, rule: &Survivorship, contributions: &'a [Contribution]) -> Vec<&'a Contribution> {
+        let counted = self.counted(contributions);
+        self.ordered_by_rule(None, rule, &counted, None).into_iter().map(|candidate| candidate.contribution).collect()
+    }
+
     fn disagree(&self, index: FieldId, field: &Field, counted: &[CountedValues<'_>]) -> bool {
         let mut contributed = self.contributed_values(index, field, counted).map(|(_, value)| value).filter(|value| !matches!(value, Value::Cleared));
         let first = contributed.next();

@@ -66,6 +66,7 @@ impl DefinitionParser<'_> {
             states,
             transitions,
             tags: None,
+            compose: None,
             publish: None,
             rows_of: None,
         }

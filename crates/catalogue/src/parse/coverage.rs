@@ -218,6 +218,7 @@ fn rows_collection(parent: &Collection, name: &str, coverage: usize, kind: RowKi
         states: Vec::new(),
         transitions: Vec::new(),
         tags: None,
+        compose: None,
         publish: None,
         rows_of: Some(coverage),
     }

@@ -393,6 +393,7 @@ pub const COLLECTION: &[Keyword] = &[
         r#"{"enum":["latest","any"]}"#,
         "latest (default): the newest contribution decides whether the record exists. any: one living contribution is enough.",
     ),
+    word("compose", r##"{"$ref":"#/$defs/compose"}"##, "How the MARC record of a record is composed from the documents of its contributors."),
     word("publish", r##"{"oneOf":[{"const":true},{"$ref":"#/$defs/publish"}]}"##, "Whether, and how, other systems can fetch its records."),
     word("history", r#"{"type":"integer","minimum":1,"maximum":10000}"#, "Changes of its golden fields kept for each record; default none."),
     word(

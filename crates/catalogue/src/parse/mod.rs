@@ -6,6 +6,7 @@
 mod aliases;
 mod collect;
 mod collections;
+mod composition;
 mod coverage;
 mod expressions;
 mod feeds;
@@ -174,6 +175,10 @@ impl DefinitionParser<'_> {
             self.check_collection_is_fed(&collections[index], created, name_node, &sources, &collections);
         }
         for (index, NamedNode { node, .. }) in collection_nodes.enumerate().filter(|_| is_sound) {
+            if let Some(compose) = node.get("compose") {
+                let composition = self.composition((index, &collections[index]), compose, node.get("survivorship"), &sources);
+                collections[index].compose = composition;
+            }
             if let Some(publish) = node.get("publish") {
                 let created = links.iter().any(|link| link.create && link.target_collection == index);
                 let publication = self.publication((index, &collections[index]), publish, created, &sources);

@@ -22,6 +22,31 @@ pub const REPOSITORY: &[Keyword] = &[
     word("url", TEXT, "The URL of the server as others see it, without a path: https://catalogue.example.org."),
 ];
 
+/// How MARC records are composed.
+pub const COMPOSE: &[Keyword] = &[
+    word(
+        "survivorship",
+        SURVIVORSHIP,
+        "Whose document the record begins as: latest, earliest or { prefer: [sources] }; default: the collection's survivorship.",
+    ),
+    word(
+        "protect",
+        r#"{"type":"object","additionalProperties":{"oneOf":[{"type":["string","number"]},{"type":"array","items":{"type":["string","number"]}}]}}"#,
+        "Fields (MARCspecs such as 590, 9.. or 650{$2=\\local}) that a source keeps, whoever the others are from; the source named first counts first.",
+    ),
+    word(
+        "union",
+        r#"{"oneOf":[{"type":["string","number"]},{"type":"array","items":{"type":["string","number"]}}]}"#,
+        "Fields of which every contributor gives its own, each once.",
+    ),
+    word("other_numbers", SCALAR, "The tag of the field for the control numbers (001, after 003 in parentheses) of the other contributors, such as 035."),
+    word(
+        "defaults",
+        r#"{"type":"object","additionalProperties":{"oneOf":[{"type":"string"},{"type":"array","items":{"type":"string"}}]}}"#,
+        "Fields of records that have none of their tag: indicators and subfields as in line mode, or a list of these.",
+    ),
+];
+
 /// How the records of a collection are shown to other systems.
 pub const PUBLISH: &[Keyword] = &[word(
     "dc",

@@ -71,6 +71,7 @@ pub fn schema() -> Json {
         ("call_page", keywords::CALL_PAGE, &[]),
         ("repository", keywords::REPOSITORY, &["name", "email"]),
         ("publish", keywords::PUBLISH, &[]),
+        ("compose", keywords::COMPOSE, &[]),
     ] {
         definitions[name] = object(&[words], required);
     }
@@ -121,6 +122,7 @@ mod tests {
             keywords::RULE,
             keywords::FIELD,
             keywords::COLLECTION,
+            keywords::COMPOSE,
             keywords::STATE,
             keywords::TRANSITION,
             keywords::ARG,

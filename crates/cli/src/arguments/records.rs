@@ -17,6 +17,9 @@ pub struct GetArgs {
     /// Format of the output [default: yaml; with --explain, a table].
     #[arg(long)]
     pub format: Option<GetFormat>,
+    /// With --format marc or marcxml: write the document that this contributor delivered, not the record's.
+    #[arg(long, value_name = "SOURCE")]
+    pub contributor: Option<String>,
     /// The tenant.
     #[arg(long, default_value = "main", value_name = "T")]
     pub tenant: String,

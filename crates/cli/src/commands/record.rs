@@ -10,12 +10,13 @@ use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
+use stook_engine::composed::MarcOfRecords;
 use stook_engine::export::{self, ExportRequest};
 use stook_engine::record::{self, RecordAddress};
 use stook_engine::withdraw::{self, WithdrawalRequest};
 use stook_formats::Syntax;
-use stook_formats::marc::Repairs;
-use stook_formats::write::MarcWriter;
+use stook_formats::marc::{ReadOptions, Repairs};
+use stook_formats::write::{MarcWriter, WriteError};
 use stook_query::tags_of;
 
 pub fn get(location: &CatalogueLocation, arguments: &GetArgs) -> CommandResult {
@@ -50,15 +51,29 @@ pub fn get(location: &CatalogueLocation, arguments: &GetArgs) -> CommandResult {
             }
         }
         Some(format) => {
-            let Some((number, bytes)) = found.document(None) else {
-                return Err(CommandError::new("no document was kept for this record (the collection needs `raw: keep`)"));
-            };
             let syntax = if format == GetFormat::Marc { Syntax::Marc } else { Syntax::MarcXml };
             let mut out = stream();
             let mut writer = MarcWriter::new(&mut out, syntax);
             let mut repairs = Repairs::default();
-            let syntax_of_document = Syntax::from_number(number).unwrap_or(Syntax::Marc);
-            writer.write_nearest(bytes, syntax_of_document, &found.marc_options(&catalogue), &mut repairs)?;
+            let contributor = arguments.contributor.as_deref();
+            let kept = if contributor.is_some() { found.document(contributor) } else { None };
+            match (kept, contributor) {
+                (Some((number, bytes)), Some(name)) => {
+                    let source = name.split_once(':').map_or(name, |(source, _)| source);
+                    let options = catalogue.source(source).map_or(ReadOptions::REPAIR, |(_, source)| source.reading.marc);
+                    writer.write_nearest(bytes, Syntax::from_number(number).unwrap_or(Syntax::Marc), &options, &mut repairs)?;
+                }
+                (_, Some(name)) => {
+                    let names: Vec<&str> = found.contributions.iter().filter(|own| own.raw.is_some()).map(|own| &*own.contributor).collect();
+                    return Err(CommandError::new(format!("the record has no document of {name}; it has those of {}", names.join(", "))));
+                }
+                (_, None) => match MarcOfRecords::new(&catalogue, found.collection).write(&found, &mut writer, &mut repairs) {
+                    Err(WriteError::NoDocument) => {
+                        return Err(CommandError::new("no document was kept for this record (the collection needs `raw: keep`)"));
+                    }
+                    written => written?,
+                },
+            }
             writer.finish()?;
             repairs.into_iter().for_each(|repair| eprintln!("changed: {}: {repair}", found.stored.key));
             return Ok(if repairs.is_empty() { 0 } else { 2 });

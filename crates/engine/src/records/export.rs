@@ -1,5 +1,6 @@
 //! Exports records: golden fields as NDJSON, CSV or a spreadsheet, kept documents as MARC.
 
+use super::composed::MarcOfRecords;
 use super::record::ExplainedRecord;
 use crate::content::collection::find_collection;
 use crate::job::sizes::PAGE;
@@ -23,9 +24,9 @@ pub enum ExportFormat {
     Csv,
     /// The same as a spreadsheet, with numbers, dates and times as such.
     Xlsx,
-    /// Kept documents, unchanged if they are ISO 2709.
+    /// Kept documents, unchanged if they are ISO 2709; or what the definition composes of them.
     Marc,
-    /// Kept documents as MARCXML.
+    /// The same as MARCXML.
     MarcXml,
 }
 
@@ -152,16 +153,10 @@ pub fn export(
             }
             let mut records = MarcWriter::new(&mut *out, if format == ExportFormat::MarcXml { Syntax::MarcXml } else { Syntax::Marc });
             let mut repairs = Repairs::default();
+            let marc = MarcOfRecords::new(catalogue, definition);
             each_record(definition, index, store, tenant, &mut |record| {
                 repairs.begin(0);
-                let written = match record.document(None) {
-                    Some((number, bytes)) => {
-                        let syntax = Syntax::from_number(number).unwrap_or(Syntax::Marc);
-                        records.write_nearest(bytes, syntax, &record.marc_options(catalogue), &mut repairs)
-                    }
-                    None => Err(WriteError::NoDocument),
-                };
-                match written {
+                match marc.write(&record, &mut records, &mut repairs) {
                     Ok(()) => {
                         exported.records += 1;
                         exported.changed += u64::from(!repairs.is_empty());

@@ -1,16 +1,17 @@
 //! Records as other systems fetch them: as simple Dublin Core, or as MARCXML.
 
+use super::composed::{MarcOfRecord, MarcOfRecords};
 use super::record::ExplainedRecord;
 use crate::{EngineError, Result};
 use serde_json::Value as Json;
-use stook_catalogue::definition::{Catalogue, Collection, DUBLIN_CORE, Publication};
+use stook_catalogue::definition::{Catalogue, Collection, DUBLIN_CORE, DocumentOptions, Publication};
 use stook_catalogue::eval::Evaluator;
 use stook_catalogue::golden::GoldenValues;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::value::FieldType;
 use stook_formats::marc::Repairs;
 use stook_formats::xml::escaped;
-use stook_formats::{Document, ParseContext, Syntax, marcxml};
+use stook_formats::{Document, ParseContext, marcxml};
 use stook_store::StoredRecord;
 
 /// How a record is written for other systems.
@@ -18,7 +19,7 @@ use stook_store::StoredRecord;
 pub enum PublishedForm {
     /// Simple Dublin Core, in the element that OAI-PMH defines for it.
     DublinCore,
-    /// The newest MARC document of the record.
+    /// The newest MARC document of the record, or what the definition composes of all of them.
     MarcXml,
 }
 
@@ -84,12 +85,16 @@ impl<'c> RecordPublisher<'c> {
     fn marc(&self, stored: StoredRecord) -> Result<Option<String>> {
         let contributions = stored.contributions_of(self.collection)?;
         let record = ExplainedRecord { collection: self.collection, stored, contributions };
-        let Some((number, bytes)) = record.document(None) else { return Ok(None) };
-        let syntax = Syntax::from_number(number).unwrap_or(Syntax::Marc);
-        let options = stook_catalogue::definition::DocumentOptions::from_marc(record.marc_options(self.catalogue));
         let mut repairs = Repairs::default();
-        let Ok(document) = Document::read(bytes, syntax, &ParseContext::default(), &options, &mut repairs) else { return Ok(None) };
-        let written = document.marc().map(|record| marcxml::write_nearest(record, &mut repairs));
+        let written = match MarcOfRecords::new(self.catalogue, self.collection).of(&record, &mut repairs) {
+            Ok(MarcOfRecord::Composed(composed)) => Some(marcxml::write_nearest(&composed, &mut repairs)),
+            Ok(MarcOfRecord::Kept(bytes, syntax)) => {
+                let options = DocumentOptions::from_marc(record.marc_options(self.catalogue));
+                let Ok(document) = Document::read(bytes, syntax, &ParseContext::default(), &options, &mut repairs) else { return Ok(None) };
+                document.marc().map(|record| marcxml::write_nearest(record, &mut repairs))
+            }
+            Err(_) => None,
+        };
         Ok(written.map(|text| text.trim().replacen("<record>", &format!("<record xmlns=\"{}\">", marcxml::NAMESPACE), 1)))
     }
 }

@@ -1,5 +1,6 @@
 //! Collections: how their records are made and identified.
 
+use super::composition::Composition;
 use super::field::Field;
 use super::publish::Publication;
 use super::tags::{TagDocument, TagSettings};
@@ -33,6 +34,8 @@ pub struct Collection {
     pub transitions: Vec<Transition>,
     /// Whether, and how, records carry tags.
     pub tags: Option<TagSettings>,
+    /// How the MARC records of its records are composed; without it they are the newest documents.
+    pub compose: Option<Composition>,
     /// How its records are shown to other systems, if they are published.
     pub publish: Option<Publication>,
     /// The coverage, by position, whose rows these records are.
