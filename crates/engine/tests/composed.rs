@@ -167,6 +167,75 @@ fn every_order_of_arrival_composes_the_same_on_a_server() {
     law(&Desk { catalogue, stores, folder }, 8);
 }
 
+/// Records of two suppliers, which are matched to those of the library, and merged by what they share.
+const LINKED: &str = "
+catalogue: library
+sources:
+  loc:    { format: marc, into: book, as_of: changed, let: { changed: { path: '005', type: timestamp, format: '%Y%m%d%H%M%S.%f' } }, map: { lccn: { path: '010$a', clean: lccn }, isbn: { path: '020$a', clean: isbn } } }
+  vendor: { format: marc, into: delivered, as_of: changed, let: { changed: { path: '005', type: timestamp, format: '%Y%m%d%H%M%S.%f' } }, map: { number: '001', lccn: { path: '010$a', clean: lccn }, isbn: { path: '020$a', clean: isbn } } }
+collections:
+  book:
+    key: lccn
+    raw: keep
+    compose: { with: delivered.book, survivorship: { prefer: [loc] }, protect: { vendor: [856] }, union: 650, other_numbers: '035' }
+    fields: { lccn: text, isbn: [text] }
+  delivered:
+    key: number
+    raw: keep
+    fields: { number: text, lccn: text, isbn: [text] }
+    links:
+      book: { to: book, match: [lccn, isbn], index: equal }
+      work: { to: work, match: [lccn, isbn], several: merge, create: true, index: equal }
+  work:
+    key: id
+    compose: { with: delivered.work, union: 650 }
+    fields: { id: text }
+";
+
+#[test]
+fn documents_of_records_that_link_to_a_record_are_composed() {
+    let catalogue = Arc::new(parse(LINKED).expect("a definition"));
+    let folder = support::folder("composed-linked");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let desk = Desk { stores: support::on_a_file(&folder, &catalogue, 1), catalogue, folder };
+    let of = |number: &str, day: u8, fields: &str| format!("=LDR  00000nam a2200000 i 4500\n=001  {number}\n=005  202401{day:02}000000.0\n{fields}\n\n");
+    let files = [
+        ("loc", of("n1", 3, "=003  DLC\n=010  \\\\$an 79089035\n=020  \\\\$a0306406152\n=245  10$aSea\n=650  \\0$aSea")),
+        ("vendor", of("v1", 9, "=020  \\\\$a9780306406157\n=245  10$aother\n=650  \\4$aMer\n=856  40$uhttp://v.example/1")),
+        ("vendor", of("v2", 5, "=010  \\\\$an 79089035\n=020  \\\\$a9780306406157\n=245  10$aother\n=650  \\4$aMeer")),
+    ];
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        let tenant = desk.new_tenant();
+        for position in order {
+            let (source, text) = &files[position];
+            let path = desk.folder.join(format!("{}-{position}.mrk", tenant.as_str()));
+            support::job(&desk.catalogue, &*desk.stores[0], &tenant, source, (&path, text), 10);
+            desk.drain(1);
+        }
+        let expected = [
+            "=001  n1",
+            "=003  DLC",
+            "=005  20240109000000.0",
+            "=010  \\\\$an 79089035",
+            "=020  \\\\$a0306406152",
+            "=035  \\\\$av1",
+            "=035  \\\\$av2",
+            "=245  10$aSea",
+            "=650  \\0$aSea",
+            "=650  \\4$aMer",
+            "=650  \\4$aMeer",
+            "=856  40$uhttp://v.example/1",
+        ];
+        assert_eq!(lines(&exported(&desk, &tenant, ExportFormat::Marc)), expected, "{order:?}");
+        // both of the supplier are one work, of which one document is the base and the other adds what it has
+        let mut out = Vec::new();
+        let request = ExportRequest { tenant: &tenant, collection: "work", format: ExportFormat::Marc };
+        export(&desk.catalogue, &*desk.stores[0], &request, &mut out, &mut |remark| panic!("{remark}")).expect("an export");
+        let work = lines(&out);
+        assert_eq!((work[0].as_str(), work.len()), ("=001  v1", 7), "{order:?}: {work:?}");
+    }
+}
+
 #[test]
 fn mistakes_are_shown_at_their_place() {
     let refused = |compose: &str| {
@@ -188,6 +257,7 @@ fn mistakes_are_shown_at_their_place() {
         ("{ defaults: { '040': DE-1 } }", "a data field is written as two indicators and subfields"),
         ("{ defaults: { '40': 'x' } }", "`40` is not the tag of a field"),
         ("{ keep: [590] }", "compose has no key `keep`"),
+        ("{ with: copy.book }", "there is no link to this collection `copy.book`"),
     ] {
         let found = refused(compose);
         assert!(found.contains(expected), "{compose}: {found}");

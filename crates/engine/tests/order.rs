@@ -518,7 +518,12 @@ fn contributions_of_delivery(catalogue: &Catalogue, delivery: &Delivery, number:
         let envelope = Envelope { name: "documents", ordinal: 1, received: delivery.as_of * SECOND, now: i64::MAX, partial_list: None };
         let mapped = mapper.map(&document, &text, Syntax::Json, &envelope);
         assert_eq!(mapped.failed, None);
-        mapped.contributions.into_iter().map(move |contribution| Statement { contribution, received: is_ordered.then_some((number, position)) })
+        mapped.contributions.into_iter().map(move |mut contribution| {
+            if delivery.matched == OnMatched::Delete {
+                contribution.delete();
+            }
+            Statement { contribution, received: is_ordered.then_some((number, position)) }
+        })
     };
     delivery.docs.iter().enumerate().flat_map(map_document).collect()
 }
@@ -573,6 +578,8 @@ fn delivery() -> impl Strategy<Value = Delivery> {
         1 => Just((OnMatched::Update, OnUnmatched::Skip)),
         1 => Just((OnMatched::Fail, OnUnmatched::Create)),
         1 => Just((OnMatched::Update, OnUnmatched::Fail)),
+        1 => Just((OnMatched::Delete, OnUnmatched::Create)),
+        1 => Just((OnMatched::Delete, OnUnmatched::Skip)),
         2 => Just((OnMatched::Withdraw, OnUnmatched::Skip)),
     ];
     (0usize..3, 0i64..4, policy, prop::collection::vec(doc(), 1..7)).prop_map(|(source, as_of, (matched, unmatched), mut docs)| {

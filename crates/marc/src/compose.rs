@@ -93,7 +93,7 @@ struct Composer<'c, 'r> {
     entries: Vec<Entry<'r>>,
 }
 
-impl Composer<'_, '_> {
+impl<'r> Composer<'_, 'r> {
     /// Replaces the fields of a spec by those of the record that keeps them, if it has any.
     fn keep(&mut self, owner: usize, spec: &MarcSpec) {
         let own: Vec<u32> = spec.fields(self.records[owner]);
@@ -124,15 +124,11 @@ impl Composer<'_, '_> {
     /// Adds the fields of a spec that other records have and the result lacks.
     fn unite(&mut self, others: &[usize], spec: &MarcSpec) {
         for other in others {
-            let own: Vec<u32> = spec.fields(self.records[*other]);
-            let is_missing = |number: &u32| {
-                let Some(field) = self.records[*other].field_at(*number) else { return false };
-                !self.entries.iter().any(|entry| entry.tag == field.tag && *entry.data == *field.data)
-            };
             // one by one, because a record may repeat a field
-            for number in own {
-                if is_missing(&number) {
-                    self.insert_all(*other, &[number]);
+            for number in spec.fields(self.records[*other]) {
+                let Some(field) = self.records[*other].field_at(number) else { continue };
+                if !self.entries.iter().any(|entry| entry.tag == field.tag && *entry.data == *field.data) {
+                    self.insert(Entry::of(*other, number, field));
                 }
             }
         }
@@ -182,9 +178,7 @@ impl Composer<'_, '_> {
             }
         }
     }
-}
 
-impl<'r> Composer<'_, 'r> {
     /// Inserts a field after the last one of its hundred whose tag is not greater, so that fields that a cataloguer has put in another order stay.
     fn insert(&mut self, entry: Entry<'r>) {
         let last = |precedes: &dyn Fn(&[u8; 3]) -> bool| self.entries.iter().rposition(|other| precedes(&other.tag)).map(|position| position + 1);

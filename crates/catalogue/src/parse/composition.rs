@@ -4,28 +4,51 @@ use super::keywords;
 use super::parser::DefinitionParser;
 use super::yaml::{Node, NodeKind};
 use crate::marcspec::{FieldPart, MarcSpec, TagPattern};
-use crate::model::definition::{Collection, Composition, FormatFamily, ProtectedFields, Source, Survivorship};
-use crate::model::ids::{CollectionId, IdVec, SourceId};
+use crate::model::definition::{Collection, Composition, Feed, FormatFamily, ProtectedFields, Source, Survivorship};
+use crate::model::ids::{CollectionId, IdVec, LinkId, SourceId};
+use crate::model::links::Link;
 use stook_marc::compose::FieldText;
 use stook_marc::line::field_data;
 
 /// The field that says when a record was changed.
 const CHANGED: &str = "005";
 
+/// What of a definition is known when the records of a collection are composed.
+#[derive(Clone, Copy)]
+pub(super) struct DefinitionParts<'d> {
+    pub(super) collections: &'d IdVec<CollectionId, Collection>,
+    pub(super) links: &'d IdVec<LinkId, Link>,
+    pub(super) sources: &'d IdVec<SourceId, Source>,
+}
+
 impl DefinitionParser<'_> {
-    /// Parses `compose` of a collection whose MARC documents are kept. `collection_rule` is the collection's own survivorship.
-    pub(super) fn composition(
-        &mut self,
-        (id, collection): (CollectionId, &Collection),
-        node: &Node,
-        collection_rule: Option<&Node>,
-        sources: &IdVec<SourceId, Source>,
-    ) -> Option<Composition> {
+    /// Parses `compose` of a collection. `node` is the collection.
+    pub(super) fn composition(&mut self, id: CollectionId, node: &Node, definition: &DefinitionParts<'_>) -> Option<Composition> {
+        let DefinitionParts { collections, links, sources } = *definition;
+        let (collection, collection_rule) = (&collections[id], node.get("survivorship"));
+        let node = node.get("compose")?;
         self.section(node, "compose", &[keywords::COMPOSE])?;
-        let gives_marc = |source: &&Source| source.feeds.iter().any(|feed| feed.collection == id && feed.each.is_none());
-        let marc: Vec<&str> =
-            sources.iter().filter(|source| source.family == FormatFamily::Marc).filter(gives_marc).map(|source| source.name.as_str()).collect();
-        if !collection.keep_raw || marc.is_empty() {
+        let mut with = Vec::new();
+        for item in node.get("with").map(Node::items_or_self).unwrap_or_default() {
+            let Some(link) = self.over(item, id, collections, links) else { continue };
+            let (child, name) = (&collections[links[link].child_collection], &links[link].name);
+            if !child.keep_raw || !child.fields[links[link].field].index.ordered {
+                let message = format!("`{}` must keep its documents (`raw: keep`), and its link `{name}` needs `index: equal`", child.name);
+                self.problem(item, message);
+            }
+            with.push(link);
+        }
+        if let (Some(item), true) = (node.get("with"), collection.publish.is_some()) {
+            let help = "what is published has the time of its last change, which does not move when another record changes";
+            self.problem_with_help(item, "a published record cannot be composed of the documents of other records", help);
+        }
+        let is_composed = |feed: &Feed| {
+            let is_linked = with.iter().any(|link| links[*link].child_collection == feed.collection);
+            (feed.collection == id && collection.keep_raw || is_linked) && feed.each.is_none()
+        };
+        let gives_marc = |source: &&Source| source.family == FormatFamily::Marc && source.feeds.iter().any(is_composed);
+        let marc: Vec<&str> = sources.iter().filter(gives_marc).map(|source| source.name.as_str()).collect();
+        if marc.is_empty() {
             let help = "add `raw: keep`, and feed the collection from a source of `format: marc`, without `each`";
             self.problem_with_help(node, "a MARC record is composed from kept MARC documents, and this collection has none", help);
             return None;
@@ -61,7 +84,7 @@ impl DefinitionParser<'_> {
             Some(number)
         });
         let defaults = node.get("defaults").map(|fields| self.default_fields(fields)).unwrap_or_default();
-        Some(Composition { base, protect, union, other_numbers, defaults })
+        Some(Composition { base, with, protect, union, other_numbers, defaults })
     }
 
     /// Parses MARCspecs of whole fields: one, or a list.

@@ -1,7 +1,9 @@
 //! The keywords of the definition language: every key a definition may have, in one place.
 //!
-//! The parser and the JSON Schema both use this list, so they cannot disagree. Those of routes are in `route_keywords.rs`.
+//! The parser and the JSON Schema both use this list, so they cannot disagree. Those of links and of what is
+//! measured over them are in `link_keywords.rs`, those of routes in `route_keywords.rs`.
 
+pub use super::link_keywords::*;
 pub use super::route_keywords::*;
 
 /// A keyword: its name, the JSON Schema of its value, and its meaning.
@@ -21,13 +23,13 @@ pub(super) const fn word(name: &'static str, schema: &'static str, doc: &'static
 
 pub(super) const TEXT: &str = r#"{"type":"string"}"#;
 pub(super) const SCALAR: &str = r#"{"type":["string","number","boolean"]}"#;
-const CEL: &str = r#"{"type":"string","description":"a CEL expression"}"#;
+pub(super) const CEL: &str = r#"{"type":"string","description":"a CEL expression"}"#;
 pub(super) const NAMES: &str = r#"{"type":"array","items":{"type":"string"}}"#;
 pub(super) const BOOLEAN: &str = r#"{"type":"boolean"}"#;
 pub(super) const TYPE: &str = r##"{"$ref":"#/$defs/type"}"##;
 pub(super) const ONE_OF: &str = r#"{"type":"array","minItems":1,"items":{"type":["string","number","boolean"]}}"#;
-const INDEX: &str = r##"{"$ref":"#/$defs/index"}"##;
-const SURVIVORSHIP: &str = r##"{"$ref":"#/$defs/survivorship"}"##;
+pub(super) const INDEX: &str = r##"{"$ref":"#/$defs/index"}"##;
+pub(super) const SURVIVORSHIP: &str = r##"{"$ref":"#/$defs/survivorship"}"##;
 
 /// Top level.
 pub const CATALOGUE: &[Keyword] = &[
@@ -439,92 +441,6 @@ pub const TAG_DOCUMENT: &[Keyword] = &[
     ),
 ];
 
-/// A link.
-pub const LINK: &[Keyword] = &[
-    word("to", r##"{"$ref":"#/$defs/name"}"##, "The collection of the linked record."),
-    word("when", CEL, "Only records for which this holds have one."),
-    word("key", TEXT, "The linked record's key: a field, or a template such as {satellite}-{number}; of a list a record for each element."),
-    word(
-        "same",
-        r##"{"oneOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"string"}},{"type":"object","minProperties":1,"additionalProperties":{"type":"string"}}]}"##,
-        "Fields that are equal: own to the linked record's; of lists any element. By an own list all such records are linked.",
-    ),
-    word("overlap", r##"{"$ref":"#/$defs/overlap"}"##, "Intervals that overlap, too; the nearest is linked."),
-    word("create", BOOLEAN, "Create the linked record if it does not exist; for collections whose key is a field."),
-    word("index", INDEX, "Kinds of questions about the link answered without reading every record."),
-    word("group", CEL, "The group of the linked record's children that this one is in."),
-    word("span", r#"{"type":"array","minItems":2,"maxItems":2,"items":{"type":"string"}}"#, "The interval of a child: two fields of type timestamp."),
-];
-
-/// Intervals that overlap.
-pub const OVERLAP: &[Keyword] = &[
-    word("mine", r#"{"type":"array","minItems":2,"maxItems":2,"items":{"type":"string"}}"#, "Own fields: from, to."),
-    word("theirs", r#"{"type":"array","minItems":2,"maxItems":2,"items":{"type":"string"}}"#, "The linked record's fields: from, to."),
-    word("tolerance", TEXT, "How far apart they may be; default 0s."),
-    word("reach", TEXT, "Typical length of an interval; longer ones cost more. Default 1h."),
-];
-
-/// An aggregate of children.
-pub const ROLLUP: &[Keyword] = &[
-    word("over", TEXT, "The link: COLLECTION.LINK."),
-    word("groups", TEXT, "Only children whose group begins with this regular expression."),
-    word("where", CEL, "Only children for which this holds."),
-    word("count", BOOLEAN, "Their number."),
-    word("sum", TEXT, "The sum of a field."),
-    word("min", TEXT, "The smallest value of a field."),
-    word("max", TEXT, "The largest value of a field."),
-    word("distinct", TEXT, "The number of different values of a field."),
-];
-
-/// A coverage: a collection of rows about each record.
-pub const COVERAGE: &[Keyword] = &[
-    word("over", TEXT, "The children's link: COLLECTION.LINK."),
-    word("of", r##"{"$ref":"#/$defs/name"}"##, "The coverage whose rows are summed up."),
-    word("by", CEL, "The group in which a row of that is summed; default: all in one."),
-    word("when", CEL, "Only records for which this holds have rows."),
-    word("where", CEL, "Only children for which this holds count."),
-    word("groups", CEL, "Groups that have a row without children, too; children of others are expected nowhere."),
-    word("with", NAMES, "Fields of the record that its rows repeat."),
-    word("cases", r##"{"type":"array","items":{"$ref":"#/$defs/coverage_case"}}"##, "What is measured by group; the first that matches."),
-    word("runs", r##"{"$ref":"#/$defs/runs"}"##, "A row for each run of a value."),
-];
-
-/// How children are measured.
-pub const COVERAGE_CASE: &[Keyword] = &[
-    word(
-        "measure",
-        r##"{"oneOf":[{"enum":["union","count"]},{"$ref":"#/$defs/distinct"}]}"##,
-        "union: length of the union of their intervals; count: their number.",
-    ),
-    word("value", CEL, "What becomes of the measure, over `value`, `group` and the record's fields; in a sum: what is added of a row."),
-    word("expected", CEL, "What it should be, over `group` and the record's fields; in a sum: what is added of a row."),
-    word("gaps", r##"{"$ref":"#/$defs/gaps"}"##, "Intervals that no child covers."),
-    word("overlaps", r##"{"$ref":"#/$defs/overlaps"}"##, "Intervals that more than one child covers."),
-];
-
-/// The groups of a case.
-pub const COVERAGE_MATCH: &[Keyword] = &[word("match", TEXT, "A regular expression on the group's beginning.")];
-
-/// Numbers of different values of children.
-pub const DISTINCT: &[Keyword] = &[
-    word("distinct", NAMES, "Fields whose different values are counted."),
-    word("near", TEXT, "Also distinguish by start time, treating starts within this duration as equal."),
-];
-
-/// Intervals that no child covers.
-pub const GAPS: &[Keyword] = &[
-    word("within", r#"{"type":"array","minItems":2,"maxItems":2,"items":{"type":"string"}}"#, "The interval that should be covered: from, to."),
-    word("until", CEL, "Tolerance at the end: where anything is covered, the interval ends here instead."),
-    word("shift", TEXT, "Tolerance at the start: a first child that starts within it, or before, leaves no gap, and the end is shifted accordingly."),
-];
-
-/// Intervals that more than one child covers.
-pub const OVERLAPS: &[Keyword] = &[word("longer", TEXT, "Only intervals that are longer than this duration count; 0s for all.")];
-
-/// Runs of a value.
-pub const RUNS: &[Keyword] =
-    &[word("value", TEXT, "The children's field."), word("max_gap", TEXT, "Children of a run are no farther apart than this; default 0s.")];
-
 /// A state field.
 pub const STATE: &[Keyword] = &[
     word("type", TYPE, "The type."),
@@ -564,7 +480,11 @@ pub const REFUSE: &[Keyword] = &[
 /// A profile.
 pub const PROFILE: &[Keyword] = &[
     word("source", r##"{"$ref":"#/$defs/name"}"##, "The source of the documents."),
-    word("matched", r#"{"enum":["update","skip","fail","withdraw"]}"#, "For documents whose record existed before the job."),
+    word(
+        "matched",
+        r#"{"enum":["update","skip","fail","delete","withdraw"]}"#,
+        "For documents whose record existed before the job; delete: the document says that the record was deleted, withdraw: as if the source had said nothing of it.",
+    ),
     word("unmatched", r#"{"enum":["create","skip","fail"]}"#, "For the others."),
 ];
 

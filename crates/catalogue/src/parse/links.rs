@@ -11,8 +11,13 @@ use crate::eval::types::{Expected, TextConversion};
 use crate::model::definition::{Collection, Field, KeyDefinition};
 use crate::model::ids::{CollectionId, FieldId, IdVec, LinkId};
 use crate::model::key::Template;
-use crate::model::links::{Coverage, Derivation, IntervalOverlap, Link, TargetRule, id_of, list_field_in_key, members_of};
+use crate::model::links::{
+    Coverage, Derivation, EqualFields, IntervalOverlap, Link, SeveralFound, TargetRule, id_of, list_field_in_key, members_of,
+};
 use crate::value::FieldType;
+
+/// Max criteria of a link.
+const MAX_CRITERIA: usize = 16;
 
 /// The type of a group.
 pub(super) const TEXT: Expected<'static> = Expected::Field(&FieldType::Text, TextConversion::Value);
@@ -50,7 +55,7 @@ impl DefinitionParser<'_> {
                 let id = links.push(link);
                 field.derive = Some(match key {
                     TargetRule::Key(key) => Derivation::TargetKey(id, when, key),
-                    TargetRule::Same { .. } => Derivation::LinkKeys(id),
+                    TargetRule::Same { .. } | TargetRule::Merged { .. } => Derivation::LinkKeys(id),
                 });
             }
         }
@@ -124,33 +129,43 @@ impl DefinitionParser<'_> {
         let when = node.get("when").and_then(|node| self.cel_of(node, &types, Expected::Condition));
         let group = node.get("group").and_then(|node| self.cel_of(node, &types, TEXT));
         let span = node.get("span").and_then(|node| self.span(node, &collections[from]));
-        let rule = match (node.get("key"), node.get("same")) {
-            (Some(key), None) => TargetRule::Key(self.link_key(key, &collections[from], &field_names)?),
-            (None, Some(same_node)) => {
+        let rule = match (node.get("key"), node.get("same"), node.get("match")) {
+            (Some(key), None, None) => TargetRule::Key(self.link_key(key, &collections[from], &field_names)?),
+            (None, Some(same_node), None) => {
                 let fields = self.equal_fields(same_node, &collections[from], &collections[to])?;
                 let overlap = match node.get("overlap") {
                     Some(overlap) => Some(self.overlap(overlap, &collections[from], &collections[to])?),
                     None => None,
                 };
-                TargetRule::Same { fields, overlap }
+                let is_list = |(own, _): &(FieldId, FieldId)| collections[from].fields[*own].golden_type().is_list();
+                let several = if overlap.is_none() && fields.iter().any(is_list) { SeveralFound::Every } else { SeveralFound::Smallest };
+                TargetRule::Same { criteria: vec![fields], overlap, several }
             }
+            (None, None, Some(criteria)) => self.matched(node, criteria, (from, to), collections)?,
             _ => {
-                self.problem(name_node, format!("link `{name}` needs `key`, the target's key, or `same`, fields that are equal"));
+                let message =
+                    format!("link `{name}` needs `key`, the target's key, `same`, fields that are equal, or `match`, criteria that are tried in order");
+                self.problem(name_node, message);
                 return None;
             }
         };
-        if let (Some(overlap), TargetRule::Key(_)) = (node.get("overlap"), &rule) {
-            self.problem(overlap, "`overlap` requires `same`");
+        for (word, required) in [("overlap", "same"), ("several", "match")] {
+            if let (Some(value), None) = (node.get(word), node.get(required)) {
+                self.problem(value, format!("`{word}` requires `{required}`"));
+            }
         }
         let create = self.boolean(node.get("create"), "create");
-        if create && !(matches!(rule, TargetRule::Key(_)) && matches!(collections[to].key, KeyDefinition::Field(_))) {
-            self.problem(name_node, "`create` requires `key`, and a collection whose key is a field");
+        let names_its_target = matches!(rule, TargetRule::Key(_) | TargetRule::Merged { .. });
+        if create && !(names_its_target && matches!(collections[to].key, KeyDefinition::Field(_))) {
+            let help = "a link by `same` or `match` finds records that exist; what is found by none could not be created under any key";
+            let message = "`create` requires `key`, or `match` with `several: merge`, and a collection whose key is a field";
+            self.problem_with_help(name_node, message, help);
         }
         let id = id_of(&format!("{}.{name}", collections[from].name));
         let many = match &rule {
             TargetRule::Key(key) => list_field_in_key(&collections[from], key).is_some(),
-            TargetRule::Same { overlap: Some(_), .. } => false,
-            TargetRule::Same { fields, .. } => fields.iter().any(|(child_field, _)| collections[from].fields[*child_field].golden_type().is_list()),
+            TargetRule::Same { several, .. } => *several == SeveralFound::Every,
+            TargetRule::Merged { .. } => false,
         };
         if many {
             let ty = FieldType::List(Box::new(FieldType::Text));
@@ -175,6 +190,60 @@ impl DefinitionParser<'_> {
             read_fields,
             reads_existence,
         })
+    }
+
+    /// Parses `match`: criteria that are tried in order, and what holds if one finds several records.
+    fn matched(
+        &mut self,
+        link: &Node,
+        node: &Node,
+        (from, to): (CollectionId, CollectionId),
+        collections: &IdVec<CollectionId, Collection>,
+    ) -> Option<TargetRule> {
+        let NodeKind::List(items) = &node.kind else {
+            let help = "for example: match: [id, lccn+supplier, isbn]";
+            self.problem_with_help(node, format!("`match` is a list of criteria, this is {}", node.kind_name()), help);
+            return None;
+        };
+        let choices = [
+            ("fail", Some(SeveralFound::Fail)),
+            ("smallest", Some(SeveralFound::Smallest)),
+            ("every", Some(SeveralFound::Every)),
+            ("merge", None),
+        ];
+        let several = self.choice(link.get("several"), "choice for several", &choices).unwrap_or(Some(SeveralFound::Fail));
+        if !(1..=MAX_CRITERIA).contains(&items.len()) {
+            self.problem(node, format!("`match` has 1 to {MAX_CRITERIA} criteria"));
+            return None;
+        }
+        // of a link that merges, both ends are records of this collection
+        let (mine, theirs) = (&collections[from], &collections[if several.is_none() { from } else { to }]);
+        let mut criteria: Vec<EqualFields> = Vec::with_capacity(items.len());
+        for item in items {
+            let fields = match item.text() {
+                Some(text) if text.contains('+') => {
+                    let parts = text.split('+').map(|part| Node { kind: NodeKind::Scalar { text: part.trim().into(), quoted: false }, span: item.span.clone() });
+                    self.equal_fields(&Node { kind: NodeKind::List(parts.collect()), span: item.span.clone() }, mine, theirs)?
+                }
+                _ => self.equal_fields(item, mine, theirs)?,
+            };
+            if criteria.contains(&fields) {
+                self.problem(item, "this criterion is there already");
+            }
+            criteria.push(fields);
+        }
+        let Some(several) = several else {
+            if let Some((position, _)) = criteria.iter().enumerate().find(|(_, fields)| fields.iter().any(|(own, other)| own != other)) {
+                self.problem(&items[position], "records that are merged share values of the same fields: name each field once");
+            }
+            let own = criteria.iter().map(|fields| fields.iter().map(|(own, _)| *own).collect());
+            return Some(TargetRule::Merged { criteria: own.collect() });
+        };
+        if from == to {
+            let help = "`several: merge` finds what records of one collection have in common";
+            self.problem_with_help(node, "a record of this collection would find itself", help);
+        }
+        Some(TargetRule::Same { criteria, overlap: None, several })
     }
 
     fn link_key(&mut self, node: &Node, collection: &Collection, field_names: &[&str]) -> Option<Template> {
@@ -352,17 +421,27 @@ impl Link {
         let name = |collection: CollectionId, field: FieldId| collections[collection].fields[field].name.as_str();
         let rule = match &self.target_rule {
             TargetRule::Key(key) => format!("{key:?}"),
-            TargetRule::Same { fields, overlap } => {
-                let fields: Vec<_> = fields
-                    .iter()
-                    .map(|(child_field, target_field)| (name(self.child_collection, *child_field), name(self.target_collection, *target_field)))
-                    .collect();
+            TargetRule::Merged { criteria } => {
+                let names = |fields: &Vec<FieldId>| fields.iter().map(|field| name(self.child_collection, *field)).collect::<Vec<_>>();
+                format!("merge {:?}", criteria.iter().map(names).collect::<Vec<_>>())
+            }
+            TargetRule::Same { criteria, overlap, several } => {
+                let names = |fields: &EqualFields| -> Vec<_> {
+                    let pairs = fields.iter();
+                    pairs.map(|(own, other)| (name(self.child_collection, *own), name(self.target_collection, *other))).collect()
+                };
+                let mut criteria: Vec<String> = criteria.iter().map(|fields| format!("{:?}", names(fields))).collect();
+                // links by `same` are called as they always were
+                if criteria.len() > 1 || *several == SeveralFound::Fail {
+                    criteria.push(format!("{several:?}"));
+                }
+                let fields = criteria.join(" ");
                 let overlap = overlap.map(|overlap| {
                     let mine = (name(self.child_collection, overlap.mine.0), name(self.child_collection, overlap.mine.1));
                     let theirs = (name(self.target_collection, overlap.theirs.0), name(self.target_collection, overlap.theirs.1));
                     (mine, theirs, overlap.tolerance, overlap.reach)
                 });
-                format!("{fields:?} {overlap:?}")
+                format!("{fields} {overlap:?}")
             }
         };
         let span = self.span.map(|(start, stop)| (name(self.child_collection, start), name(self.child_collection, stop)));

@@ -13,6 +13,7 @@ mod feeds;
 mod fields;
 mod fingerprint;
 pub mod keywords;
+mod link_keywords;
 mod links;
 mod parser;
 mod profiles;
@@ -36,6 +37,7 @@ use crate::diagnostic::Diagnostic;
 use crate::eval::ConstantTables;
 use crate::model::definition::{API_NAME, Catalogue, Service};
 use crate::model::ids::IdVec;
+use composition::DefinitionParts;
 use fingerprint::{canonical, settling_text};
 use parser::{DefinitionParser, NamedNode};
 use rules::SourceContext;
@@ -175,15 +177,16 @@ impl DefinitionParser<'_> {
             self.check_collection_is_fed(&collections[index], created, name_node, &sources, &collections);
         }
         for (index, NamedNode { node, .. }) in collection_nodes.enumerate().filter(|_| is_sound) {
-            if let Some(compose) = node.get("compose") {
-                let composition = self.composition((index, &collections[index]), compose, node.get("survivorship"), &sources);
-                collections[index].compose = composition;
-            }
             if let Some(publish) = node.get("publish") {
                 let created = links.iter().any(|link| link.create && link.target_collection == index);
                 let publication = self.publication((index, &collections[index]), publish, created, &sources);
                 collections[index].publish = publication;
             }
+        }
+        for (index, NamedNode { node, .. }) in collection_nodes.enumerate().filter(|_| is_sound) {
+            let parts = DefinitionParts { collections: &collections, links: &links, sources: &sources };
+            let composition = self.composition(index, node, &parts);
+            collections[index].compose = composition;
         }
         let aliases = self.aliases(root.get("words"), &collections);
         let mut profiles = Vec::new();

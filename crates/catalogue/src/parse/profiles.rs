@@ -10,7 +10,13 @@ impl DefinitionParser<'_> {
     pub(super) fn profile(&mut self, name: &str, node: &Node, source_names: &[&str]) -> Option<Profile> {
         self.section(node, "a profile", &[keywords::PROFILE])?;
         let source = self.required(node, "source").and_then(|node| self.reference(node, "source", source_names))?;
-        let matched = [("update", OnMatched::Update), ("skip", OnMatched::Skip), ("fail", OnMatched::Fail), ("withdraw", OnMatched::Withdraw)];
+        let matched = [
+            ("update", OnMatched::Update),
+            ("skip", OnMatched::Skip),
+            ("fail", OnMatched::Fail),
+            ("delete", OnMatched::Delete),
+            ("withdraw", OnMatched::Withdraw),
+        ];
         let unmatched = [("create", OnUnmatched::Create), ("skip", OnUnmatched::Skip), ("fail", OnUnmatched::Fail)];
         Some(Profile {
             name: name.to_owned(),

@@ -1,6 +1,6 @@
 //! The keywords of routes: paths that a server answers because the definition declares them.
 
-use super::keywords::{BOOLEAN, Keyword, NAMES, ONE_OF, SCALAR, TEXT, TYPE, word};
+use super::keywords::{BOOLEAN, Keyword, NAMES, ONE_OF, SCALAR, SURVIVORSHIP, TEXT, TYPE, word};
 
 /// How declared routes are served.
 pub const SERVE: &[Keyword] = &[
@@ -28,6 +28,11 @@ pub const COMPOSE: &[Keyword] = &[
         "survivorship",
         SURVIVORSHIP,
         "Whose document the record begins as: latest, earliest or { prefer: [sources] }; default: the collection's survivorship.",
+    ),
+    word(
+        "with",
+        r#"{"oneOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"string"}}]}"#,
+        "Links to this collection (COLLECTION.LINK): the documents of the records that link to a record are composed, too.",
     ),
     word(
         "protect",

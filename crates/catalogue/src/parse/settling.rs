@@ -44,14 +44,12 @@ impl DefinitionParser<'_> {
             inputs.extend(link.span.iter().flat_map(|(start, stop)| [*start, *stop]));
             match &link.target_rule {
                 TargetRule::Key(key) => inputs.extend(key.names().filter_map(|name| Some(child.field(name)?.0))),
-                TargetRule::Same { fields, overlap } => {
-                    inputs.extend(fields.iter().map(|(child_field, _)| *child_field));
-                    inputs.extend(overlap.iter().flat_map(|overlap| [overlap.mine.0, overlap.mine.1]));
+                rule @ (TargetRule::Same { .. } | TargetRule::Merged { .. }) => {
+                    inputs.extend(rule.own_criteria().into_iter().flatten());
+                    inputs.extend(rule.overlap().iter().flat_map(|overlap| [overlap.mine.0, overlap.mine.1]));
                     let target = &collections[link.target_collection];
-                    let theirs = fields
-                        .iter()
-                        .map(|(_, target_field)| *target_field)
-                        .chain(overlap.iter().flat_map(|overlap| [overlap.theirs.0, overlap.theirs.1]));
+                    let theirs = rule.target_criteria().into_iter().flatten();
+                    let theirs = theirs.chain(rule.overlap().into_iter().flat_map(|overlap| [overlap.theirs.0, overlap.theirs.1]));
                     for field in theirs.filter(|field| target.fields[*field].is_settled()) {
                         let message =
                             format!("link `{}` matches on `{}.{}`, which is itself settled later", link.name, target.name, target.fields[field].name);

@@ -49,7 +49,7 @@ impl ChunkUnit {
         store: Option<&dyn Store>,
     ) -> std::result::Result<(), StoreError> {
         // if records of the collection do not read each other, they are settled without a copy: with a store, none of them needs a pass
-        let in_place = store.is_some() && !rules.reads_records_of(collection, collection);
+        let in_place = store.is_some() && !rules.reads_records_of(collection, collection) && !rules.merges(collection);
         let mut is_to_settle = vec![false; self.decisions.len()];
         let mut values: Vec<Arc<[Value]>> = Vec::new();
         for ((_, decision), is_to_settle) in self.decisions.iter_mut().zip(&mut is_to_settle).filter(|((record_id, _), _)| record_id.0 == collection)

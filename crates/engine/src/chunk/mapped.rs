@@ -11,7 +11,7 @@ use crate::{EngineError, Result};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use stook_catalogue::definition::{Catalogue, CompleteDelivery};
+use stook_catalogue::definition::{Catalogue, CompleteDelivery, OnMatched};
 use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
@@ -156,7 +156,10 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
             chunk.without_record.push(UnmappedDocument { document, outcome: Outcome::Skipped, key: mapped.key, reason: Some(reason) });
             skipped.extend(mapped.skipped_contribution);
         }
-        for contribution in mapped.contributions {
+        for mut contribution in mapped.contributions {
+            if context.policy.matched == OnMatched::Delete {
+                contribution.delete();
+            }
             let generation = match contribution.embedded {
                 true => store.generation(contribution.source, contribution.feed),
                 false => generations[contribution.feed],

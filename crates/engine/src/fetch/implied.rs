@@ -169,7 +169,12 @@ pub(super) fn equal_fields(catalogue: &Catalogue, read: &LinkedRead) -> Vec<Equa
     let link = &catalogue.links[read.link];
     let (child, target) = (&catalogue.collections[link.child_collection], &catalogue.collections[link.target_collection]);
     let pairs: Vec<(PlanColumn, PlanColumn)> = match &link.target_rule {
-        TargetRule::Same { fields, .. } => fields.iter().map(|(own, other)| (PlanColumn::Field(*own), PlanColumn::Field(*other))).collect(),
+        TargetRule::Same { criteria, .. } => match criteria.as_slice() {
+            [fields] => fields.iter().map(|(own, other)| (PlanColumn::Field(*own), PlanColumn::Field(*other))).collect(),
+            // any of several criteria may be the one that counts
+            _ => Vec::new(),
+        },
+        TargetRule::Merged { .. } => Vec::new(),
         TargetRule::Key(template) => match (only_name(template), read.end) {
             (Some(name), _) if child.field(name).is_some() => {
                 child.field(name).map(|(field, _)| (PlanColumn::Field(field), key_column(target))).into_iter().collect()

@@ -45,6 +45,14 @@ pub struct NewContribution {
 }
 
 impl NewContribution {
+    /// Makes a deletion of it: the document says that the record was deleted, whatever it contains. It differs from the same document with its values.
+    pub fn delete(&mut self) {
+        let hash = blake3::hash(&[b"deleted".as_slice(), &self.hash].concat());
+        self.hash.copy_from_slice(&hash.as_bytes()[..16]);
+        self.content = ContributionContent::Tombstone;
+        self.unreadable.clear();
+    }
+
     /// Whether a newer complete delivery retires it on arrival.
     pub fn is_retired(&self) -> bool {
         self.replaced_by.is_some()

@@ -20,7 +20,7 @@ impl RecordMerger<'_> {
             let reason = format!("record {:?} of `{name}` is damaged in the store: {reason}; {advice}", record.key.as_str());
             MergeResult { outcomes: incoming.iter().map(|_| (Outcome::Failed, Some(reason.clone()))).collect(), ..MergeResult::default() }
         };
-        if self.policy.matched != OnMatched::Update {
+        if !matches!(self.policy.matched, OnMatched::Update | OnMatched::Delete) {
             return fail("import its documents with a profile that updates existing records");
         }
         let RepairedRecord { record, contributions, lost } = match repaired_record(self.collection, record, incoming) {

@@ -148,15 +148,15 @@ pub fn export(
             sheet.finish(out).map_err(failed)?;
         }
         ExportFormat::Marc | ExportFormat::MarcXml => {
-            if !definition.keep_raw {
+            if !definition.keep_raw && definition.compose.is_none() {
                 return Err(EngineError::Wrong(format!("`{collection}` does not keep its documents (raw: keep); export ndjson, csv or xlsx")));
             }
             let mut records = MarcWriter::new(&mut *out, if format == ExportFormat::MarcXml { Syntax::MarcXml } else { Syntax::Marc });
             let mut repairs = Repairs::default();
-            let marc = MarcOfRecords::new(catalogue, definition);
+            let marc = MarcOfRecords::new(catalogue, definition, Some((store, tenant)));
             each_record(definition, index, store, tenant, &mut |record| {
                 repairs.begin(0);
-                match marc.write(&record, &mut records, &mut repairs) {
+                match marc.write(&record, &mut records, &mut repairs)? {
                     Ok(()) => {
                         exported.records += 1;
                         exported.changed += u64::from(!repairs.is_empty());

@@ -86,7 +86,7 @@ impl<'c> RecordPublisher<'c> {
         let contributions = stored.contributions_of(self.collection)?;
         let record = ExplainedRecord { collection: self.collection, stored, contributions };
         let mut repairs = Repairs::default();
-        let written = match MarcOfRecords::new(self.catalogue, self.collection).of(&record, &mut repairs) {
+        let written = match MarcOfRecords::new(self.catalogue, self.collection, None).of(&record, &mut repairs)? {
             Ok(MarcOfRecord::Composed(composed)) => Some(marcxml::write_nearest(&composed, &mut repairs)),
             Ok(MarcOfRecord::Kept(bytes, syntax)) => {
                 let options = DocumentOptions::from_marc(record.marc_options(self.catalogue));

@@ -113,6 +113,9 @@ impl ExplainedRecord<'_> {
                 Some(Derivation::SameRecord(expression)) if value.is_null() => {
                     evaluator.value(expression, &field.ty, &GoldenValues::new(self.collection, &self.stored.golden)).err()
                 }
+                Some(Derivation::LinkKeys(link)) if value.is_null() => {
+                    crate::settle::ambiguity_of((catalogue, &evaluator), (store, tenant), *link, &self.stored.golden)?
+                }
                 Some(Derivation::ThroughLinks(_)) if value.is_null() => {
                     crate::settle::failure_of((catalogue, &evaluator), (store, tenant), self.collection, &self.stored.golden, field)?
                 }

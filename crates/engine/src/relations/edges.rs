@@ -8,7 +8,7 @@ use stook_catalogue::eval::{Evaluator, Expression};
 use stook_catalogue::golden::GoldenValues;
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
-use stook_catalogue::links::{IntervalOverlap, Link, TargetRule};
+use stook_catalogue::links::{IntervalOverlap, Link};
 use stook_catalogue::value::{FieldType, SmolStr, Value};
 
 /// The maximum number of edges that register one interval, if it is longer than its link's `reach`.
@@ -47,24 +47,22 @@ impl EdgeBuilder<'_> {
                     edges.insert(id, payload.clone());
                 }
             }
-            let TargetRule::Same { fields, overlap } = &link.target_rule else { continue };
-            if !self.holds(link, link.when.as_ref(), values) {
+            if !link.target_rule.is_searched() || !self.holds(link, link.when.as_ref(), values) {
                 continue;
             }
-            let mine: Vec<FieldId> = fields.iter().map(|(own, _)| *own).collect();
-            for target in tuples(link, self.definition(), &mine, values) {
-                for start in steps(overlap.as_ref(), |overlap| overlap.mine, values) {
+            let overlap = link.target_rule.overlap();
+            for target in registered(link, self.definition(), &link.target_rule.own_criteria(), values).into_iter().flatten() {
+                for start in steps(overlap, |overlap| overlap.mine, values) {
                     let id = EdgeKey { link: link.children(), target: target.clone(), group: SmolStr::default(), start, child: child.clone() };
                     edges.insert(id, Vec::new());
                 }
             }
         }
         for link in relations.to.iter().map(|link| &self.rules.catalogue.links[*link]) {
-            let TargetRule::Same { fields, overlap } = &link.target_rule else { continue };
-            let theirs: Vec<FieldId> = fields.iter().map(|(_, other)| *other).collect();
-            let span = interval(overlap.as_ref(), |overlap| overlap.theirs, values);
-            for target in tuples(link, self.definition(), &theirs, values) {
-                for start in steps(overlap.as_ref(), |overlap| overlap.theirs, values) {
+            let overlap = link.target_rule.overlap();
+            let span = interval(overlap, |overlap| overlap.theirs, values);
+            for target in registered(link, self.definition(), &link.target_rule.target_criteria(), values).into_iter().flatten() {
+                for start in steps(overlap, |overlap| overlap.theirs, values) {
                     let id = EdgeKey { link: link.targets(), target: target.clone(), group: SmolStr::default(), start, child: child.clone() };
                     let (from, to) = span.unwrap_or_default();
                     edges.insert(id, [from.to_le_bytes(), to.to_le_bytes()].concat());
@@ -114,8 +112,18 @@ impl EdgeBuilder<'_> {
     }
 }
 
+/// The texts under which a record registers itself for a link by equal fields, by criterion. Where there are several criteria, a text begins with the
+/// number of its own.
+pub(crate) fn registered(link: &Link, collection: &Collection, criteria: &[Vec<FieldId>], values: &[Value]) -> Vec<Vec<SmolStr>> {
+    let of_criterion = |(number, fields): (usize, &Vec<FieldId>)| -> Vec<SmolStr> {
+        let texts = tuples(link, collection, fields, values);
+        if criteria.len() == 1 { texts } else { texts.into_iter().map(|text| format!("{number}:{text}").into()).collect() }
+    };
+    criteria.iter().enumerate().map(of_criterion).collect()
+}
+
 /// The texts that must be equal for a link by equal fields: one for each combination of elements of lists, up to a limit; none if a value is missing.
-pub(crate) fn tuples(link: &Link, collection: &Collection, fields: &[FieldId], values: &[Value]) -> Vec<SmolStr> {
+fn tuples(link: &Link, collection: &Collection, fields: &[FieldId], values: &[Value]) -> Vec<SmolStr> {
     if let [only] = fields
         && let Value::Text(text) = &values[*only]
     {

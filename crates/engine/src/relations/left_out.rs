@@ -15,11 +15,12 @@ pub(crate) fn left_out(catalogue: &Catalogue, collection: CollectionId, values: 
         for is_target in
             [false, true].into_iter().filter(|is_target| collection == if *is_target { link.target_collection } else { link.child_collection })
         {
-            let fields: Vec<FieldId> = match &link.target_rule {
-                TargetRule::Same { fields, .. } => fields.iter().map(|(own, other)| if is_target { *other } else { *own }).collect(),
-                TargetRule::Key(key) if !is_target => list_field_in_key(definition, key).into_iter().collect(),
-                TargetRule::Key(_) => continue,
+            let criteria: Vec<Vec<FieldId>> = match &link.target_rule {
+                TargetRule::Key(key) if !is_target => vec![list_field_in_key(definition, key).into_iter().collect()],
+                rule if is_target => rule.target_criteria(),
+                rule => rule.own_criteria(),
             };
+            for fields in criteria {
             let max_values = link.max_equal_elements(definition, fields.iter().copied());
             // lists are nearly always short enough, and then need not be compared
             if fields.iter().map(|field| values[*field].elements().len()).fold(1, usize::saturating_mul) <= max_values {
@@ -30,6 +31,7 @@ pub(crate) fn left_out(catalogue: &Catalogue, collection: CollectionId, values: 
                 let names: Vec<&str> = fields.iter().map(|field| definition.fields[*field].name.as_str()).collect();
                 let (of, names, rest) = (&catalogue.collections[link.child_collection].name, names.join("`, `"), number - max_values);
                 left_out.push(format!("link `{of}.{}` uses only the first {max_values} values of `{names}`; {rest} are ignored", link.name));
+            }
             }
         }
     }

@@ -3,7 +3,7 @@
 //! [`Propagation::follow`] fills one from a [`ValueChange`]. It is called for chunks (`chunk/follow.rs`), edits and withdrawals
 //! (`RecordMerger::follow`), settle passes (`PassState::settle`), and complete deliveries (`settle/complete_delivery/`), which also add their own.
 
-use super::edges::{EdgeBuilder, EdgeKey};
+use super::edges::{EdgeBuilder, EdgeKey, registered};
 use super::marks::{CHILD, FOUND, PARENT, READ, SearchBounds};
 use super::rules::SettleRules;
 use super::stored::interval_of;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
-use stook_catalogue::links::Derivation;
+use stook_catalogue::links::{Derivation, Link};
 use stook_catalogue::value::{SmolStr, Value};
 use stook_store::queue::JobId;
 use stook_store::{Edge, EdgeChange, SettlingChanges, StaleMark};
@@ -135,6 +135,12 @@ impl Propagation {
         if relations.is_child() && !matches!(changed.cause, ChangeCause::ChildPass | ChangeCause::InlineSettled) && needs_settling() {
             self.mark(relations.depth << 2 | CHILD, relations.id, key(), "", changed.job);
         }
+        // what has one target with this record finds it through this record
+        let merging = relations.lookup_links.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| link.target_rule.merges());
+        for link in merging.filter(|link| changed.cause == ChangeCause::ChildPass && differs(link.field)) {
+            let texts = changed.after.map(|values| registered(link, collection, &link.target_rule.own_criteria(), values));
+            texts.into_iter().flatten().flatten().for_each(|text| self.mark_sharing(rules, link, text, changed.job));
+        }
         for link in relations.to.iter().map(|link| &rules.catalogue.links[*link]) {
             let existence_changes = changed.before.is_some() != changed.after.is_some();
             if link.read_fields.iter().any(|field| differs(*field)) || link.reads_existence && existence_changes {
@@ -161,6 +167,11 @@ impl Propagation {
         }
     }
 
+    /// Marks the records that share a value to be settled.
+    fn mark_sharing(&mut self, rules: &SettleRules, link: &Link, text: SmolStr, job: JobId) {
+        self.mark(rules.relations[link.child_collection].depth << 2 | FOUND, link.id, text, SearchBounds::default().text(), job);
+    }
+
     fn follow_edges(&mut self, rules: &SettleRules, evaluator: &Evaluator, changed: &ValueChange<'_>) {
         let edge_builder = EdgeBuilder { rules, evaluator, collection: changed.collection, key: changed.key };
         let before = changed.before.map(|values| edge_builder.edges(values)).unwrap_or_default();
@@ -174,6 +185,8 @@ impl Propagation {
                     let target = &rules.relations[link.target_collection];
                     self.mark(target.depth << 2 | PARENT, target.id, id.target.clone(), format!("g{}", id.group), changed.job);
                 }
+            } else if id.link == link.children() && link.target_rule.merges() {
+                self.mark_sharing(rules, link, id.target.clone(), changed.job);
             } else if id.link == link.targets() {
                 // the payload was just built, so it has an interval
                 let Some((low, high)) = interval_of(payload) else { continue };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection, CompleteDelivery};
 use stook_catalogue::eval::Expression;
 use stook_catalogue::ids::{CollectionId, FieldId, IdVec, LinkId};
-use stook_catalogue::links::{Derivation, TargetRule, id_of};
+use stook_catalogue::links::{Derivation, id_of};
 use stook_catalogue::value::Value;
 
 /// The relations of one collection.
@@ -79,7 +79,7 @@ impl SettleRules {
             for (number, link) in catalogue.links.enumerate() {
                 if link.child_collection == index {
                     relations.from.push(number);
-                    if matches!(link.target_rule, TargetRule::Same { .. }) {
+                    if link.target_rule.is_searched() {
                         relations.lookup_links.push(number);
                     }
                 }
@@ -152,6 +152,11 @@ impl SettleRules {
         links.any(|link| link.target_collection == other && link.is_read())
     }
 
+    /// Whether records of a collection have one target with others that share values, so that only a pass can settle them.
+    pub fn merges(&self, collection: CollectionId) -> bool {
+        self.relations[collection].lookup_links.iter().any(|link| self.catalogue.links[*link].target_rule.merges())
+    }
+
     /// Whether the settled values of a child remain correct with a change.
     pub fn stays_settled(&self, collection: CollectionId, before: &[Value], after: &[Value]) -> bool {
         self.relations[collection].settling.iter().all(|field| before[*field] == after[*field])
@@ -194,9 +199,9 @@ fn settling(catalogue: &Catalogue, collection: &Collection, relations: &Collecti
         |expression: &Expression| expression.variables().iter().filter_map(|name| Some(collection.field(name)?.0)).collect::<Vec<FieldId>>();
     for link in relations.from.iter().map(|link| &catalogue.links[*link]) {
         fields.insert(link.field);
-        if let TargetRule::Same { fields: pairs, overlap } = &link.target_rule {
-            fields.extend(pairs.iter().map(|(own, _)| *own));
-            fields.extend(overlap.iter().flat_map(|overlap| [overlap.mine.0, overlap.mine.1]));
+        if link.target_rule.is_searched() {
+            fields.extend(link.target_rule.own_criteria().into_iter().flatten());
+            fields.extend(link.target_rule.overlap().into_iter().flat_map(|overlap| [overlap.mine.0, overlap.mine.1]));
             fields.extend(link.when.iter().flat_map(fields_of));
         }
     }

@@ -63,11 +63,16 @@ impl PassState<'_> {
             let mut between = |link: u32, ranges: &[StartRange]| context.edges_starting_between(link, ranges, None);
             let (rules, evaluator) = (self.rules, self.evaluator);
             let mut seek = |position: usize, link: &Link, values: &[Value]| {
-                let criteria = target_criteria(rules, evaluator, link, values);
+                let criteria = target_criteria(&rules.catalogue, evaluator, link, values);
                 self.note_failed(collection, &records[position].key);
                 criteria
             };
-            find(rules, *link, &mut golden, &mut seek, &mut between)?;
+            let found = find(&rules.catalogue, *link, &mut golden, &mut seek, &mut between)?;
+            for (position, reason) in found.ambiguous {
+                self.evaluator.note_message(|| reason);
+                self.note_failed(collection, &records[position].key);
+            }
+            self.components(context, *link, &mut golden, records)?;
         }
         if !relations.link_expressions.is_empty() {
             self.compute_link_expressions(context, collection, &mut golden, records)?;

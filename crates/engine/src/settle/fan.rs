@@ -6,7 +6,6 @@ use crate::relations::marks::{FOUND, READ, SearchBounds, damaged_mark, parse_key
 use std::collections::BTreeMap;
 use stook_catalogue::ids::{CollectionId, LinkId};
 use stook_catalogue::key::Key;
-use stook_catalogue::links::TargetRule;
 use stook_catalogue::value::SmolStr;
 use stook_store::{Edge, EdgeCursor, PassContext, Result, StaleMark, StartRange};
 
@@ -20,10 +19,7 @@ impl PassState<'_> {
         context.wait_for_units_in_progress()?;
         let definition = &self.rules.catalogue.links[link];
         let depth = self.rules.relations[definition.child_collection].depth;
-        let overlap = match &definition.target_rule {
-            TargetRule::Same { overlap, .. } => *overlap,
-            TargetRule::Key(_) => None,
-        };
+        let overlap = definition.target_rule.overlap().copied();
         let search_interval = |bounds: &SearchBounds| match overlap {
             Some(overlap) => {
                 let distance = overlap.tolerance.saturating_add(overlap.reach);

@@ -55,20 +55,24 @@ pub fn settle_inline<'t>(
     let relations = &rules.relations[collection];
     let mut ranges: Vec<Vec<usize>> = vec![Vec::new(); golden.len()];
     let mut needs_pass = vec![false; golden.len()];
+    let mut ambiguous: Vec<Vec<String>> = vec![Vec::new(); golden.len()];
     for index in &relations.lookup_links {
         let link = &rules.catalogue.links[*index];
-        let Some(store) = store else {
+        // which records share values with others is known only when all of them are written
+        let Some(store) = store.filter(|_| !link.target_rule.merges()) else {
             for (values, needs_pass) in golden.iter_mut().zip(&mut needs_pass) {
-                *needs_pass |= target_criteria(rules, evaluator, link, values).is_some();
+                *needs_pass |= target_criteria(&rules.catalogue, evaluator, link, values).is_some();
                 Arc::make_mut(values)[link.field] = Value::Null;
             }
             continue;
         };
         let mut between = |link: u32, ranges: &[StartRange]| store.edges_starting_between(tenant, link, ranges);
-        let mut seek = |_, link: &Link, values: &[Value]| target_criteria(rules, evaluator, link, values);
-        let (read, looked) = find(rules, *index, &mut golden, &mut seek, &mut between)?;
-        ranges.iter_mut().zip(looked).filter(|(_, looked)| *looked).for_each(|(ranges, _)| ranges.push(read_set.ranges.len()));
-        read_set.ranges.push(read);
+        let mut seek = |_, link: &Link, values: &[Value]| target_criteria(&rules.catalogue, evaluator, link, values);
+        let found = find(&rules.catalogue, *index, &mut golden, &mut seek, &mut between)?;
+        let searched = ranges.iter_mut().zip(found.has_searched).filter(|(_, has_searched)| *has_searched);
+        searched.for_each(|(ranges, _)| ranges.push(read_set.ranges.len()));
+        read_set.ranges.push(found.edges);
+        found.ambiguous.into_iter().for_each(|(position, reason)| ambiguous[position].push(reason));
     }
     let mut stored_targets: HashMap<(CollectionId, Key), Option<Vec<Value>>> = HashMap::new();
     for link in relations.from.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| link.is_read()) {
@@ -91,7 +95,7 @@ pub fn settle_inline<'t>(
     let mut settled = Vec::with_capacity(golden.len());
     // these failures are noted again when the record's edges are built
     drop(evaluator.failures());
-    for ((mut values, ranges), needs_pass) in golden.into_iter().zip(ranges).zip(needs_pass) {
+    for (((mut values, ranges), needs_pass), mut failures) in golden.into_iter().zip(ranges).zip(needs_pass).zip(ambiguous) {
         if needs_pass {
             settled.push(None);
             continue;
@@ -106,7 +110,8 @@ pub fn settle_inline<'t>(
             }
         };
         read_through(rules, evaluator, collection, Arc::make_mut(&mut values), &target);
-        settled.push(Some(InlineResult { values, targets, ranges, failures: evaluator.failures() }));
+        failures.extend(evaluator.failures());
+        settled.push(Some(InlineResult { values, targets, ranges, failures }));
     }
     Ok(settled)
 }

@@ -155,7 +155,7 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
     let (lossy, report) = (ctx.params.flag("lossy")?, ctx.params.flag("report")?);
     ctx.params.end()?;
     let is_marc = matches!(format, ExportFormat::Marc | ExportFormat::MarcXml);
-    if is_marc && !ctx.definition(collection).keep_raw {
+    if is_marc && !ctx.definition(collection).keep_raw && ctx.definition(collection).compose.is_none() {
         return Err(Problem::bad_request("the collection keeps no documents; it needs `raw: keep`"));
     }
     ctx.count_store_reached();

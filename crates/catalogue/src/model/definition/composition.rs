@@ -2,7 +2,7 @@
 
 use super::field::Survivorship;
 use crate::marcspec::MarcSpec;
-use crate::model::ids::SourceId;
+use crate::model::ids::{LinkId, SourceId};
 use stook_marc::compose::FieldText;
 
 /// `compose:`. Which fields of a record's MARC record are from whose document.
@@ -10,6 +10,8 @@ use stook_marc::compose::FieldText;
 pub struct Composition {
     /// Whose document the record begins as: the latest, the earliest, or by the order of sources.
     pub base: Survivorship,
+    /// Links by which other records lead to a record: their documents are composed, too.
+    pub with: Vec<LinkId>,
     /// Fields that a source keeps, whoever the others are from, in the order in which they count.
     pub protect: Vec<ProtectedFields>,
     /// Fields of which every document gives its own.

@@ -24,6 +24,8 @@ pub enum OnMatched {
     Skip,
     /// It fails.
     Fail,
+    /// It says that the record was deleted, whatever it contains.
+    Delete,
     /// Its contributor's contribution is withdrawn.
     Withdraw,
 }

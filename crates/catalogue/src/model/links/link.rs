@@ -87,11 +87,70 @@ pub enum TargetRule {
     Key(Template),
     /// Records with equal fields.
     Same {
-        /// Pairs of the child's and the target's field; any element of a list may be equal.
-        fields: Vec<(FieldId, FieldId)>,
+        /// Fields that are equal, by criterion. The first criterion by which any record is found counts.
+        criteria: Vec<EqualFields>,
         /// Intervals that must overlap.
         overlap: Option<IntervalOverlap>,
+        /// What holds if a criterion finds several records.
+        several: SeveralFound,
     },
+    /// One record for all records of the child's collection that have equal fields, directly or through others: the one whose key is the smallest of
+    /// their keys.
+    Merged {
+        /// Fields that are equal, by criterion. Each criterion counts.
+        criteria: Vec<Vec<FieldId>>,
+    },
+}
+
+/// Pairs of the child's and the target's field that must all be equal; any element of a list may be.
+pub type EqualFields = Vec<(FieldId, FieldId)>;
+
+/// What holds if a criterion finds several records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeveralFound {
+    /// None of them is the target, and a warning names them.
+    Fail,
+    /// The nearest one is, of equals the one with the smallest key.
+    Smallest,
+    /// All of them are.
+    Every,
+}
+
+impl TargetRule {
+    /// The child's fields by which targets are searched, by criterion.
+    pub fn own_criteria(&self) -> Vec<Vec<FieldId>> {
+        match self {
+            Self::Key(_) => Vec::new(),
+            Self::Same { criteria, .. } => criteria.iter().map(|pairs| pairs.iter().map(|(own, _)| *own).collect()).collect(),
+            Self::Merged { criteria } => criteria.clone(),
+        }
+    }
+
+    /// The target's fields by which it is found, by criterion.
+    pub fn target_criteria(&self) -> Vec<Vec<FieldId>> {
+        match self {
+            Self::Key(_) | Self::Merged { .. } => Vec::new(),
+            Self::Same { criteria, .. } => criteria.iter().map(|pairs| pairs.iter().map(|(_, other)| *other).collect()).collect(),
+        }
+    }
+
+    /// Intervals that must overlap.
+    pub fn overlap(&self) -> Option<&IntervalOverlap> {
+        match self {
+            Self::Same { overlap, .. } => overlap.as_ref(),
+            Self::Key(_) | Self::Merged { .. } => None,
+        }
+    }
+
+    /// Whether the target follows from other records, so that the link is settled.
+    pub fn is_searched(&self) -> bool {
+        !matches!(self, Self::Key(_))
+    }
+
+    /// Whether records with equal fields have one target.
+    pub fn merges(&self) -> bool {
+        matches!(self, Self::Merged { .. })
+    }
 }
 
 /// Intervals of child and target that must overlap. Of several targets, the one nearest to the middle of the child's interval is chosen, then the

@@ -15,6 +15,6 @@ pub use coverage::{
     COVERAGE_FIELDS, Coverage, CoverageKind, CoverageTotal, GapRule, GroupedChildren, Measure, MeasureCase, OVERLAP_FIELDS, OverlapRule, RUN_FIELDS,
 };
 pub use derivation::{Derivation, Rollup, RollupFunction};
-pub use link::{IntervalOverlap, Link, TargetRule, id_of, members_of};
+pub use link::{EqualFields, IntervalOverlap, Link, SeveralFound, TargetRule, id_of, members_of};
 pub use reads::{LinkEnd, LinkedRead};
-pub use targets::{KeyedLink, MAX_COMBINATIONS, MAX_TARGETS, keys_to_list, list_field_in_key, target_by_template};
+pub use targets::{KeyedLink, MAX_COMBINATIONS, MAX_COMPONENT, MAX_TARGETS, keys_to_list, list_field_in_key, target_by_template};

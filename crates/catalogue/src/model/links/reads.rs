@@ -1,7 +1,7 @@
 //! Which other records a field reads, and which services these are fetched from.
 
 use super::derivation::Derivation;
-use super::link::{Link, TargetRule};
+use super::link::Link;
 use crate::eval::Expression;
 use crate::model::definition::{Catalogue, Collection};
 use crate::model::ids::{CollectionId, FieldId, LinkId};
@@ -133,10 +133,9 @@ impl Catalogue {
                 let named: Vec<FieldId> = named.chain(when.iter().flat_map(|when| read_by(collection, when))).collect();
                 named.into_iter().flat_map(|input| self.contributed(index, input)).collect()
             }
-            Some(Derivation::LinkKeys(link)) => match &self.links[*link].target_rule {
-                TargetRule::Same { fields, .. } => fields.iter().flat_map(|(input, _)| self.contributed(index, *input)).collect(),
-                TargetRule::Key(_) => Vec::new(),
-            },
+            Some(Derivation::LinkKeys(link)) => {
+                self.links[*link].target_rule.own_criteria().into_iter().flatten().flat_map(|input| self.contributed(index, input)).collect()
+            }
             Some(Derivation::SameRecord(expression) | Derivation::ThroughLinks(expression)) => {
                 let read = read_by(collection, expression).into_iter().filter(|input| *input != field);
                 read.flat_map(|input| self.contributed(index, input)).collect()

@@ -1,6 +1,6 @@
 //! Finds the targets of a record's links by key.
 
-use super::link::{Link, TargetRule};
+use super::link::Link;
 use crate::eval::{Evaluator, Expression};
 use crate::model::definition::Collection;
 use crate::model::golden::GoldenValues;
@@ -11,6 +11,9 @@ use crate::value::{SmolStr, Value};
 /// Max targets of a record by one link.
 pub const MAX_TARGETS: usize = 10_000;
 
+/// Max records that share values, directly or through others, and have one target.
+pub const MAX_COMPONENT: usize = 1_000;
+
 /// Max combinations of elements if several lists must be equal, and max elements if intervals overlap, because each is stored once for every part of
 /// a long interval.
 pub const MAX_COMBINATIONS: usize = 64;
@@ -20,12 +23,13 @@ impl Link {
     pub fn involves_lists(&self, collections: &IdVec<CollectionId, Collection>) -> bool {
         let is_list = |collection: CollectionId, field: FieldId| collections[collection].fields[field].golden_type().is_list();
         self.many
-            || matches!(&self.target_rule, TargetRule::Same { fields, .. } if fields.iter().any(|(child_field, target_field)| is_list(self.child_collection, *child_field) || is_list(self.target_collection, *target_field)))
+            || self.target_rule.own_criteria().iter().flatten().any(|field| is_list(self.child_collection, *field))
+            || self.target_rule.target_criteria().iter().flatten().any(|field| is_list(self.target_collection, *field))
     }
 
     /// Returns the max number of elements of a list, or combinations of elements of several lists, that are stored or searched for equal fields.
     pub fn max_equal_elements(&self, collection: &Collection, fields: impl Iterator<Item = FieldId>) -> usize {
-        let is_timed = matches!(self.target_rule, TargetRule::Same { overlap: Some(_), .. });
+        let is_timed = self.target_rule.overlap().is_some();
         let lists = fields.filter(|field| collection.fields[*field].golden_type().is_list()).count();
         if is_timed || lists > 1 { MAX_COMBINATIONS } else { MAX_TARGETS }
     }
