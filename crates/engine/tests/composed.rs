@@ -171,8 +171,16 @@ fn every_order_of_arrival_composes_the_same_on_a_server() {
 const LINKED: &str = "
 catalogue: library
 sources:
-  loc:    { format: marc, into: book, as_of: changed, let: { changed: { path: '005', type: timestamp, format: '%Y%m%d%H%M%S.%f' } }, map: { lccn: { path: '010$a', clean: lccn }, isbn: { path: '020$a', clean: isbn } } }
-  vendor: { format: marc, into: delivered, as_of: changed, let: { changed: { path: '005', type: timestamp, format: '%Y%m%d%H%M%S.%f' } }, map: { number: '001', lccn: { path: '010$a', clean: lccn }, isbn: { path: '020$a', clean: isbn } } }
+  loc:
+    format: marc
+    let: &times { changed: { path: '005', type: timestamp, format: '%Y%m%d%H%M%S.%f' } }
+    as_of: changed
+    feeds: [ { into: book, map: { lccn: { path: '010$a', clean: lccn }, isbn: { path: '020$a', clean: isbn } } } ]
+  vendor:
+    format: marc
+    let: *times
+    as_of: changed
+    feeds: [ { into: delivered, map: { number: '001', lccn: { path: '010$a', clean: lccn }, isbn: { path: '020$a', clean: isbn } } } ]
 collections:
   book:
     key: lccn
@@ -214,8 +222,8 @@ fn documents_of_records_that_link_to_a_record_are_composed() {
         }
         let expected = [
             "=001  n1",
-            "=003  DLC",
             "=005  20240109000000.0",
+            "=003  DLC",
             "=010  \\\\$an 79089035",
             "=020  \\\\$a0306406152",
             "=035  \\\\$av1",
@@ -240,7 +248,7 @@ fn documents_of_records_that_link_to_a_record_are_composed() {
 fn mistakes_are_shown_at_their_place() {
     let refused = |compose: &str| {
         let text = format!(
-            "catalogue: library\nsources:\n  loc: {{ format: marc, into: book, as_of: meta.received }}\n  rows: {{ format: csv, into: book, as_of: meta.received, map: {{ lccn: lccn }} }}\ncollections:\n  book:\n    key: lccn\n    raw: keep\n    compose: {compose}\n    fields:\n      lccn: {{ path: \"010$a\", type: text }}\n"
+            "catalogue: library\nsources:\n  loc: {{ format: marc, into: book, as_of: meta.received }}\n  rows: {{ format: csv, as_of: meta.received, feeds: [ {{ into: book, map: {{ lccn: lccn }} }} ] }}\ncollections:\n  book:\n    key: lccn\n    raw: keep\n    compose: {compose}\n    fields:\n      lccn: {{ path: \"010$a\", type: text }}\n"
         );
         let problems = parse(&text).expect_err("a mistake");
         problems.iter().map(|problem| problem.message.clone()).collect::<Vec<_>>().join("; ")

@@ -26,7 +26,7 @@ sources:
 collections:
   given:
     key: id
-    fields: { id: text, at: timestamp, known_id: text, lccn: text, number: text, isbn: { type: [text], clean: isbn } }
+    fields: { id: text, at: timestamp, known_id: text, lccn: text, number: text, isbn: { path: '$.isbn[*]', type: [text], clean: isbn } }
     links:
       strict:   { to: known, match: [{ known_id: id }, lccn+number, isbn] }
       smallest: { to: known, match: [{ known_id: id }, [lccn, number], isbn], several: smallest }
@@ -34,7 +34,7 @@ collections:
       work:     { to: work, match: [lccn, isbn], several: merge, create: true, when: \"number != '3'\" }
   known:
     key: id
-    fields: { id: text, at: timestamp, lccn: text, number: text, isbn: { type: [text], clean: isbn } }
+    fields: { id: text, at: timestamp, lccn: text, number: text, isbn: { path: '$.isbn[*]', type: [text], clean: isbn } }
   work:
     key: id
     fields:
@@ -54,7 +54,7 @@ fn on_a_file(name: &str) -> Desk {
 }
 
 /// ISBNs as suppliers write them, with what they are.
-const ISBNS: [(&str, &str); 3] = [("0-306-40615-2", "9780306406157"), ("9780306406157 (pbk.)", "9780306406157"), ("3-16-148410-0", "9783161484100")];
+const ISBNS: [(&str, &str); 3] = [("0-306-40615-2", "9780306406157"), ("9780306406157 (pbk.)", "9780306406157"), ("3-16-148410-X", "9783161484100")];
 
 /// A document of one of the two sources.
 #[derive(Debug, Clone)]
@@ -100,7 +100,9 @@ impl Given {
 /// The links of all records, computed from all of them at once.
 fn expected(documents: &[Given]) -> (BTreeMap<String, Json>, BTreeMap<String, usize>) {
     let mut newest: BTreeMap<(&str, u8), &Given> = BTreeMap::new();
-    documents.iter().for_each(|document| drop(newest.insert((document.source, document.id), document)));
+    for document in documents {
+        newest.insert((document.source, document.id), document);
+    }
     let of = |source: &str| -> Vec<&Given> {
         newest.iter().filter(|((own, _), document)| *own == source && !document.gone).map(|(_, document)| *document).collect()
     };
@@ -121,7 +123,8 @@ fn expected(documents: &[Given]) -> (BTreeMap<String, Json>, BTreeMap<String, us
                 link["strict"] = json!(first);
             }
         }
-        let has_number = |document: &Given| document.number.is_some_and(|number| number != 3);
+        // null is not '3' either
+        let has_number = |document: &Given| document.number != Some(3);
         let shares = |one: &Given, other: &Given| {
             let has_same_lccn = one.lccn.is_some() && one.lccn == other.lccn;
             has_number(one) && has_number(other) && (has_same_lccn || !one.values()[2].is_disjoint(&other.values()[2]))
@@ -164,7 +167,7 @@ fn imported(desk: &Desk, documents: &[Given], order: &[usize], chunk: u32) -> Te
     tenant
 }
 
-fn compare(desk: &Desk, tenant: &Tenant, documents: &[Given]) {
+fn compare(desk: &Desk, tenant: &Tenant, documents: &[Given], order: &[usize]) {
     let values = desk.golden_values(tenant);
     let (links, copies) = expected(documents);
     let seen: BTreeMap<String, Json> = values["given"]
@@ -176,7 +179,7 @@ fn compare(desk: &Desk, tenant: &Tenant, documents: &[Given]) {
             (key.clone(), fields.map(|name| (name.to_owned(), record[name].clone())).collect::<serde_json::Map<_, _>>().into())
         })
         .collect();
-    assert_eq!(seen, links, "{documents:?}");
+    assert_eq!(seen, links, "{order:?} {documents:?}");
     let counted = values["work"].as_object().expect("records").iter().map(|(key, work)| (key.clone(), work["copies"].as_u64().unwrap_or(0) as usize));
     assert_eq!(counted.collect::<BTreeMap<_, _>>(), copies, "{documents:?}");
 }
@@ -188,9 +191,9 @@ fn law(desk: &Desk, cases: u32) {
     });
     for (documents, order, chunk) in support::drawn(strategy, cases) {
         let tenant = imported(desk, &documents, &order, chunk);
-        compare(desk, &tenant, &documents);
+        compare(desk, &tenant, &documents, &order);
         let in_order: Vec<usize> = (0..documents.len()).collect();
-        compare(desk, &imported(desk, &documents, &in_order, 100), &documents);
+        compare(desk, &imported(desk, &documents, &in_order, 100), &documents, &in_order);
     }
     let rules = Arc::new(SettleRules::new(&desk.catalogue));
     let found = settle::check(&*desk.stores[0], &rules, &AtomicBool::new(false), &|_| ()).expect("it looks").expect("nobody stops it");

@@ -143,7 +143,9 @@ impl<'r> Composer<'_, 'r> {
         let mut givers = Vec::new();
         for (giver, record) in self.records.iter().enumerate() {
             let (number, agency) = (text_of(record, CONTROL_NUMBER), text_of(record, AGENCY));
-            if number.is_empty() || (number, agency) == (own.0.as_str(), own.1.as_str()) {
+            // without an agency on either side, the same number is the same
+            let is_own = number == own.0 && (agency == own.1 || agency.is_empty() || own.1.is_empty());
+            if number.is_empty() || is_own {
                 continue;
             }
             let text = if agency.is_empty() { number.to_owned() } else { format!("({agency}){number}") };
@@ -254,6 +256,29 @@ mod tests {
         let same = record("=001  n1\n=245  10$aother");
         let composed = compose(&[&first, &same], 0, &rules, &|_| None).expect("it is built");
         assert_eq!(lines(&composed)[..2], ["=001  n1", "=003  DLC"]);
+    }
+
+    #[test]
+    fn an_update_is_what_other_systems_make_of_it() {
+        // the stored record keeps its number and its identifiers; all else is of the incoming one, whose number becomes an 035
+        let stored = record("=001  ybp7406411\n=856  40$uhttp://example.com\n=999  ff$s1$i2");
+        let incoming = record("=001  ybp7406512\n=245  00$aNew\n=856  40$uhttp://proxy/example.com");
+        let kept = specs(&["001", "999{^1=\\f}{^2=\\f}"]);
+        let rules = ComposeRules { kept: vec![(1, &kept)], other_numbers: Some(*b"035"), ..ComposeRules::default() };
+        let composed = compose(&[&incoming, &stored], 0, &rules, &|_| Some("20240101000000.0".into())).expect("it is built");
+        let expected = [
+            "=001  ybp7406411",
+            "=005  20240101000000.0",
+            "=035  \\\\$aybp7406512",
+            "=245  00$aNew",
+            "=856  40$uhttp://proxy/example.com",
+            "=999  ff$s1$i2",
+        ];
+        assert_eq!(lines(&composed), expected);
+        // the same number is not repeated, whoever says whose it is
+        let incoming = record("=001  ybp7406411\n=003  DLC\n=245  00$aNew");
+        let composed = compose(&[&incoming, &stored], 0, &rules, &|_| None).expect("it is built");
+        assert_eq!(lines(&composed), ["=001  ybp7406411", "=003  DLC", "=245  00$aNew", "=999  ff$s1$i2"]);
     }
 
     #[test]

@@ -61,6 +61,7 @@ impl PassState<'_> {
         let mut is_child = Vec::with_capacity(records.len());
         for (record, values) in records.iter().zip(golden.iter()) {
             let own = components.texts_of(values);
+            self.note_failed(link.child_collection, &record.key);
             is_child.push(own.is_some());
             let position = components.position(&record.key.shared());
             components.register(position, own.into_iter().flatten(), &mut texts);
