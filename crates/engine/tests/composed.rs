@@ -72,9 +72,7 @@ fn record(number: &str, changed: &str, fields: &str) -> String {
 fn local_notes_stand_beside_the_newest_record_of_the_library_of_congress() {
     let desk = on_a_file("composed-local", COMPOSE);
     let tenant = desk.new_tenant();
-    let loc = |changed: &str, title: &str| {
-        record("n1", changed, &format!("=003  DLC\n=245  10$a{title}\n=590  \\\\$aof LC\n=650  \\0$aSea"))
-    };
+    let loc = |changed: &str, title: &str| record("n1", changed, &format!("=003  DLC\n=245  10$a{title}\n=590  \\\\$aof LC\n=650  \\0$aSea"));
     let local = record("77", "20230101000000.0", "=245  10$aLocal title\n=590  \\\\$alocal\n=650  \\7$aMeer\n=945  \\\\$i123");
     import(&desk, &tenant, &[(0, loc("20240101000000.0", "Old")), (1, local.clone()), (0, loc("20240601120000.0", "New"))]);
     let expected = [
@@ -206,7 +204,8 @@ fn documents_of_records_that_link_to_a_record_are_composed() {
     let folder = support::folder("composed-linked");
     std::fs::create_dir_all(&folder).expect("a folder");
     let desk = Desk { stores: support::on_a_file(&folder, &catalogue, 1), catalogue, folder };
-    let of = |number: &str, day: u8, fields: &str| format!("=LDR  00000nam a2200000 i 4500\n=001  {number}\n=005  202401{day:02}000000.0\n{fields}\n\n");
+    let of =
+        |number: &str, day: u8, fields: &str| format!("=LDR  00000nam a2200000 i 4500\n=001  {number}\n=005  202401{day:02}000000.0\n{fields}\n\n");
     let files = [
         ("loc", of("n1", 3, "=003  DLC\n=010  \\\\$an 79089035\n=020  \\\\$a0306406152\n=245  10$aSea\n=650  \\0$aSea")),
         ("vendor", of("v1", 9, "=020  \\\\$a9780306406157\n=245  10$aother\n=650  \\4$aMer\n=856  40$uhttp://v.example/1")),

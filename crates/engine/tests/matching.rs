@@ -73,7 +73,15 @@ fn document() -> impl Strategy<Value = Given> {
     let isbns = prop::collection::btree_set(0..ISBNS.len(), 0..2);
     let fields = (some(3), some(4), prop::option::weighted(0.7, 1..4_u8), isbns);
     (prop::sample::select(vec!["given", "given", "known"]), 0..7_u8, prop::bool::weighted(0.12), fields).prop_map(
-        |(source, id, gone, (known_id, lccn, number, isbns))| Given { source, id, gone, known_id: known_id.filter(|_| source == "given"), lccn, number, isbns },
+        |(source, id, gone, (known_id, lccn, number, isbns))| Given {
+            source,
+            id,
+            gone,
+            known_id: known_id.filter(|_| source == "given"),
+            lccn,
+            number,
+            isbns,
+        },
     )
 }
 
@@ -131,9 +139,9 @@ fn expected(documents: &[Given]) -> (BTreeMap<String, Json>, BTreeMap<String, us
         };
         if shares(document, document) {
             let mut component: BTreeSet<u8> = BTreeSet::from([document.id]);
-            while let Some(next) = given.iter().find(|other| {
-                !component.contains(&other.id) && given.iter().any(|own| component.contains(&own.id) && shares(own, other))
-            }) {
+            while let Some(next) =
+                given.iter().find(|other| !component.contains(&other.id) && given.iter().any(|own| component.contains(&own.id) && shares(own, other)))
+            {
                 component.insert(next.id);
             }
             let key = format!("g{}", component.first().expect("itself"));
@@ -243,7 +251,9 @@ fn too_many_records_that_share_a_value_are_not_merged() {
         support::job(&desk.catalogue, &*desk.stores[0], &tenant, "given", (&path, &documents.join("\n")), 400);
         desk.drain(2);
     };
-    let line = |id: usize, at: usize, lccn: &str| json!({"id": format!("g{id:04}"), "at": format!("2024-01-0{at}T00:00:00Z"), "lccn": lccn, "number": "1"}).to_string();
+    let line = |id: usize, at: usize, lccn: &str| {
+        json!({"id": format!("g{id:04}"), "at": format!("2024-01-0{at}T00:00:00Z"), "lccn": lccn, "number": "1"}).to_string()
+    };
     let all: Vec<String> = (0..=MAX_COMPONENT).map(|id| line(id, 1, "none")).collect();
     let works = || desk.golden_values(&tenant)["work"].as_object().expect("records").len();
     import("most", &all[1..]);

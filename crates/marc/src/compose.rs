@@ -214,7 +214,8 @@ mod tests {
         texts.iter().map(|text| MarcSpec::parse(text).expect("a spec")).collect()
     }
 
-    const FIRST: &str = "=001  n1\n=003  DLC\n=005  20240101000000.0\n=245  10$aSea\n=520  \\\\$aof LC\n=500  \\\\$anote\n=590  \\\\$aof LC\n=650  \\0$aSea";
+    const FIRST: &str =
+        "=001  n1\n=003  DLC\n=005  20240101000000.0\n=245  10$aSea\n=520  \\\\$aof LC\n=500  \\\\$anote\n=590  \\\\$aof LC\n=650  \\0$aSea";
     const OTHER: &str = "=001  77\n=003  DE-1\n=245  10$aother\n=590  \\\\$alocal\n=650  \\0$aSea\n=650  \\7$aMeer\n=945  \\\\$i1\n=910  \\\\$ax";
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! A [`MarcRecord`] is a leader and fields, whatever syntax it came from. [`scan::records`] reads a file of ISO 2709 in memory,
 //! [`scan::MarcScanner`] a stream of it; [`marcxml::read`] takes one `record` element, [`MarcRecord::from_json`] one object, [`line::read`]
-//! one record of lines. [`write::RecordWriter`] writes many in any of the four syntaxes. [`MarcBuilder`] makes records.
+//! one record of lines. [`compose::compose`] makes one record of several. [`write::RecordWriter`] writes many in any of the four syntaxes. [`MarcBuilder`] makes records.
 //!
 //! ```
 //! use stook_marc::marcspec::MarcSpec;

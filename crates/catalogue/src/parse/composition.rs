@@ -98,7 +98,11 @@ impl DefinitionParser<'_> {
                     self.problems.push(crate::diagnostic::Diagnostic::new(span, error.message));
                 }
                 Ok(spec) if spec.part != FieldPart::Whole || spec.tag == TagPattern::LEADER => {
-                    self.problem_with_help(item, "this names a part of a field; a field is kept as a whole", "for example: 590, 9.. or 650{$2=\\local}");
+                    self.problem_with_help(
+                        item,
+                        "this names a part of a field; a field is kept as a whole",
+                        "for example: 590, 9.. or 650{$2=\\local}",
+                    );
                 }
                 Ok(spec) if spec.tag.0 == *b"005" => {
                     self.problem(item, format!("field {CHANGED} is the newest time of what is composed, whoever it is from"));

@@ -11,9 +11,7 @@ use crate::eval::types::{Expected, TextConversion};
 use crate::model::definition::{Collection, Field, KeyDefinition};
 use crate::model::ids::{CollectionId, FieldId, IdVec, LinkId};
 use crate::model::key::Template;
-use crate::model::links::{
-    Coverage, Derivation, EqualFields, IntervalOverlap, Link, SeveralFound, TargetRule, id_of, list_field_in_key, members_of,
-};
+use crate::model::links::{Coverage, Derivation, EqualFields, IntervalOverlap, Link, SeveralFound, TargetRule, id_of, list_field_in_key, members_of};
 use crate::value::FieldType;
 
 /// Max criteria of a link.
@@ -143,8 +141,9 @@ impl DefinitionParser<'_> {
             }
             (None, None, Some(criteria)) => self.matched(node, criteria, (from, to), collections)?,
             _ => {
-                let message =
-                    format!("link `{name}` needs `key`, the target's key, `same`, fields that are equal, or `match`, criteria that are tried in order");
+                let message = format!(
+                    "link `{name}` needs `key`, the target's key, `same`, fields that are equal, or `match`, criteria that are tried in order"
+                );
                 self.problem(name_node, message);
                 return None;
             }
@@ -205,12 +204,8 @@ impl DefinitionParser<'_> {
             self.problem_with_help(node, format!("`match` is a list of criteria, this is {}", node.kind_name()), help);
             return None;
         };
-        let choices = [
-            ("fail", Some(SeveralFound::Fail)),
-            ("smallest", Some(SeveralFound::Smallest)),
-            ("every", Some(SeveralFound::Every)),
-            ("merge", None),
-        ];
+        let choices =
+            [("fail", Some(SeveralFound::Fail)), ("smallest", Some(SeveralFound::Smallest)), ("every", Some(SeveralFound::Every)), ("merge", None)];
         let several = self.choice(link.get("several"), "choice for several", &choices).unwrap_or(Some(SeveralFound::Fail));
         if !(1..=MAX_CRITERIA).contains(&items.len()) {
             self.problem(node, format!("`match` has 1 to {MAX_CRITERIA} criteria"));
@@ -222,7 +217,9 @@ impl DefinitionParser<'_> {
         for item in items {
             let fields = match item.text() {
                 Some(text) if text.contains('+') => {
-                    let parts = text.split('+').map(|part| Node { kind: NodeKind::Scalar { text: part.trim().into(), quoted: false }, span: item.span.clone() });
+                    let parts = text
+                        .split('+')
+                        .map(|part| Node { kind: NodeKind::Scalar { text: part.trim().into(), quoted: false }, span: item.span.clone() });
                     self.equal_fields(&Node { kind: NodeKind::List(parts.collect()), span: item.span.clone() }, mine, theirs)?
                 }
                 _ => self.equal_fields(item, mine, theirs)?,

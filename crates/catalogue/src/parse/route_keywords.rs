@@ -44,7 +44,11 @@ pub const COMPOSE: &[Keyword] = &[
         r#"{"oneOf":[{"type":["string","number"]},{"type":"array","items":{"type":["string","number"]}}]}"#,
         "Fields of which every contributor gives its own, each once.",
     ),
-    word("other_numbers", SCALAR, "The tag of the field for the control numbers (001, after 003 in parentheses) of the other contributors, such as 035."),
+    word(
+        "other_numbers",
+        SCALAR,
+        "The tag of the field for the control numbers (001, after 003 in parentheses) of the other contributors, such as 035.",
+    ),
     word(
         "defaults",
         r#"{"type":"object","additionalProperties":{"oneOf":[{"type":"string"},{"type":"array","items":{"type":"string"}}]}}"#,

@@ -193,7 +193,7 @@ pub enum Command {
     },
     /// Show one record.
     #[command(
-        after_help = "Examples:\n  stook get authority 'n  50005501 '\n  stook get authority 'n  50005501 ' --explain\n  stook get authority 'n  50005501 ' --format marcxml"
+        after_help = "Examples:\n  stook get authority 'n  50005501 '\n  stook get authority 'n  50005501 ' --explain\n  stook get authority 'n  50005501 ' --format marcxml\n  stook get authority 'n  50005501 ' --format marc --contributor loc"
     )]
     Get(GetArgs),
     /// Query records.

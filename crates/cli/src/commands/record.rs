@@ -67,12 +67,14 @@ pub fn get(location: &CatalogueLocation, arguments: &GetArgs) -> CommandResult {
                     let names: Vec<&str> = found.contributions.iter().filter(|own| own.raw.is_some()).map(|own| &*own.contributor).collect();
                     return Err(CommandError::new(format!("the record has no document of {name}; it has those of {}", names.join(", "))));
                 }
-                (_, None) => match MarcOfRecords::new(&catalogue, found.collection, Some((&*store, &tenant))).write(&found, &mut writer, &mut repairs)? {
-                    Err(WriteError::NoDocument) => {
-                        return Err(CommandError::new("no document was kept for this record (the collection needs `raw: keep`)"));
+                (_, None) => {
+                    match MarcOfRecords::new(&catalogue, found.collection, Some((&*store, &tenant))).write(&found, &mut writer, &mut repairs)? {
+                        Err(WriteError::NoDocument) => {
+                            return Err(CommandError::new("no document was kept for this record (the collection needs `raw: keep`)"));
+                        }
+                        written => written?,
                     }
-                    written => written?,
-                },
+                }
             }
             writer.finish()?;
             repairs.into_iter().for_each(|repair| eprintln!("changed: {}: {repair}", found.stored.key));

@@ -145,7 +145,8 @@ impl<'c> MarcOfRecords<'c> {
     fn document<'r>(&self, contribution: &'r Contribution, repairs: &mut Repairs) -> std::result::Result<Option<SourceDocument<'r>>, WriteError> {
         let Some(raw) = &contribution.raw else { return Ok(None) };
         let syntax = Syntax::from_number(raw.syntax).unwrap_or(Syntax::Marc);
-        let options = self.catalogue.source(contribution.source()).map_or(Cow::Owned(DocumentOptions::DEFAULT), |(_, source)| Cow::Borrowed(&source.reading));
+        let options =
+            self.catalogue.source(contribution.source()).map_or(Cow::Owned(DocumentOptions::DEFAULT), |(_, source)| Cow::Borrowed(&source.reading));
         let document = Document::read(&raw.bytes, syntax, &ParseContext::default(), &options, repairs)?;
         Ok(document.marc().is_some().then_some(SourceDocument { contribution, document }))
     }

@@ -21,17 +21,17 @@ pub(crate) fn left_out(catalogue: &Catalogue, collection: CollectionId, values: 
                 rule => rule.own_criteria(),
             };
             for fields in criteria {
-            let max_values = link.max_equal_elements(definition, fields.iter().copied());
-            // lists are nearly always short enough, and then need not be compared
-            if fields.iter().map(|field| values[*field].elements().len()).fold(1, usize::saturating_mul) <= max_values {
-                continue;
-            }
-            let number = fields.iter().map(|field| elements(definition, *field, values).len()).fold(1, usize::saturating_mul);
-            if number > max_values {
-                let names: Vec<&str> = fields.iter().map(|field| definition.fields[*field].name.as_str()).collect();
-                let (of, names, rest) = (&catalogue.collections[link.child_collection].name, names.join("`, `"), number - max_values);
-                left_out.push(format!("link `{of}.{}` uses only the first {max_values} values of `{names}`; {rest} are ignored", link.name));
-            }
+                let max_values = link.max_equal_elements(definition, fields.iter().copied());
+                // lists are nearly always short enough, and then need not be compared
+                if fields.iter().map(|field| values[*field].elements().len()).fold(1, usize::saturating_mul) <= max_values {
+                    continue;
+                }
+                let number = fields.iter().map(|field| elements(definition, *field, values).len()).fold(1, usize::saturating_mul);
+                if number > max_values {
+                    let names: Vec<&str> = fields.iter().map(|field| definition.fields[*field].name.as_str()).collect();
+                    let (of, names, rest) = (&catalogue.collections[link.child_collection].name, names.join("`, `"), number - max_values);
+                    left_out.push(format!("link `{of}.{}` uses only the first {max_values} values of `{names}`; {rest} are ignored", link.name));
+                }
             }
         }
     }

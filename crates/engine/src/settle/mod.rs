@@ -21,8 +21,8 @@
 
 mod check;
 mod child;
-mod component;
 pub mod complete_delivery;
+mod component;
 mod drain;
 mod fan;
 mod inline;
@@ -45,6 +45,6 @@ pub use inline::{InlineContext, InlineResult, settle_inline};
 pub use linked_values::failure_of;
 pub use measured::{CoveredChild, measured};
 pub(crate) use pass_state::why_refused;
-pub use targets::ambiguity_of;
 pub use remake::{is_settled, mark_outdated};
 pub use stop::until_stopped;
+pub use targets::ambiguity_of;

@@ -109,7 +109,13 @@ fn why_ambiguous(catalogue: &Catalogue, link: &Link, fields: &EqualFields, keys:
     let shown: Vec<String> = keys.iter().take(MAX_NAMED).map(|key| format!("{key:?}")).collect();
     let more = if keys.len() > MAX_NAMED { format!(" and {} more", keys.len() - MAX_NAMED) } else { String::new() };
     let target = &catalogue.collections[link.target_collection].name;
-    format!("link `{}`: {} records of {target} have its {}: {}{more}; none of them is linked", link.name, keys.len(), names.join(" and "), shown.join(", "))
+    format!(
+        "link `{}`: {} records of {target} have its {}: {}{more}; none of them is linked",
+        link.name,
+        keys.len(),
+        names.join(" and "),
+        shown.join(", ")
+    )
 }
 
 /// Why a record has no target by a link, if it found several.
