@@ -17,6 +17,8 @@ pub enum Kind {
     Boolean(BooleanWords),
     /// A date in this format; without one, `2024-02-29`.
     Date(Option<&'static str>),
+    /// A date that may lack the day, or the day and the month: `2024`, `2024-02`.
+    PartialDate,
     /// A date with a time in this format; without one, RFC 3339.
     Timestamp(Option<&'static str>),
     /// An identifier of 128 bits.
@@ -99,6 +101,7 @@ pub(crate) static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
     kinds.extend([Kind::Date(None), Kind::Timestamp(None)]);
     kinds.extend(DATES.map(|format| Kind::Date(Some(format))));
     kinds.extend(TIMESTAMPS.map(|format| Kind::Timestamp(Some(format))));
+    kinds.push(Kind::PartialDate);
     kinds
 });
 
@@ -112,6 +115,10 @@ impl Kind {
             Kind::Boolean(BooleanWords { yes, no }) => [yes, no].into_iter().any(|word| text.to_lowercase() == word),
             Kind::Date(format) => {
                 text.len() <= 32 && has_form(text, format.unwrap_or("%Y-%m-%d")) && from_text(text, &FieldType::Date, format).is_ok()
+            }
+            Kind::PartialDate => {
+                let has_form = ["%Y", "%Y-%m", "%Y-%m-%d"].iter().any(|format| has_form(text, format));
+                has_form && text >= "1000" && from_text(text, &FieldType::PartialDate, None).is_ok()
             }
             Kind::Timestamp(None) => is_timestamp(text),
             Kind::Timestamp(Some(format)) => {

@@ -14,7 +14,7 @@ use std::fmt::Write;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
 use stook_catalogue::ids::{CollectionId, FieldId};
-use stook_catalogue::value::{FieldType, Geometry, Value, from_text};
+use stook_catalogue::value::{FieldType, Geometry, PartialDate, Value, from_text};
 use stook_query::CompiledQuery;
 use stook_store::plan::{AggregateFunction, GeometryRelation, Grouping, PERIODS, Period, QueryPlan};
 use stook_store::{Queries, Tenant};
@@ -46,6 +46,10 @@ collections:
       seen: timestamp
       born: { type: date, index: equal }
       died: date
+      printed: { type: partial_date, index: equal }
+      written: partial_date
+      issued: { type: [partial_date], index: equal }
+      copied: [partial_date]
       length: { type: duration, index: equal }
       pause: duration
       bytes: { type: size, index: equal }
@@ -133,6 +137,7 @@ impl Dice {
             FieldType::Boolean => Value::Bool(self.once_in(2)),
             FieldType::Timestamp => Value::Int(self.moment()),
             FieldType::Date => Value::Int(if common { self.integer_between(19_840, 19_850) } else { self.integer_between(-40_000, 60_000) }),
+            FieldType::PartialDate => Value::Int(self.partial_date(common).stored()),
             FieldType::Duration => {
                 Value::Int(if common { self.integer_between(-2, 8) * 1_800_000_000 } else { self.integer_between(-1 << 40, 1 << 40) })
             }
@@ -146,6 +151,20 @@ impl Dice {
             FieldType::Geometry => self.geometry().0,
             FieldType::Ranges | FieldType::Struct(_) => unreachable!("the stores' own tests have them"),
             FieldType::List(element) => Value::List((0..self.below(5)).map(|_| self.scalar(element)).collect()),
+        }
+    }
+
+    /// A year, month, day or range; often one of a few years.
+    fn partial_date(&mut self, common: bool) -> PartialDate {
+        let year = if common { self.integer_between(1998, 2000) } else { self.integer_between(0, 9999) };
+        let (month, day) = (self.choose(&[1, 2, 5, 12]).to_owned(), self.choose(&[1, 15, 28]).to_owned());
+        let one = |text: String| PartialDate::parse(&text).expect("a partial date");
+        match self.below(6) {
+            0 | 1 => one(format!("{year:04}")),
+            2 => one(format!("{year:04}-{month:02}")),
+            3 => one(format!("{year:04}-{month:02}-{day:02}")),
+            4 => one(format!("{year:04}-{month:02}/..")),
+            _ => one(format!("{year:04}-{month:02}-{day:02}/{:04}", (year + self.integer_between(0, 2)).min(9999))),
         }
     }
 
@@ -300,6 +319,8 @@ enum Operand {
     Pattern(Vec<String>),
     /// The first moment of a day.
     Day(i64),
+    /// A partial date.
+    Part(PartialDate),
 }
 
 impl TestCondition {
@@ -314,10 +335,12 @@ impl TestCondition {
     fn holds_for(&self, named: &QueryableName, element: &Value) -> bool {
         let at_least = |operand: &Operand| match operand {
             Operand::Day(day) => element.as_int() >= Some(*day),
+            Operand::Part(part) => partial(element).first() >= part.first(),
             operand => order(named, element, operand).is_ge(),
         };
         let at_most = |operand: &Operand| match operand {
             Operand::Day(day) => element.as_int() < Some(*day + DAY),
+            Operand::Part(part) => partial(element).first() <= part.last(),
             operand => order(named, element, operand).is_le(),
         };
         match self {
@@ -342,6 +365,10 @@ impl TestCondition {
     }
 }
 
+fn partial(value: &Value) -> PartialDate {
+    value.as_int().and_then(PartialDate::from_stored).unwrap_or_else(|| panic!("{value:?} is no partial date"))
+}
+
 fn geometry_of(value: &Value) -> &Geometry {
     let Value::Geometry(geometry) = value else { panic!("{value:?} is no geometry") };
     geometry
@@ -358,6 +385,7 @@ fn equals(named: &QueryableName, element: &Value, operand: &Operand) -> bool {
     match operand {
         Operand::Value(value) => named.compare(element, value).is_eq(),
         Operand::Day(day) => (Some(*day)..Some(*day + DAY)).contains(&element.as_int()),
+        Operand::Part(part) => partial(element).lies_in(*part),
         Operand::Pattern(pieces) => {
             let folded = named.folded(element);
             let pieces = if named.fold { folded_pattern(pieces) } else { pieces.clone() };
@@ -467,6 +495,7 @@ impl QueryGenerator<'_> {
     fn operand(&mut self, name: usize, days: bool) -> Operand {
         let value = self.operand_value(name);
         match value {
+            value if self.names[name].ty.element() == &FieldType::PartialDate => Operand::Part(partial(&value)),
             Value::Int(moment) if days && self.names[name].ty.element() == &FieldType::Timestamp && self.dice.once_in(2) => {
                 Operand::Day(moment.div_euclid(DAY) * DAY)
             }
@@ -499,7 +528,9 @@ impl QueryGenerator<'_> {
             return TestCondition::Related(relation, wanted, text);
         }
         let pattern = element == FieldType::Text && self.dice.once_in(2);
-        match self.dice.below(11) {
+        // `in` and `!=` do not take partial dates
+        let choice = self.dice.below(11);
+        match if element == FieldType::PartialDate && matches!(choice, 2 | 3) { 0 } else { choice } {
             0..=2 if pattern => TestCondition::Equal(self.pattern(name)),
             3 if pattern => TestCondition::NotEqual(self.pattern(name)),
             0..=1 => TestCondition::Equal(self.operand(name, true)),
@@ -517,6 +548,7 @@ impl QueryGenerator<'_> {
                 }
                 let [low, high] = ends;
                 let mut end = |value: Value| match value {
+                    value if element == FieldType::PartialDate => Operand::Part(partial(&value)),
                     Value::Int(moment) if element == FieldType::Timestamp && self.dice.once_in(2) => Operand::Day(moment.div_euclid(DAY) * DAY),
                     value => Operand::Value(value),
                 };
@@ -595,7 +627,7 @@ impl QueryGenerator<'_> {
             let groups: Vec<usize> = choices.iter().copied().filter(is_group).collect();
             for _ in 0..groups.len().min(1 + self.dice.below(3)) {
                 let name = *self.dice.choose(&groups);
-                let is_time = matches!(self.names[name].ty.element(), FieldType::Timestamp | FieldType::Date);
+                let is_time = matches!(self.names[name].ty.element(), FieldType::Timestamp | FieldType::Date | FieldType::PartialDate);
                 let period = (is_time && !self.dice.once_in(4)).then(|| self.dice.choose(&PERIODS).0);
                 if !query.by.contains(&(name, period)) {
                     query.by.push((name, period));
@@ -649,6 +681,7 @@ impl QueryGenerator<'_> {
                 let text = Value::Int(day / DAY).show(&FieldType::Date);
                 if self.dice.once_in(2) { text.replace('-', "") } else { text }
             }
+            Operand::Part(part) => part.to_string(),
             Operand::Value(Value::Float(number)) if self.dice.once_in(2) => format!("{number:e}"),
             Operand::Value(Value::Int(number)) if ty == FieldType::Integer && number.unsigned_abs() < 1 << 50 && self.dice.once_in(4) => {
                 format!("{number}e0")
@@ -963,6 +996,10 @@ impl QueryGenerator<'_> {
 /// The day on which a period begins, from the text of the day.
 fn start_of(period: Period, ty: &FieldType, value: &Value) -> Value {
     let number = value.as_int().expect("a time");
+    if ty == &FieldType::PartialDate {
+        let [first, last] = [partial(value).first(), partial(value).last()].map(|day| start_of(period, &FieldType::Date, &Value::Int(day)));
+        return if first == last { first } else { Value::Null };
+    }
     let day = if ty == &FieldType::Timestamp { number.div_euclid(DAY) } else { number };
     let text = Value::Int(day).show(&FieldType::Date);
     let day_of = |text: String| from_text(&text, &FieldType::Date, None).expect("a date");

@@ -20,7 +20,7 @@ pub fn to_cel(value: &Value, ty: &FieldType) -> Cel {
         Value::Int(number) => match ty.element() {
             FieldType::Timestamp => chrono::DateTime::from_timestamp_micros(*number).map_or(Cel::Null, |time| Cel::Timestamp(time.fixed_offset())),
             FieldType::Duration => Cel::Duration(chrono::Duration::microseconds(*number)),
-            FieldType::Date => text_to_cel(&value.show(ty)),
+            FieldType::Date | FieldType::PartialDate => text_to_cel(&value.show(ty)),
             _ => Cel::Int(*number),
         },
         Value::Float(number) => Cel::Float(*number),

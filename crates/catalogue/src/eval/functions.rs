@@ -16,6 +16,7 @@ pub(crate) use text::MAX_TEXT_BYTES;
 
 use crate::eval::convert::{CelValue as Cel, text_to_cel};
 use crate::eval::tables::{ConstantTables, TableValue};
+use crate::value::{FieldType, PartialDate, Value};
 use cel::common::ast::{CallExpr, Expr, IdedExpr};
 use cel::common::value::{CowVal, Val};
 use cel::objects::{Key as CelKey, Map as CelMap};
@@ -115,6 +116,12 @@ pub const FUNCTIONS: &[FunctionSpec] = &[
     entry("substring", Global, &["substring(text, integer) -> text?", "substring(text, integer, integer) -> text?"],
         "the characters from a position (counted from 0) to the end or to another position; null if the text is too short",
         ("substring('S1A_IW', 0, 3)", "\"S1A\"")),
+    entry("first_day", Global, &["first_day(text) -> text?"],
+        "the first day of a date, month, year or range of them, as a date; null if all days before the last one are meant",
+        ("first_day('1998-05')", "\"1998-05-01\"")),
+    entry("last_day", Global, &["last_day(text) -> text?"],
+        "the last day of a date, month, year or range of them, as a date; null if all days after the first one are meant",
+        ("last_day('1998/2000')", "\"2000-12-31\"")),
     entry("contains", Member, &["text.contains(text) -> boolean"], "whether a text is part of it", ("'abc'.contains('b')", "true")),
     entry("startsWith", Member, &["text.startsWith(text) -> boolean"], "whether it begins with a text", ("'abc'.startsWith('ab')", "true")),
     entry("endsWith", Member, &["text.endsWith(text) -> boolean"], "whether it ends with a text", ("'abc'.endsWith('bc')", "true")),
@@ -324,6 +331,7 @@ pub(crate) fn call(name: &str, args: &[Cel], tables: &ConstantTables) -> EvalRes
             Cel::Map(CelMap { map: Arc::new(remaining) })
         }
         ("merge" | "compact" | "by_member", args) => return structs::call(name, args),
+        ("first_day" | "last_day", [Cel::String(text)]) => edge_day(text, name == "first_day")?,
         ("uuid5", [Cel::String(name), Cel::String(text)]) => text_to_cel(&uuid5(name, text)),
         ("md5", [Cel::String(text)]) => text_to_cel(&md5(text)),
         ("hex", [Cel::String(digits)]) => {
@@ -385,6 +393,13 @@ fn substring(text: &str, from: i64, to: Option<i64>) -> Cel {
         return Cel::Null;
     }
     Cel::String(Arc::new(text.chars().skip(from as usize).take((to - from) as usize).collect()))
+}
+
+/// Returns the first or the last day of a partial date; null if it is open on that side.
+fn edge_day(text: &str, is_first: bool) -> EvalResult {
+    let date = PartialDate::parse(text.trim()).ok_or_else(|| failed(format!("{} is not a date, a month, a year or a range of them", shown(text))))?;
+    let day = if is_first { date.known_first() } else { date.known_last() };
+    Ok(day.map_or(Cel::Null, |day| text_to_cel(&Value::Int(day).show(&FieldType::Date))))
 }
 
 /// Returns the sum of a list of numbers or durations; null elements do not count.

@@ -246,7 +246,7 @@ impl DefinitionParser<'_> {
         let text = self.text_of(node, "format")?.to_owned();
         let fits = match ty.element() {
             FieldType::Timestamp => matches!(text.as_str(), "epoch" | "epoch_ms" | "epoch_us") || text.contains('%'),
-            FieldType::Date => text.contains('%'),
+            FieldType::Date | FieldType::PartialDate => text.contains('%'),
             FieldType::Duration => matches!(text.as_str(), "d" | "h" | "m" | "s" | "ms" | "us"),
             _ => false,
         };

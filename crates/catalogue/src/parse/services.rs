@@ -191,6 +191,12 @@ impl DefinitionParser<'_> {
         if takes == ArgumentForm::Pattern && *ty != FieldType::Text {
             self.problem(node, format!("patterns are for text; `{}` is of type {ty}", collection.fields[field].name));
         }
+        if *ty == FieldType::PartialDate {
+            self.problem(
+                field_node,
+                format!("`{}` is of type {ty}, and a service cannot be asked for years, months or ranges of dates", collection.fields[field].name),
+            );
+        }
         let shape = node.get("shape").and_then(|node| self.regex(node, str::to_owned));
         let required = self.boolean(node.get("required"), "required");
         let default = node.get("default").and_then(|node| {

@@ -2,7 +2,7 @@
 
 use super::field_type::FieldType;
 use super::time::timestamp_from_text;
-use super::{Value, json, ranges_from_json, ranges_from_text, ranges_of, struct_of};
+use super::{PartialDate, Value, json, ranges_from_json, ranges_from_text, ranges_of, struct_of};
 use jiff::SignedDuration;
 use jiff::civil;
 use jiff::fmt::strtime::BrokenDownTime;
@@ -92,6 +92,13 @@ pub fn repaired_from_text(text: &str, ty: &FieldType, format: Option<&str>, repa
             Some(format) => ConvertError::new(text, format!("a date of the form {format}")),
             None => wrong("a date (YYYY-MM-DD)"),
         }),
+        FieldType::PartialDate => {
+            let date = format.map_or_else(|| PartialDate::parse(trimmed), |format| PartialDate::parse_with(trimmed, format));
+            date.map(|date| Value::Int(date.stored())).ok_or_else(|| match format {
+                Some(format) => ConvertError::new(text, format!("a date of the form {format}")),
+                None => wrong("a date, month, year or range of them (1998-05-24, 1998-05, 1998, 1998/2003)"),
+            })
+        }
         FieldType::Duration => {
             duration_from_text(trimmed, format).map(Value::Int).ok_or_else(|| wrong("a duration (1h30m, PT90M, or a number with `format: s`)"))
         }

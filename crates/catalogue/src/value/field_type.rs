@@ -18,6 +18,8 @@ pub enum FieldType {
     Timestamp,
     /// Days since 1970-01-01.
     Date,
+    /// A date of which the day, or the day and the month, may be unknown, or a range of dates; see [`super::PartialDate`].
+    PartialDate,
     /// Microseconds.
     Duration,
     /// Bytes.
@@ -46,13 +48,14 @@ pub struct StructMember {
 }
 
 /// The names of the scalar types in definitions.
-pub const TYPE_NAMES: [(&str, FieldType); 12] = [
+pub const TYPE_NAMES: [(&str, FieldType); 13] = [
     ("text", FieldType::Text),
     ("integer", FieldType::Integer),
     ("float", FieldType::Float),
     ("boolean", FieldType::Boolean),
     ("timestamp", FieldType::Timestamp),
     ("date", FieldType::Date),
+    ("partial_date", FieldType::PartialDate),
     ("duration", FieldType::Duration),
     ("size", FieldType::Size),
     ("uuid", FieldType::Uuid),

@@ -5,6 +5,7 @@ mod field_type;
 pub mod fold;
 pub mod json;
 mod json_document;
+mod partial_date;
 pub mod time;
 
 pub use convert::{
@@ -12,6 +13,7 @@ pub use convert::{
 };
 pub use field_type::{FieldType, StructMember, TYPE_NAMES};
 pub use json_document::{JsonDocument, MAX_DOCUMENT_DEPTH};
+pub use partial_date::PartialDate;
 pub use smol_str::SmolStr;
 pub use stook_geometry::Geometry;
 pub use time::show_timestamp;
@@ -30,7 +32,7 @@ pub enum Value {
     Null,
     /// Of type boolean.
     Bool(bool),
-    /// Of type integer, timestamp, date, duration or size.
+    /// Of type integer, timestamp, date, duration or size; of type partial_date, as [`PartialDate::stored`] makes it.
     Int(i64),
     /// Of type float; never NaN or infinite.
     Float(f64),
@@ -273,6 +275,7 @@ fn show_int(number: i64, ty: &FieldType) -> String {
     match ty {
         FieldType::Timestamp => show_timestamp(number),
         FieldType::Date => show_date(number),
+        FieldType::PartialDate => PartialDate::from_stored(number).map_or_else(|| number.to_string(), |date| date.to_string()),
         FieldType::Duration => SignedDuration::from_micros(number).to_string(),
         _ => number.to_string(),
     }

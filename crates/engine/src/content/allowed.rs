@@ -22,7 +22,9 @@ pub fn check(value: Value, ty: &FieldType, one_of: &[Value]) -> Result<Value, St
 pub fn strict_from_json(json: &Json, ty: &FieldType) -> std::result::Result<Value, String> {
     fn fits(json: &Json, ty: &FieldType) -> bool {
         match ty {
-            FieldType::Text | FieldType::Timestamp | FieldType::Date | FieldType::Duration | FieldType::Uuid => json.is_string(),
+            FieldType::Text | FieldType::Timestamp | FieldType::Date | FieldType::PartialDate | FieldType::Duration | FieldType::Uuid => {
+                json.is_string()
+            }
             FieldType::Integer | FieldType::Size => json.is_i64() || json.is_u64() || json.as_f64().is_some_and(|number| number.fract() == 0.0),
             FieldType::Float => json.is_number(),
             FieldType::Boolean => json.is_boolean(),

@@ -9,7 +9,7 @@ use stook_catalogue::definition::{ArgumentForm, CallArgument, Collection, Field,
 use stook_catalogue::ids::FieldId;
 use stook_catalogue::links::Derivation;
 use stook_catalogue::parts::{self, matches};
-use stook_catalogue::value::{FieldType, Value, from_text};
+use stook_catalogue::value::{FieldType, PartialDate, Value, from_text};
 use stook_store::plan::{Comparison, PlanColumn, QueryPlan};
 
 /// Conditions that are passed to a call, each with the position of its argument.
@@ -250,6 +250,7 @@ pub fn holds(test: &Comparison, value: &Value) -> bool {
             (Value::Text(text), Some(pieces)) => matches(&pieces, text),
             _ => false,
         },
+        Comparison::During(days) => value.as_int().and_then(PartialDate::from_stored).is_some_and(|date| date.lies_in(*days)),
         Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) | Comparison::Related(..) => false,
     }
 }
@@ -273,6 +274,7 @@ pub fn implies(narrow: &Comparison, wide: &Comparison) -> bool {
             };
             is_within(low, least, Ordering::Greater) && is_within(high, most, Ordering::Less)
         }
+        (Comparison::During(narrow), Comparison::During(wide)) => narrow.lies_in(*wide),
         (Comparison::Prefix(_) | Comparison::Wildcard(_), Comparison::Prefix(_) | Comparison::Wildcard(_)) => match (pieces(narrow), pieces(wide)) {
             (Some(narrow), Some(wide)) => matches(&wide, &narrow.join(STAR)),
             _ => false,

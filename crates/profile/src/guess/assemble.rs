@@ -388,7 +388,7 @@ fn is_filterable(field: &FieldPlan, column: &ColumnProfile, documents: u64) -> b
     let distinct = column.distinct.count();
     let is_grouping = distinct >= 2 && distinct <= 200.max(documents / 20) && distinct * 2 <= documents.max(4);
     match field.ty.element() {
-        FieldType::Date | FieldType::Timestamp => true,
+        FieldType::Date | FieldType::PartialDate | FieldType::Timestamp => true,
         FieldType::Text | FieldType::Boolean | FieldType::Uuid if field.ty.members().is_empty() => {
             is_grouping && column.mean_length() <= 40.0 || has_word(&words, &["email", "code", "id"]) && column.mean_length() <= 60.0
         }

@@ -44,7 +44,8 @@ fn is_complete(column: &ColumnProfile, ty: &FieldType, documents: u64) -> bool {
 
 /// Whether a column's values, where there are some, can be keys.
 pub(crate) fn can_be_in_key(column: &ColumnProfile, ty: &FieldType) -> bool {
-    let is_scalar = matches!(ty, FieldType::Text | FieldType::Integer | FieldType::Uuid | FieldType::Date | FieldType::Timestamp);
+    let is_scalar =
+        matches!(ty, FieldType::Text | FieldType::Integer | FieldType::Uuid | FieldType::Date | FieldType::PartialDate | FieldType::Timestamp);
     is_scalar && column.most_in_document <= 1 && column.longest <= MAX_LENGTH && column.inside.is_none() && column.tokens.is_empty()
 }
 
@@ -117,7 +118,7 @@ fn score(table: &TableProfile, types: &[ColumnType], position: usize, thing: &st
         FieldType::Uuid => 5,
         // a measure is often unique, but no key
         FieldType::Integer if by_name == 0 => -4,
-        FieldType::Date | FieldType::Timestamp => 0,
+        FieldType::Date | FieldType::PartialDate | FieldType::Timestamp => 0,
         FieldType::Text if column.mean_length() > 60.0 => -5,
         FieldType::Text if column.mean_length() > 30.0 => -2,
         FieldType::Text if column.examples.iter().any(|example| example.contains(' ')) => -1,
@@ -159,7 +160,7 @@ fn part_score(column: &ColumnProfile, ty: &FieldType, family: FormatFamily) -> i
     let is_time =
         has_word(&words, &["year", "month", "day", "date", "time", "week", "period", "quarter", "hour", "version", "line", "position", "item"]);
     match ty {
-        FieldType::Date | FieldType::Timestamp => 3,
+        FieldType::Date | FieldType::PartialDate | FieldType::Timestamp => 3,
         _ if is_id => 3,
         _ if is_time => 2,
         FieldType::Text if column.mean_length() > 40.0 => -3,

@@ -160,6 +160,9 @@ fn of_texts(column: &ColumnProfile, table: &TableProfile, words: &[String], habi
             return if has_no_zone { found.note("times without a time zone are read as UTC") } else { found };
         }
     }
+    if has(Kind::PartialDate) && !has(Kind::Integer) {
+        return ColumnType::plain(FieldType::PartialDate).note("years, months and days; each keeps its precision");
+    }
     if !is_json {
         if let Some(found) = boolean(column, &common, words) {
             return found;
@@ -334,6 +337,7 @@ fn mixture(column: &ColumnProfile, is_json: bool) -> Option<String> {
         Kind::Float | Kind::Written(_) => ("numbers", "float"),
         Kind::Date(_) => ("dates", "date"),
         Kind::Timestamp(_) => ("times", "timestamp"),
+        Kind::PartialDate => ("dates, months and years", "partial_date"),
         _ => return None,
     };
     Some(format!("{count} of {} values are {what}, but {other:?} is not; `{ty}` would leave out such values with a warning", column.values))

@@ -100,7 +100,7 @@ fn groups(collection: &Collection) -> Vec<String> {
     let mut words = Vec::new();
     for (name, ty) in fields.chain(states).filter(|(_, ty)| ty.element().is_ordered()) {
         words.push(name.to_owned());
-        if matches!(ty.element(), FieldType::Timestamp | FieldType::Date) {
+        if matches!(ty.element(), FieldType::Timestamp | FieldType::Date | FieldType::PartialDate) {
             words.extend(PERIODS.iter().map(|(_, period)| format!("{period}({name})")));
         }
     }

@@ -397,7 +397,7 @@ impl Suggester<'_> {
 
     fn is_time(&self, name: &str) -> bool {
         let field = self.collection.fields.iter().find(|field| field.name == name);
-        field.is_some_and(|field| matches!(field.golden_type(), FieldType::Timestamp | FieldType::Date))
+        field.is_some_and(|field| matches!(field.golden_type(), FieldType::Timestamp | FieldType::Date | FieldType::PartialDate))
     }
 
     fn guesses(&self, token: &str, is_collection_named: bool) -> Result<Vec<ScoredInterpretation>> {

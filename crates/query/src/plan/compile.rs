@@ -179,7 +179,7 @@ impl GroupColumns {
         let (column, ty) = resolver.resolve(path)?;
         let element = ty.element().clone();
         if let Some(period) = period
-            && !matches!(element, FieldType::Timestamp | FieldType::Date)
+            && !matches!(element, FieldType::Timestamp | FieldType::Date | FieldType::PartialDate)
         {
             let problem = Diagnostic::new(path.span.clone(), format!("`{}` is of type {ty}, which has no {}", path.text, period.name()));
             return Err(problem.help("day, week, month and year are of timestamps and dates"));

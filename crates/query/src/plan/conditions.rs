@@ -1,10 +1,11 @@
-//! Compiles conditions of a query to conditions of the store: values get the type of their field, and days become ranges of times.
+//! Compiles conditions of a query to conditions of the store: values get the type of their field, days become ranges of times, and years, months and
+//! other parts of dates the days that are theirs.
 
 use super::columns::Resolver;
 use crate::language::{ComparisonOperator, QueryCondition, ValueLiteral};
 use std::sync::Arc;
 use stook_catalogue::diagnostic::Diagnostic;
-use stook_catalogue::value::{FieldType, Geometry, Value, duration_from_text, from_text};
+use stook_catalogue::value::{FieldType, Geometry, PartialDate, Value, duration_from_text, from_text};
 use stook_store::plan::{Comparison, Condition, GeometryRelation, PlanColumn};
 
 /// A day in microseconds.
@@ -49,6 +50,10 @@ impl Resolver<'_> {
                 if let Some(start_of_day) = values.iter().find(|value| self.start_of_day(value, &element).is_some()) {
                     return Err(Diagnostic::new(start_of_day.span.clone(), "a day is a range of times, not one time")
                         .help("`between [first day, last day]` takes whole days"));
+                }
+                if element == FieldType::PartialDate {
+                    let problem = Diagnostic::new(comparison.span.clone(), "years, months and days are ranges of time, which `in` does not take");
+                    return Err(problem.help("`or` combines several: (published=1998 or published=2003)"));
                 }
                 Comparison::In(values.iter().map(|value| self.value(value, &element)).collect::<Result<_, _>>()?)
             }
@@ -128,6 +133,13 @@ impl Resolver<'_> {
                 (true, _) => Comparison::NotWildcard(pieces),
             });
         }
+        if ty == &FieldType::PartialDate {
+            if negated {
+                let problem = Diagnostic::new(value.span.clone(), "`!=` does not take a year, a month or a day");
+                return Err(problem.help("`<` is before it, `>` after it; `not` is true for everything else"));
+            }
+            return Ok(Comparison::During(self.partial_date(value)?));
+        }
         if let Some(start) = self.start_of_day(value, ty) {
             if negated {
                 return Err(Diagnostic::new(value.span.clone(), "`!=` does not take a whole day").help("`<` is before the day, `>` after it"));
@@ -151,7 +163,20 @@ impl Resolver<'_> {
         }
     }
 
+    fn partial_date(&self, value: &ValueLiteral) -> Result<PartialDate, Diagnostic> {
+        let stored = self.value(value, &FieldType::PartialDate)?;
+        stored.as_int().and_then(PartialDate::from_stored).ok_or_else(|| Diagnostic::new(value.span.clone(), "expected a date, a month or a year"))
+    }
+
     fn lower(&self, value: &ValueLiteral, ty: &FieldType, included: bool) -> Result<(Value, bool), Diagnostic> {
+        if ty == &FieldType::PartialDate {
+            // what begins with it, or after it
+            let date = self.partial_date(value)?;
+            return Ok(match PartialDate::from_day_on(if included { date.first() } else { date.last() + 1 }) {
+                Some(least) => (Value::Int(least.stored()), true),
+                None => (Value::Int(i64::MAX), false),
+            });
+        }
         match self.start_of_day(value, ty) {
             // later than a day means from the next day on
             Some(start) => Ok((Value::Int(if included { start } else { start + DAY }), true)),
@@ -160,6 +185,13 @@ impl Resolver<'_> {
     }
 
     fn upper(&self, value: &ValueLiteral, ty: &FieldType, included: bool) -> Result<(Value, bool), Diagnostic> {
+        if ty == &FieldType::PartialDate {
+            // what begins before it, or before its end
+            let date = self.partial_date(value)?;
+            let day = if included { date.last() } else { date.first() };
+            let most = if included { PartialDate::between(day, day) } else { PartialDate::from_day_on(day) };
+            return Ok((Value::Int(most.unwrap_or(date).stored()), included));
+        }
         match self.start_of_day(value, ty) {
             Some(start) => Ok((Value::Int(if included { start + DAY } else { start }), false)),
             None => Ok((self.value(value, ty)?, included)),
@@ -223,6 +255,7 @@ fn example(ty: &FieldType) -> Option<&'static str> {
         FieldType::Boolean => "true",
         FieldType::Timestamp => "2018-01-31 for the whole day, or 2018-01-31T12:30:00Z",
         FieldType::Date => "2018-01-31",
+        FieldType::PartialDate => "2018 for the whole year, 2018-01, 2018-01-31 or 2018/2020",
         FieldType::Duration => "1h30m",
         FieldType::Size => "1.5GB, 512MiB or 1e9",
         FieldType::Uuid => "67e55044-10b1-426f-9247-bb680e5fe0c8",

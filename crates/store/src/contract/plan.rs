@@ -5,7 +5,7 @@ use super::tenant::Tenant;
 use std::sync::Arc;
 use stook_catalogue::ids::{CollectionId, FieldId, LinkId};
 use stook_catalogue::key::Key;
-use stook_catalogue::value::{FieldType, Geometry, Value};
+use stook_catalogue::value::{FieldType, Geometry, PartialDate, Value};
 
 /// A query for records of one collection.
 #[derive(Debug, Clone, PartialEq)]
@@ -147,6 +147,8 @@ pub enum Comparison {
     NotWildcard(Vec<String>),
     /// Whether there is a value.
     Exists(bool),
+    /// A date or a part of a date, all of whose days are days of this one.
+    During(PartialDate),
     /// A geometry in this relation to another one.
     Related(GeometryRelation, Arc<Geometry>),
 }
@@ -175,7 +177,12 @@ impl Comparison {
                 let interval = (bound(low, 1, i64::MIN)?, bound(high, -1, i64::MAX)?);
                 Some(vec![interval].into_iter().filter(|(low, high)| low <= high).collect())
             }
-            Comparison::Prefix(_) | Comparison::Wildcard(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) | Comparison::Related(..) => None,
+            Comparison::Prefix(_)
+            | Comparison::Wildcard(_)
+            | Comparison::NotWildcard(_)
+            | Comparison::Exists(_)
+            | Comparison::During(_)
+            | Comparison::Related(..) => None,
         }
     }
 }
@@ -263,7 +270,7 @@ pub struct Grouping {
 /// none, is in the group without a value. Texts are taken as they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupColumn {
-    /// The column, of timestamps or dates if there is a period.
+    /// The column, of timestamps, dates or partial dates if there is a period. A partial date that does not lie in one period has none.
     pub column: PlanColumn,
     /// The period of its times; the value of the group is the date on which it begins.
     pub period: Option<Period>,

@@ -100,7 +100,9 @@ impl ToSql for RowLocation {
 /// Returns the type of a column for values of this type.
 pub fn column_type(ty: &FieldType) -> String {
     match ty {
-        FieldType::Integer | FieldType::Size | FieldType::Timestamp | FieldType::Date | FieldType::Duration => "bigint".into(),
+        FieldType::Integer | FieldType::Size | FieldType::Timestamp | FieldType::Date | FieldType::PartialDate | FieldType::Duration => {
+            "bigint".into()
+        }
         FieldType::Boolean => "boolean".into(),
         FieldType::Float => "double precision".into(),
         FieldType::Uuid => "uuid".into(),
@@ -147,7 +149,7 @@ pub fn decode_column(row: &Row, index: usize, ty: &FieldType) -> DecodeResult<Va
     let json = |text: &str| serde_json::from_str(text).map(|json| Value::Json(Arc::new(json))).map_err(|_| "it is not JSON".to_owned());
     let texts = |texts: Vec<&str>| texts.into_iter().map(json).collect::<DecodeResult<Vec<Value>>>().map(Value::List);
     Ok(match ty {
-        FieldType::Integer | FieldType::Size | FieldType::Timestamp | FieldType::Date | FieldType::Duration => {
+        FieldType::Integer | FieldType::Size | FieldType::Timestamp | FieldType::Date | FieldType::PartialDate | FieldType::Duration => {
             column(row, index)?.map_or(Value::Null, Value::Int)
         }
         FieldType::Boolean => column(row, index)?.map_or(Value::Null, Value::Bool),

@@ -8,6 +8,7 @@
 //! * `ranked` adds the position of values (`r0` …) and their number (`n0` …) within the group, if there are percentiles;
 //! * `grouped` has a row for each group, with what the aggregates are computed from (`a0_0` …).
 
+use super::during::days_sql;
 use super::plan_parts::{float_aggregate, integer_aggregate, unreadable};
 use crate::plan::{
     ALL_VALUES, Aggregate, AggregateFunction, GroupColumn, GroupSort, Grouping, Groups, MAX_GROUPS, Period, PlanColumn, QueryPlan, percentile_between,
@@ -104,10 +105,18 @@ fn floor_mod(number: &str, divisor: i64) -> String {
 /// The value of a grouping column: the value itself, or the day on which its period begins.
 fn group_value(dialect: &impl GroupDialect, period: Option<Period>, ty: &FieldType, value: &str) -> String {
     let Some(period) = period else { return value.to_owned() };
-    let day = match ty.element() {
-        FieldType::Timestamp => format!("(({value} - {}) / {DAY})", floor_mod(value, DAY)),
-        _ => value.to_owned(),
-    };
+    match ty.element() {
+        FieldType::Timestamp => period_of(dialect, period, format!("(({value} - {}) / {DAY})", floor_mod(value, DAY))),
+        FieldType::PartialDate => {
+            let [first, last] = days_sql(value).map(|day| period_of(dialect, period, day));
+            format!("(CASE WHEN {first} = {last} THEN {first} END)")
+        }
+        _ => period_of(dialect, period, value.to_owned()),
+    }
+}
+
+/// The day on which the period of a day begins.
+fn period_of(dialect: &impl GroupDialect, period: Period, day: String) -> String {
     match period {
         Period::Day => day,
         // 1970 began on a Thursday

@@ -5,6 +5,7 @@
 //! * [`plan_parts`] is the common part of turning plans into SQL, [`listing`] that of journals and jobs.
 //! * [`grouping`] is the statement of groups, [`combined`] that of conditions with `or` and `not`.
 //! * [`backed_up`] is what a backup contains: tables and records that both stores have.
+//! * [`during`] compares partial dates.
 //! * [`geometry_filter`] compares geometries, which no database does here.
 //! * [`unique`] decides which record gets the value of a unique field.
 //! * [`mod@unit`] is the part of a unit's protocol that needs no SQL; [`tagging`] computes which records gain or lose tags;
@@ -13,6 +14,7 @@
 pub mod backed_up;
 pub mod combined;
 pub mod former;
+pub mod during;
 pub mod geometry_filter;
 pub mod grouping;
 pub mod listing;

@@ -163,7 +163,13 @@ pub const AT_VERSION: &str = "id = ? AND tenant = ? AND key = ? AND revision = ?
 /// The storage class of a column.
 fn affinity(ty: &FieldType) -> &'static str {
     match ty {
-        FieldType::Integer | FieldType::Size | FieldType::Timestamp | FieldType::Date | FieldType::Duration | FieldType::Boolean => "INTEGER",
+        FieldType::Integer
+        | FieldType::Size
+        | FieldType::Timestamp
+        | FieldType::Date
+        | FieldType::PartialDate
+        | FieldType::Duration
+        | FieldType::Boolean => "INTEGER",
         FieldType::Float => "REAL",
         FieldType::Uuid | FieldType::Geometry => "BLOB",
         FieldType::Text | FieldType::Json | FieldType::Ranges | FieldType::Struct(_) | FieldType::List(_) => "TEXT",

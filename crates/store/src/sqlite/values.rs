@@ -73,7 +73,7 @@ pub fn unbind_stored(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result
         ValueRef::Null => true,
         ValueRef::Integer(number) => match ty {
             Ty::Boolean => number == 0 || number == 1,
-            Ty::Integer | Ty::Size | Ty::Timestamp | Ty::Date | Ty::Duration | Ty::Float => true,
+            Ty::Integer | Ty::Size | Ty::Timestamp | Ty::Date | Ty::PartialDate | Ty::Duration | Ty::Float => true,
             _ => false,
         },
         ValueRef::Real(_) => *ty == Ty::Float,

@@ -9,7 +9,7 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::fold::fold;
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::survivorship::members_of;
-use stook_catalogue::value::{FieldType, StructMember, Value, from_text, ranges, ranges_of, struct_of};
+use stook_catalogue::value::{FieldType, PartialDate, StructMember, Value, from_text, ranges, ranges_of, struct_of};
 use stook_store::plan::*;
 use stook_store::*;
 
@@ -38,6 +38,10 @@ collections:
       flag_i: { type: boolean, index: equal }
       moment_i: { type: timestamp, index: equal }
       day: date
+      era: partial_date
+      era_i: { type: partial_date, index: equal }
+      eras: { type: [partial_date] }
+      eras_i: { type: [partial_date], index: equal }
       id: uuid
       id_i: { type: uuid, index: equal }
       tree: json
@@ -83,6 +87,9 @@ const PLACES: [&str; 14] = [
 const TEXTS: [&str; 16] =
     ["", "a", "A", "ab", "aB", "abc", "abcd", "b", "ba bc", "Ba  Bc", "b*c", "b?[c]", "\u{e4}bc", "\u{c4}BC", "\u{ffff}", "\u{10000}"];
 
+const ERAS: [&str; 10] =
+    ["1998", "1998-01", "1998-01-01", "1998-12", "1998-12-31", "1998/1999", "1998-05/1999-02", "1997/..", "../1998-06", "9999-12-31"];
+
 fn scalars(ty: &FieldType) -> Vec<Value> {
     match ty {
         FieldType::Text => TEXTS.map(text).to_vec(),
@@ -92,6 +99,7 @@ fn scalars(ty: &FieldType) -> Vec<Value> {
         FieldType::Struct(_) => panic!("made of members"),
         FieldType::Geometry => PLACES.map(geometry).to_vec(),
         FieldType::Json => ["{\"a\":1}", "[1,2]", "\"x\"", "1"].map(|json| Value::Json(Arc::new(serde_json::from_str(json).expect("JSON")))).to_vec(),
+        FieldType::PartialDate => ERAS.map(|text| from_text(text, ty, None).expect("a partial date")).to_vec(),
         _ => [-7, -1, 0, 1, 2, 3, 1_000].map(Value::Int).to_vec(),
     }
 }
@@ -282,6 +290,11 @@ impl Naive {
 /// The day on which a period begins, from the text of the day.
 fn start_of(period: Period, ty: &FieldType, value: &Value) -> Value {
     let number = value.as_int().expect("a time");
+    if ty == &FieldType::PartialDate {
+        let date = PartialDate::from_stored(number).expect("a partial date");
+        let [first, last] = [date.first(), date.last()].map(|day| start_of(period, &FieldType::Date, &Value::Int(day)));
+        return if first == last { first } else { Value::Null };
+    }
     let day = if ty == &FieldType::Timestamp { number.div_euclid(86_400_000_000) } else { number };
     let shown = Value::Int(day).show(&FieldType::Date);
     let day_of = |text: String| from_text(&text, &FieldType::Date, None).expect("a date");
@@ -342,6 +355,7 @@ fn element_satisfies(element: &Value, test: &Comparison, naive_column: &NaiveCol
             let pieces: Vec<String> = pieces.iter().map(|piece| if naive_column.fold { fold(piece) } else { piece.clone() }).collect();
             matches_pieces(element_text, &pieces)
         }
+        Comparison::During(wanted) => element.as_int().and_then(PartialDate::from_stored).is_some_and(|date| date.lies_in(*wanted)),
         Comparison::Related(relation, wanted) => match (element, relation) {
             (Value::Geometry(geometry), GeometryRelation::Intersects) => geometry.intersects(wanted).expect("few edges"),
             (Value::Geometry(geometry), GeometryRelation::Within) => geometry.is_within(wanted).expect("few edges"),
@@ -377,6 +391,9 @@ fn tests_of(naive_column: &NaiveColumn) -> Vec<Comparison> {
         if let Value::Geometry(wanted) = value {
             tests.extend([GeometryRelation::Intersects, GeometryRelation::Within].map(|relation| Comparison::Related(relation, wanted.clone())));
         }
+    }
+    if naive_column.ty.element() == &FieldType::PartialDate {
+        tests.extend(values.iter().filter_map(|value| PartialDate::from_stored(value.as_int()?)).map(Comparison::During));
     }
     if matches!(naive_column.ty.element(), FieldType::Json | FieldType::Geometry) {
         return tests;
@@ -575,8 +592,8 @@ pub fn random_plans_give_what_a_naive_reader_gives(location: &StoreLocation) {
 }
 
 /// Members of the structs below, as they are written.
-const STRUCT: [&str; 8] =
-    ["site: text", "size: integer", "seen: timestamp", "ratio: float", "held: boolean", "id: uuid", "day: date", "runs: ranges"];
+const STRUCT: [&str; 9] =
+    ["site: text", "era: partial_date", "size: integer", "seen: timestamp", "ratio: float", "held: boolean", "id: uuid", "day: date", "runs: ranges"];
 
 /// Records with lists of structs and sets of numbers, and the same in memory: by record, and by struct.
 fn replicas(location: &StoreLocation) -> (Fixture, Naive, Naive) {
@@ -676,7 +693,7 @@ fn chosen_grouping(choices: &Choices, naive: &Naive, aggregates: usize) -> Group
         .take(3)
         .map(|choice| {
             let naive_column = candidates[choice % candidates.len()];
-            let is_time = matches!(naive_column.ty.element(), FieldType::Timestamp | FieldType::Date);
+            let is_time = matches!(naive_column.ty.element(), FieldType::Timestamp | FieldType::Date | FieldType::PartialDate);
             let period = is_time.then(|| PERIODS.get((choice / candidates.len()) % 5).map(|(period, _)| *period)).flatten();
             GroupColumn { column: naive_column.column, period }
         })

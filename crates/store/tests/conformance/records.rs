@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 use stook_catalogue::ids::{CollectionId, FieldId};
-use stook_catalogue::value::{FieldType, Value};
+use stook_catalogue::value::{FieldType, PartialDate, Value};
 use stook_store::plan::QueryPlan;
 use stook_store::queue::NewJob;
 use stook_store::*;
@@ -153,6 +153,7 @@ collections:
       flag: boolean
       moment: timestamp
       day: date
+      era: partial_date
       span: duration
       bytes: size
       id: uuid
@@ -175,6 +176,7 @@ collections:
       s_flag: boolean
       s_moment: timestamp
       s_day: date
+      s_era: partial_date
       s_span: duration
       s_bytes: size
       s_id: uuid
@@ -292,6 +294,7 @@ pub fn values_of_all_types_are_read_from_state_that_was_set(location: &StoreLoca
     let is_expressible = |ty: &FieldType, value: &Value| match (ty.element(), value) {
         (FieldType::Timestamp | FieldType::Date, Value::Int(number)) => (-1..=1).contains(number),
         (FieldType::Timestamp, Value::List(items)) => items.iter().all(|item| item.as_int().is_some_and(|number| (-1..=1).contains(&number))),
+        (FieldType::PartialDate, Value::Int(number)) => PartialDate::from_stored(*number).is_some(),
         (FieldType::Json, Value::Json(json)) => !json.is_null(),
         _ => true,
     };

@@ -170,7 +170,7 @@ impl Type {
     /// The type of a field's value in expressions, without null.
     pub fn from_field_type(ty: &FieldType) -> Self {
         match ty {
-            FieldType::Text | FieldType::Date | FieldType::Uuid => TypeKind::Text.into(),
+            FieldType::Text | FieldType::Date | FieldType::PartialDate | FieldType::Uuid => TypeKind::Text.into(),
             FieldType::Integer | FieldType::Size => TypeKind::Integer.into(),
             FieldType::Float => TypeKind::Float.into(),
             FieldType::Boolean => TypeKind::Boolean.into(),

@@ -22,6 +22,9 @@ pub fn schema(ty: &FieldType) -> Json {
         FieldType::Boolean => json!({ "type": "boolean" }),
         FieldType::Timestamp => json!({ "type": "string", "format": "date-time" }),
         FieldType::Date => json!({ "type": "string", "format": "date" }),
+        FieldType::PartialDate => {
+            json!({ "type": "string", "description": "a date, month, year or range of them: 1998-05-24, 1998-05, 1998, 1998/2003, 1998/.." })
+        }
         FieldType::Duration => json!({ "type": "string", "pattern": "^-?P", "description": "ISO 8601, in hours and less: PT1H30M" }),
         FieldType::Uuid => json!({ "type": "string", "format": "uuid" }),
         FieldType::Json => json!({}),

@@ -98,7 +98,7 @@ impl ColumnInfo {
         match test {
             Comparison::Equal(wanted) => ordered || wanted.as_text().is_some_and(|text| contained(&[text.to_owned()])),
             Comparison::Prefix(prefix) => ordered || contained(std::slice::from_ref(prefix)),
-            Comparison::In(_) => ordered,
+            Comparison::In(_) | Comparison::During(_) => ordered,
             Comparison::Related(..) => self.index.intersects,
             Comparison::Range { low, high } => ordered && (low.is_some() || high.is_some()),
             Comparison::Wildcard(pieces) => (ordered && pieces.first().is_some_and(|first| !first.is_empty())) || contained(pieces),

@@ -6,6 +6,7 @@ use super::columns::ColumnInfo;
 use super::parameters::{Parameters, QueryParameter};
 use crate::StoreError;
 use crate::plan::Comparison;
+use crate::sql::during::{during_bounds, during_sql};
 use crate::sql::pattern::{self, MAX_PATTERN};
 use stook_catalogue::value::{FieldType, Geometry, Value};
 
@@ -185,6 +186,10 @@ impl ComparisonSql<'_> {
                 format!("({} IS NULL OR NOT ({matches}))", self.sql)
             }
             Comparison::Exists(_) => format!("{} IS NOT NULL", self.sql),
+            Comparison::During(days) => {
+                let bounds = during_bounds(*days).map(|bound| self.parameters.value(Value::Int(bound), &FieldType::PartialDate));
+                during_sql(&self.sql, bounds.each_ref().map(String::as_str))
+            }
             // the relation is decided elsewhere, see [`crate::sql::geometry_filter`]
             Comparison::Related(_, wanted) if self.column.index.intersects => self.boxes_overlap(wanted),
             Comparison::Related(..) => format!("{} IS NOT NULL", self.sql),

@@ -76,7 +76,7 @@ pub fn access_path_of(collection: &Collection, column: &ColumnInfo, test: &Compa
         Comparison::Equal(_) => 2,
         Comparison::In(_) => 3,
         Comparison::Prefix(_) | Comparison::Wildcard(_) if prefix_length > 0 => 10 - prefix_length.min(4) as u32,
-        Comparison::Range { low: Some(_), high: Some(_) } => 12,
+        Comparison::Range { low: Some(_), high: Some(_) } | Comparison::During(_) => 12,
         Comparison::Range { .. } => 13,
         _ => return None,
     };

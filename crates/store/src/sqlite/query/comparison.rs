@@ -3,6 +3,7 @@
 use super::super::values::{bind, bind_element};
 use super::columns::ColumnInfo;
 use crate::plan::Comparison;
+use crate::sql::during::{during_bounds, during_sql};
 use crate::sql::pattern::{self, MAX_PATTERN};
 use crate::{Result, StoreError};
 use rusqlite::types::Value as Sql;
@@ -83,6 +84,10 @@ pub fn comparison(sql: &str, test: &Comparison, column: &ColumnInfo, parameters:
         Comparison::Wildcard(pieces) => pattern_comparison((sql, bound, text), &column.fold_pattern(pieces), parameters)?,
         Comparison::NotWildcard(pieces) => {
             format!("({sql} IS NULL OR NOT ({}))", pattern_comparison((sql, bound, text), &column.fold_pattern(pieces), parameters)?)
+        }
+        Comparison::During(days) => {
+            parameters.extend(during_bounds(*days).map(Sql::Integer));
+            during_sql(sql, ["?"; 3])
         }
         // the relation is decided elsewhere, see [`crate::sql::geometry_filter`]
         Comparison::Exists(_) | Comparison::Related(..) => format!("{sql} IS NOT NULL"),
