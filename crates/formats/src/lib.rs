@@ -1,14 +1,17 @@
-//! Converts bytes to documents and back: MARC 21 (ISO 2709, MARCXML, MARC-in-JSON, line mode), XML, JSON, CSV and the sheets of spreadsheets.
+//! Converts bytes to documents and back: MARC 21 (ISO 2709, MARCXML, MARC-in-JSON, line mode), XML, JSON, CSV, the sheets of spreadsheets, and the rows
+//! of Parquet and Arrow IPC.
 //!
 //! * [`scan`] finds where documents begin and end, in constant memory, whatever the input.
 //! * [`strange`] describes bytes that contain no document.
 //! * [`read`] opens files, also compressed ones, and returns documents with their numbers and offsets.
 //! * [`Document::parse`] parses the bytes of one document; [`select()`] evaluates paths on it.
-//! * [`write`](mod@write) writes MARC, [`spreadsheet`] writes rows as XLSX.
+//! * [`write`](mod@write) writes MARC, [`spreadsheet`] writes rows as XLSX, [`columnar`] reads and writes them as Parquet and
+//!   Arrow IPC, [`typed`] writes them as any of these.
 //! * [`frame`] writes documents of any syntax as files that their source reads again.
 //!
 //! Two crates do not depend on catalogues and can be used without this one: [`marc`] is `stook-marc`, [`xpath`] is `stook-xpath`.
 
+pub mod columnar;
 pub mod frame;
 pub mod read;
 pub mod scan;
@@ -16,6 +19,7 @@ mod select;
 mod sheet_text;
 pub mod spreadsheet;
 pub mod strange;
+pub mod typed;
 mod workbook;
 pub mod write;
 pub mod xml;
@@ -34,7 +38,16 @@ use scan::Scanner;
 use std::borrow::Cow;
 use std::sync::Arc;
 use stook_catalogue::definition::{DocumentOptions, FormatFamily};
-use stook_catalogue::value::JsonDocument;
+use stook_catalogue::value::{FieldType, JsonDocument};
+
+/// A column of a table that is written.
+#[derive(Debug, Clone)]
+pub struct TableColumn {
+    /// Its name.
+    pub name: String,
+    /// The type of its values.
+    pub ty: FieldType,
+}
 
 /// A concrete syntax of documents. Its number is stored with kept documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,11 +1,12 @@
 //! Reads files as documents: opens them (gzip and zstd transparently), recognises the syntax, and reads in constant memory.
 
+use crate::columnar::{self, TableFormat};
 use crate::marc::xmltext::{XmlDecoder, XmlEncoding};
 use crate::scan::{ScanOptions, ScanStep, Scanner};
 use crate::workbook::{self, Workbook};
 use crate::{Document, ParseContext, Syntax, detect, select};
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
 use std::sync::Arc;
 use stook_catalogue::definition::{CsvOptions, Source};
@@ -33,7 +34,7 @@ pub struct OpenedInput {
     pub bytes: Box<dyn Read + Send>,
     /// How it is compressed.
     pub compression: Compression,
-    /// Whether the bytes are not those of the file: it was UTF-16 and became UTF-8, or a spreadsheet and became CSV.
+    /// Whether the bytes are not those of the file: it was UTF-16 and became UTF-8, a spreadsheet and became CSV, or a table of columns and became JSON.
     pub converted: bool,
     /// The recognised syntax; `None` for an empty file.
     pub syntax: Option<Syntax>,
@@ -198,7 +199,22 @@ impl Read for Recorder {
 /// # Errors
 /// When it cannot be read, or its compression is damaged at the very beginning.
 pub fn open(path: &Path) -> io::Result<OpenedInput> {
-    open_bytes(Box::new(File::open(path)?))
+    let mut file = File::open(path)?;
+    let front = take(&mut file, columnar::FRONT)?;
+    file.rewind()?;
+    match TableFormat::recognise(&front) {
+        Some(format) => open_table(file, format, Compression::None),
+        None => open_bytes(Box::new(file)),
+    }
+}
+
+/// Opens a file of columns, whose rows are lines of JSON.
+fn open_table(file: File, format: TableFormat, compression: Compression) -> io::Result<OpenedInput> {
+    let mut lines = columnar::lines(file, format)?;
+    let beginning = take(&mut lines, LOOK_AHEAD)?;
+    let syntax = (!beginning.is_empty()).then_some(Syntax::Json);
+    let bytes = Box::new(io::Cursor::new(beginning.clone()).chain(lines));
+    Ok(OpenedInput { bytes, compression, converted: true, syntax, beginning, workbook: None })
 }
 
 /// Opens any stream of bytes as [`open`] does.
@@ -213,6 +229,10 @@ pub fn open_bytes(mut input: Box<dyn Read + Send>) -> io::Result<OpenedInput> {
         [0x28, 0xb5, 0x2f, 0xfd] => (Compression::Zstd, Box::new(zstd::stream::read::Decoder::new(rewound)?)),
         _ => (Compression::None, Box::new(rewound)),
     };
+    let (front, plain) = peek(plain, columnar::FRONT)?;
+    if let Some(format) = TableFormat::recognise(&front) {
+        return open_table(columnar::spooled(plain)?, format, compression);
+    }
     let (mut plain, is_archive) = detect_archive(plain)?;
     if is_archive {
         let workbook = Workbook::read(plain)?;
@@ -237,13 +257,18 @@ pub fn open_bytes(mut input: Box<dyn Read + Send>) -> io::Result<OpenedInput> {
 ///
 /// # Errors
 /// When it begins like a spreadsheet that cannot be read here, or cannot be read at all.
-fn detect_archive(mut input: Box<dyn Read + Send>) -> io::Result<(Box<dyn Read + Send>, bool)> {
-    let front = take(&mut input, 4)?;
+fn detect_archive(input: Box<dyn Read + Send>) -> io::Result<(Box<dyn Read + Send>, bool)> {
+    let (front, input) = peek(input, 4)?;
     if workbook::is_old(&front) {
         return Err(workbook::old());
     }
-    let is_archive = workbook::is_archive(&front);
-    Ok((Box::new(io::Cursor::new(front).chain(input)), is_archive))
+    Ok((input, workbook::is_archive(&front)))
+}
+
+/// The first bytes of an input, and the input from its beginning.
+fn peek(mut input: Box<dyn Read + Send>, length: usize) -> io::Result<(Vec<u8>, Box<dyn Read + Send>)> {
+    let front = take(&mut input, length)?;
+    Ok((front.clone(), Box::new(io::Cursor::new(front).chain(input))))
 }
 
 /// Reads past white space, in constant memory. Returns how many blanks were dropped, and what follows them: a byte order mark, the last blanks, and

@@ -3,6 +3,7 @@
 //! A cell has a value that a spreadsheet program calculates with where that is exact: numbers of up to 15 digits, dates, times to the
 //! millisecond. Everything else is text, never a formula. What was written is read back as the same values.
 
+use crate::TableColumn;
 use rust_xlsxwriter::{Format, Workbook, Worksheet, XlsxError};
 use std::io::{self, Seek, Write};
 use stook_catalogue::value::{FieldType, Value};
@@ -24,20 +25,11 @@ const EPOCH_DAY: i64 = 25_569;
 /// The numbers of 1900-03-01 and 9999-12-31. Before the first, programs disagree, because 1900 was no leap year.
 const DAYS: std::ops::RangeInclusive<i64> = 61..=2_958_465;
 
-/// A column of a table.
-#[derive(Debug, Clone)]
-pub struct SheetColumn {
-    /// The text of its header.
-    pub name: String,
-    /// The type of its values.
-    pub ty: FieldType,
-}
-
 /// Writes rows to sheets of a workbook: when one is full, the next begins with the same header.
 pub struct SheetWriter {
     workbook: Workbook,
     name: String,
-    columns: Vec<SheetColumn>,
+    columns: Vec<TableColumn>,
     styles: Styles,
     sheets: usize,
     /// Rows of the last sheet.
@@ -66,7 +58,7 @@ impl SheetWriter {
     ///
     /// # Errors
     /// When there are more columns than a sheet can have, or no temporary file can be made.
-    pub fn new(name: &str, columns: Vec<SheetColumn>) -> io::Result<Self> {
+    pub fn new(name: &str, columns: Vec<TableColumn>) -> io::Result<Self> {
         if columns.len() > MAX_COLUMNS {
             let reason = format!("{} columns are more than a sheet can have ({MAX_COLUMNS}); choose columns, or write CSV", columns.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));

@@ -9,10 +9,11 @@ use std::io::{Cursor, Read, Write};
 use stook_catalogue::definition::{CsvEncoding, CsvOptions, DocumentOptions, MergedCells};
 use stook_catalogue::path::{Path, PathLanguage};
 use stook_catalogue::value::{FieldType, Value, from_text};
+use stook_formats::TableColumn;
 use stook_formats::marc::{ReadOptions, Repairs};
 use stook_formats::read::{OpenedInput, open_bytes};
 use stook_formats::scan::ScanOptions;
-use stook_formats::spreadsheet::{MAX_CELL_TEXT, SheetColumn, SheetWriter};
+use stook_formats::spreadsheet::{MAX_CELL_TEXT, SheetWriter};
 use stook_formats::{Document, SelectedValue, Syntax, select};
 use support::{Random, collect, read_in_chunks_cut_in_front_with, read_in_chunks_with};
 
@@ -378,7 +379,7 @@ fn value_of(ty: &FieldType, random: &mut Random) -> Value {
 #[test]
 fn a_spreadsheet_that_was_written_is_read_with_the_same_values() {
     let types = [FieldType::Text, FieldType::Integer, FieldType::Size, FieldType::Float, FieldType::Boolean, FieldType::Date, FieldType::Timestamp];
-    let columns: Vec<SheetColumn> = types.iter().map(|ty| SheetColumn { name: ty.to_string(), ty: ty.clone() }).collect();
+    let columns: Vec<TableColumn> = types.iter().map(|ty| TableColumn { name: ty.to_string(), ty: ty.clone() }).collect();
     let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
     let mut random = Random::new(7);
     for _ in 0..20 {
@@ -408,7 +409,7 @@ fn a_spreadsheet_that_was_written_is_read_with_the_same_values() {
 
 #[test]
 fn texts_of_a_spreadsheet_stay_texts_and_those_that_are_too_long_are_named() {
-    let columns = vec![SheetColumn { name: "a".to_owned(), ty: FieldType::Text }, SheetColumn { name: "b".to_owned(), ty: FieldType::Text }];
+    let columns = vec![TableColumn { name: "a".to_owned(), ty: FieldType::Text }, TableColumn { name: "b".to_owned(), ty: FieldType::Text }];
     let mut sheet = SheetWriter::new("", columns).expect("a sheet");
     let mut random = Random::new(3);
     let texts: Vec<Value> = (0..200).map(|_| value_of(&FieldType::Text, &mut random)).collect();

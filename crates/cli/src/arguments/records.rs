@@ -77,6 +77,8 @@ pub enum QueryFormat {
     Ndjson,
     Csv,
     Xlsx,
+    Parquet,
+    Arrow,
 }
 
 /// Formats of `export`.
@@ -85,6 +87,8 @@ pub enum ExportFormat {
     Ndjson,
     Csv,
     Xlsx,
+    Parquet,
+    Arrow,
     Marc,
     Marcxml,
 }

@@ -14,7 +14,9 @@ use stook_catalogue::diagnostic::render;
 use stook_catalogue::value::{FieldType, Value};
 use stook_engine::aggregate::{by_source, over};
 use stook_engine::fetch::{FetchOptions, FetchPolicy, Fetcher, ServiceStatus};
-use stook_formats::spreadsheet::{MAX_CELL_TEXT, SheetColumn, SheetWriter};
+use stook_formats::TableColumn;
+use stook_formats::spreadsheet::MAX_CELL_TEXT;
+use stook_formats::typed::{TypedFormat, TypedWriter};
 use stook_query::{AllCollectionsQuery, CompiledQuery, ResultColumn, Suggestion, Vocabulary, resolve, resolve_all_collections};
 use stook_store::plan::QueryPlan;
 use stook_store::{Store, StoreError};
@@ -177,8 +179,8 @@ fn show_answer(catalogue: &Arc<Catalogue>, store: &dyn Store, mut compiled: Comp
 
 /// Prints rows as they are read.
 fn stream_rows(store: &dyn Store, compiled: &CompiledQuery, format: QueryFormat) -> CommandResult {
-    if format == QueryFormat::Xlsx {
-        return write_spreadsheet(&compiled.columns, |row| {
+    if let Some(format) = typed(format) {
+        return write_typed(format, &compiled.columns, |row| {
             store.visit(&compiled.plan, row)?;
             Ok(())
         });
@@ -208,19 +210,31 @@ fn stream_rows(store: &dyn Store, compiled: &CompiledQuery, format: QueryFormat)
     Ok(0)
 }
 
-/// Writes the rows that `visit` passes on as a spreadsheet, and says what was cut.
-fn write_spreadsheet(
+/// The format, if its values have types.
+fn typed(format: QueryFormat) -> Option<TypedFormat> {
+    match format {
+        QueryFormat::Xlsx => Some(TypedFormat::Xlsx),
+        QueryFormat::Parquet => Some(TypedFormat::Parquet),
+        QueryFormat::Arrow => Some(TypedFormat::Arrow),
+        QueryFormat::Table | QueryFormat::Json | QueryFormat::Ndjson | QueryFormat::Csv => None,
+    }
+}
+
+/// Writes the rows that `visit` passes on with their types, and says what was cut.
+fn write_typed(
+    format: TypedFormat,
     headings: &[ResultColumn],
     visit: impl FnOnce(&mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>) -> Result<(), CommandError>,
 ) -> CommandResult {
-    let columns = headings.iter().map(|heading| SheetColumn { name: heading.name.clone(), ty: heading.ty.clone() });
-    let mut sheet = SheetWriter::new("rows", columns.collect())?;
+    let columns = headings.iter().map(|heading| TableColumn { name: heading.name.clone(), ty: heading.ty.clone() });
+    let mut out = stream();
+    let mut rows = TypedWriter::new(format, "rows", columns.collect())?;
     let (mut row_number, mut cut_rows) = (0, 0);
     let mut write_result = Ok(());
     let visited = visit(&mut |row| {
         row_number += 1;
         let mut is_cut = false;
-        write_result = sheet.row(&row, &mut |column| {
+        write_result = rows.row(row, &mut out, &mut |column| {
             is_cut = true;
             eprintln!("row {row_number}: `{column}` is cut after {MAX_CELL_TEXT} characters, which is what a cell can hold");
         });
@@ -229,7 +243,7 @@ fn write_spreadsheet(
     });
     write_result?;
     visited?;
-    sheet.finish(&mut stream())?;
+    rows.finish(&mut out)?;
     Ok(if cut_rows > 0 { 2 } else { 0 })
 }
 
@@ -274,7 +288,10 @@ fn show_rows(headings: &[ResultColumn], rows: Vec<Vec<Value>>, format: QueryForm
             }
         }
         QueryFormat::Json => say!("{}", Json::Array(rows.iter().map(|row| row_json(headings, row)).collect())),
-        QueryFormat::Xlsx => return write_spreadsheet(headings, |row| Ok(rows.into_iter().try_for_each(row)?)),
+        QueryFormat::Xlsx | QueryFormat::Parquet | QueryFormat::Arrow => {
+            let Some(format) = typed(format) else { return Ok(0) };
+            return write_typed(format, headings, |row| Ok(rows.into_iter().try_for_each(row)?));
+        }
         QueryFormat::Ndjson => rows.iter().for_each(|row| say!("{}", row_json(headings, row))),
     }
     Ok(0)

@@ -16,6 +16,7 @@ use stook_engine::record::{self, RecordAddress};
 use stook_engine::withdraw::{self, WithdrawalRequest};
 use stook_formats::Syntax;
 use stook_formats::marc::{ReadOptions, Repairs};
+use stook_formats::typed::TypedFormat;
 use stook_formats::write::{MarcWriter, WriteError};
 use stook_query::tags_of;
 
@@ -166,7 +167,9 @@ pub fn export(location: &CatalogueLocation, collection: &str, format: ExportForm
     let format = match format {
         ExportFormat::Ndjson => export::ExportFormat::Ndjson,
         ExportFormat::Csv => export::ExportFormat::Csv,
-        ExportFormat::Xlsx => export::ExportFormat::Xlsx,
+        ExportFormat::Xlsx => export::ExportFormat::Typed(TypedFormat::Xlsx),
+        ExportFormat::Parquet => export::ExportFormat::Typed(TypedFormat::Parquet),
+        ExportFormat::Arrow => export::ExportFormat::Typed(TypedFormat::Arrow),
         ExportFormat::Marc => export::ExportFormat::Marc,
         ExportFormat::Marcxml => export::ExportFormat::MarcXml,
     };

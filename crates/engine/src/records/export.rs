@@ -1,4 +1,4 @@
-//! Exports records: golden fields as NDJSON, CSV or a spreadsheet, kept documents as MARC.
+//! Exports records: golden fields as NDJSON, CSV, a spreadsheet, Parquet or Arrow IPC, kept documents as MARC.
 
 use super::composed::MarcOfRecords;
 use super::record::ExplainedRecord;
@@ -9,10 +9,11 @@ use std::io::Write;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::value::{FieldType, Value};
-use stook_formats::Syntax;
 use stook_formats::marc::Repairs;
-use stook_formats::spreadsheet::{MAX_CELL_TEXT, SheetColumn, SheetWriter};
+use stook_formats::spreadsheet::MAX_CELL_TEXT;
+use stook_formats::typed::{TypedFormat, TypedWriter};
 use stook_formats::write::{MarcWriter, WriteError};
+use stook_formats::{Syntax, TableColumn};
 use stook_store::{ReadDetail, Store, Tenant};
 
 /// The format of an export.
@@ -22,8 +23,8 @@ pub enum ExportFormat {
     Ndjson,
     /// A header and a row per record; lists are joined by "; ".
     Csv,
-    /// The same as a spreadsheet, with numbers, dates and times as such.
-    Xlsx,
+    /// The same as a spreadsheet or a table of columns, with numbers, dates and times as such.
+    Typed(TypedFormat),
     /// Kept documents, unchanged if they are ISO 2709; or what the definition composes of them.
     Marc,
     /// The same as MARCXML.
@@ -125,18 +126,18 @@ pub fn export(
             })?;
             rows.flush().map_err(failed)?;
         }
-        ExportFormat::Xlsx => {
-            let column = |name: &str, ty: &FieldType| SheetColumn { name: name.to_owned(), ty: ty.clone() };
+        ExportFormat::Typed(format) => {
+            let column = |name: &str, ty: &FieldType| TableColumn { name: name.to_owned(), ty: ty.clone() };
             let fields = definition.shown_fields().map(|(_, field)| column(&field.name, field.golden_type()));
             let states = definition.states.iter().map(|state| column(&state.name, &state.ty));
             let columns = std::iter::once(column("key", &FieldType::Text)).chain(fields).chain(states);
-            let mut sheet = SheetWriter::new(collection, columns.collect()).map_err(failed)?;
+            let mut rows = TypedWriter::new(format, collection, columns.collect()).map_err(failed)?;
             each_record(definition, index, store, tenant, &mut |record| {
                 let key = record.stored.key.as_str();
                 let fields = definition.shown_fields().map(|(index, _)| record.stored.golden[index].clone());
                 let values: Vec<Value> = std::iter::once(Value::text(key)).chain(fields).chain(record.stored.state.iter().cloned()).collect();
                 let mut cut = Vec::new();
-                sheet.row(&values, &mut |column| cut.push(column.to_owned())).map_err(failed)?;
+                rows.row(values, out, &mut |column| cut.push(column.to_owned())).map_err(failed)?;
                 for column in &cut {
                     let reason = format!("`{column}` is cut after {MAX_CELL_TEXT} characters, which is what a cell can hold");
                     remark(ExportRemark { key, outcome: ExportOutcome::Changed, reason: &reason });
@@ -145,11 +146,13 @@ pub fn export(
                 exported.changed += u64::from(!cut.is_empty());
                 Ok(())
             })?;
-            sheet.finish(out).map_err(failed)?;
+            rows.finish(out).map_err(failed)?;
         }
         ExportFormat::Marc | ExportFormat::MarcXml => {
             if !definition.keep_raw && definition.compose.is_none() {
-                return Err(EngineError::Wrong(format!("`{collection}` does not keep its documents (raw: keep); export ndjson, csv or xlsx")));
+                return Err(EngineError::Wrong(format!(
+                    "`{collection}` does not keep its documents (raw: keep); export ndjson, csv, xlsx, parquet or arrow"
+                )));
             }
             let mut records = MarcWriter::new(&mut *out, if format == ExportFormat::MarcXml { Syntax::MarcXml } else { Syntax::Marc });
             let mut repairs = Repairs::default();

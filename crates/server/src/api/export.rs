@@ -1,7 +1,7 @@
 //! Exports: all rows of a query, or all records of a collection, sent while they are read.
 
 use super::queries::{compile_for_all_collections, compiled};
-use super::rows::{CSV, NDJSON, XLSX, csv, csv_line, shown};
+use super::rows::{CSV, NDJSON, csv, csv_line, shown};
 use crate::App;
 use crate::guard::admission::BlockingWork;
 use crate::guard::blocking::reading;
@@ -19,18 +19,22 @@ use std::sync::Arc;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::export::{self, ExportFormat, ExportRemark, ExportReport, ExportRequest};
-use stook_formats::spreadsheet::{MAX_CELL_TEXT, SheetColumn, SheetWriter};
+use stook_formats::TableColumn;
+use stook_formats::spreadsheet::MAX_CELL_TEXT;
+use stook_formats::typed::{TypedFormat, TypedWriter};
 use stook_query::{AllCollectionsQuery, CompiledQuery, ResultColumn};
 use stook_store::StoreError;
 
-/// All rows of a query as they are read, `?q=QUERY&format=ndjson|csv|xlsx`. Services are not asked.
+/// All rows of a query as they are read, `?q=QUERY&format=ndjson|csv|xlsx|parquet|arrow`. Services are not asked.
 pub async fn rows(mut ctx: RequestContext) -> HandlerResult {
     let Some(query) = ctx.params.single("q")? else { return Err(Problem::bad_request("give ?q=QUERY, for example ?q=authority%20heading=Smith*")) };
     let format = match ctx.params.single("format")?.as_deref() {
         None | Some("ndjson") => ExportFormat::Ndjson,
         Some("csv") => ExportFormat::Csv,
-        Some("xlsx") => ExportFormat::Xlsx,
-        Some(_) => return Err(Problem::bad_request("format is ndjson, csv or xlsx")),
+        Some(name) => match TypedFormat::named(name) {
+            Some(format) => ExportFormat::Typed(format),
+            None => return Err(Problem::bad_request("format is ndjson, csv, xlsx, parquet or arrow")),
+        },
     };
     ctx.params.end()?;
     let all_collections = compile_for_all_collections(&ctx, &query).await?;
@@ -56,9 +60,9 @@ pub async fn rows(mut ctx: RequestContext) -> HandlerResult {
         }
         Ok(())
     };
-    if format == ExportFormat::Xlsx {
-        let file = reading(move || spreadsheet(headings, visit)).await?;
-        return Ok(streamed_file(XLSX, file));
+    if let ExportFormat::Typed(format) = format {
+        let file = reading(move || typed_file(format, headings, visit)).await?;
+        return Ok(streamed_file(format.media_type(), file));
     }
     let write = move |out: &mut dyn Write| -> Result<(), EngineError> {
         if format == ExportFormat::Csv {
@@ -75,21 +79,22 @@ pub async fn rows(mut ctx: RequestContext) -> HandlerResult {
     Ok(streamed(if format == ExportFormat::Csv { CSV } else { NDJSON }, write))
 }
 
-/// A temporary file with all rows as a spreadsheet; or the refusal, because a text is too long for a cell.
-fn spreadsheet(
+/// A temporary file with all rows and their types; or the refusal, because a text is too long for a cell.
+fn typed_file(
+    format: TypedFormat,
     headings: Vec<ResultColumn>,
     visit: impl FnOnce(&mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>) -> Result<(), EngineError>,
 ) -> Result<File, Problem> {
-    let columns = headings.into_iter().map(|heading| SheetColumn { name: heading.name, ty: heading.ty });
-    let mut sheet = SheetWriter::new("rows", columns.collect()).map_err(failed)?;
+    let columns = headings.into_iter().map(|heading| TableColumn { name: heading.name, ty: heading.ty });
+    let mut file = tempfile::tempfile().map_err(failed)?;
+    let mut rows = TypedWriter::new(format, "rows", columns.collect()).map_err(failed)?;
     let mut too_long = None;
-    visit(&mut |row| sheet.row(&row, &mut |column| too_long = Some(column.to_owned())).map_err(failed))?;
+    visit(&mut |row| rows.row(row, &mut file, &mut |column| too_long = Some(column.to_owned())).map_err(failed))?;
     if let Some(column) = too_long {
         let reason = format!("`{column}` has texts of more than {MAX_CELL_TEXT} characters, which no cell can hold; use csv or ndjson");
         return Err(Problem::new(StatusCode::CONFLICT, reason));
     }
-    let mut file = tempfile::tempfile().map_err(failed)?;
-    sheet.finish(&mut file).map_err(failed)?;
+    rows.finish(&mut file).map_err(failed)?;
     Ok(file)
 }
 
@@ -140,17 +145,19 @@ pub fn streamed(media: &'static str, write: impl FnOnce(&mut dyn Write) -> Resul
 /// The reasons in the answer to a refused export; `report=true` lists all.
 const MAX_REASONS: usize = 20;
 
-/// Streams a complete collection: `?format=ndjson|csv|xlsx|marc|marcxml`. An export as MARC or XLSX that would have to change or leave out records is
+/// Streams a complete collection: `?format=ndjson|csv|xlsx|parquet|arrow|marc|marcxml`. An export as MARC or XLSX that would have to change or leave out records is
 /// refused before anything is sent, unless `lossy=true`; `report=true` lists those records instead.
 pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
     let collection = ctx.collection();
     let (format, media) = match ctx.params.single("format")?.as_deref() {
         None | Some("ndjson") => (ExportFormat::Ndjson, NDJSON),
         Some("csv") => (ExportFormat::Csv, CSV),
-        Some("xlsx") => (ExportFormat::Xlsx, XLSX),
         Some("marc") => (ExportFormat::Marc, "application/marc"),
         Some("marcxml") => (ExportFormat::MarcXml, "application/marcxml+xml"),
-        Some(_) => return Err(Problem::bad_request("format is ndjson, csv, xlsx, marc or marcxml")),
+        Some(name) => match TypedFormat::named(name) {
+            Some(format) => (ExportFormat::Typed(format), format.media_type()),
+            None => return Err(Problem::bad_request("format is ndjson, csv, xlsx, parquet, arrow, marc or marcxml")),
+        },
     };
     let (lossy, report) = (ctx.params.flag("lossy")?, ctx.params.flag("report")?);
     ctx.params.end()?;
@@ -174,13 +181,13 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
             Ok(sent.map_err(failed)?)
         }));
     }
-    let is_spreadsheet = format == ExportFormat::Xlsx;
-    if is_spreadsheet || (is_marc && !lossy) {
+    let is_typed = matches!(format, ExportFormat::Typed(_));
+    if is_typed || (is_marc && !lossy) {
         // checked before anything is sent, because the end of a failed transfer may overtake what was sent before it
         let check = export.clone();
         let (exported, reasons, file) = reading(move || {
-            // a spreadsheet is complete only then
-            let mut file = if is_spreadsheet { Some(tempfile::tempfile().map_err(failed)?) } else { None };
+            // such a file is complete only then
+            let mut file = if is_typed { Some(tempfile::tempfile().map_err(failed)?) } else { None };
             let (mut nowhere, mut reasons) = (std::io::sink(), Vec::new());
             let out: &mut dyn Write = file.as_mut().map_or(&mut nowhere, |file| file);
             let exported = check(out, &mut |remark| {

@@ -9,7 +9,6 @@ use stook_query::ResultColumn;
 /// Media types of rows.
 pub const CSV: &str = "text/csv; charset=utf-8; header=present";
 pub const NDJSON: &str = "application/x-ndjson";
-pub const XLSX: &str = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
 
 /// Expected length of a line of CSV, in bytes.
 const LINE: usize = 256;

@@ -2,11 +2,11 @@
 
 use super::operation::Operation;
 use super::schema::{EditKind, NO_NUL, arguments_schema, edit_schema, key, limit_schema, nullable, reference, schema, transition_result_schema};
-use crate::api::rows::XLSX;
 use crate::api::tags::MAX_RECORDS;
 use crate::guard::request::MAX_INTEGER;
 use serde_json::{Map, Value as Json, json};
 use stook_catalogue::definition::Collection;
+use stook_formats::typed::TYPED_FORMATS;
 use stook_store::tag::MAX_TAG_NAME;
 
 /// Describes the paths of a collection.
@@ -94,14 +94,16 @@ pub fn describe(collection: &Collection, add: &mut impl FnMut(String, &str, Json
         }
         add(format!("{record_path}/{}", transition.name), "post", run.guarded());
     }
-    let mut formats = vec!["ndjson", "csv", "xlsx"];
+    let mut formats = vec!["ndjson", "csv", "xlsx", "parquet", "arrow"];
     let mut export = Operation::new(&format!("export_{name}"), name, "The whole collection")
         .answer(200, "Records.", "application/x-ndjson", json!({}))
         .answer(200, "Records.", "text/csv", json!({}))
-        .answer(200, "Records.", XLSX, json!({}))
         .query("lossy", json!({ "type": "boolean" }), "With xlsx, marc and marcxml: export although records have to be changed or left out.")
         .query("report", json!({ "type": "boolean" }), "With xlsx, marc and marcxml: list the records that would be changed or left out instead.")
         .problems(&[409]);
+    for format in TYPED_FORMATS {
+        export = export.answer(200, "Records.", format.media_type(), json!({}));
+    }
     if collection.keep_raw {
         formats.extend(["marc", "marcxml"]);
         export = export.answer(200, "Records.", "application/marc", json!({})).answer(200, "Records.", "application/marcxml+xml", json!({}));

@@ -4,10 +4,10 @@ use super::operation::Operation;
 use super::schema::{NO_NUL, key, limit_schema, list, object, query_text, text, transition_result_schema};
 use crate::api::queries::{MAX_OFFSET, MAX_ROWS, MAX_TYPED_CHARS, MAX_WAIT};
 use crate::api::records::MAX_KEYS;
-use crate::api::rows::XLSX;
 use serde_json::{Value as Json, json};
 use stook_catalogue::definition::Catalogue;
 use stook_engine::fetch::WHEN;
+use stook_formats::typed::TYPED_FORMATS;
 use stook_query::MAX_TEXT;
 
 /// Describes the paths of OAI-PMH and SRU, where records are published.
@@ -143,11 +143,11 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
     add("/v1/{tenant}/query".into(), "post", asked.guarded());
     let export = Operation::new("export", "catalogue", "All rows of a query as a stream; nothing is fetched from services")
         .parameter("q", "query", true, query.clone(), "The query.")
-        .query("format", json!({ "enum": ["ndjson", "csv", "xlsx"] }), "The format; ndjson when it is not given.")
+        .query("format", json!({ "enum": ["ndjson", "csv", "xlsx", "parquet", "arrow"] }), "The format; ndjson when it is not given.")
         .answer(200, "Rows.", "application/x-ndjson", json!({}))
         .answer(200, "Rows.", "text/csv", json!({}))
-        .answer(200, "Rows.", XLSX, json!({}))
         .problems(&[409]);
+    let export = TYPED_FORMATS.iter().fold(export, |export, format| export.answer(200, "Rows.", format.media_type(), json!({})));
     add("/v1/{tenant}/export".into(), "get", export.guarded());
     let keys = json!({ "type": "array", "maxItems": MAX_KEYS, "items": key() });
     let body = json!({ "type": "object", "properties": { "collection": { "type": "string" }, "keys": keys }, "required": ["collection", "keys"], "additionalProperties": false });
