@@ -359,7 +359,16 @@ fn dry(desk: &Desk, tenant: &Tenant, delivery: &Delivery, source: &str) -> compl
     // creating a job that no worker processes writes the file
     let job = desk.stores[0].job(desk.deliver(&desk.new_tenant(), delivery)).expect("a job");
     let (files, source) = (vec![PathBuf::from(&job.files[0].path)], Some(source.to_owned()));
-    let request = ImportRequest { files, profile: None, source, tenant: tenant.clone(), as_of: None, part: None, retires_all: delivery.allowed };
+    let request = ImportRequest {
+        files,
+        profile: None,
+        source,
+        tenant: tenant.clone(),
+        as_of: None,
+        part: None,
+        retires_all: delivery.allowed,
+        unexpected: false,
+    };
     let wanted = DryRunLimits { documents: 1_000_000, troubles: 10 };
     import::dry_run(&desk.catalogue, &*desk.stores[0], &request, wanted).expect("it reads").replaced.expect("it is told")
 }

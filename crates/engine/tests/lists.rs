@@ -638,6 +638,7 @@ fn cited_meanwhile(desk: &Desk) {
                 tenant: tenant.clone(),
                 as_of: None,
                 retires_all: false,
+                unexpected: false,
             };
             let text: String = documents.iter().map(|document| format!("{document}\n")).collect();
             deliver::map(&rules, store, &upload, "test", text.into()).expect("it is mapped")

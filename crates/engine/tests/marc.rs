@@ -72,6 +72,7 @@ fn imported(folder: &Path, words: &str, file: &[u8]) -> (Vec<Said>, String, Box<
         as_of: None,
         part: None,
         retires_all: false,
+        unexpected: false,
     };
     let job = import::create(&catalogue, &*store, &request).expect("a job");
     import::run(&catalogue, &*store, &JobRun { job, workers: 1, settles: true, stop: &AtomicBool::new(false) }, &|_| ()).expect("it runs");

@@ -219,6 +219,7 @@ impl Desk {
             compressed: false,
             part: None,
             retires_all: false,
+            checks: None,
         };
         let slice = ChunkSlice { length: text.len() as u64, is_last: true, ..ChunkSlice::default() };
         let input = ChunkInput { slice: &slice, file: &file, bytes: Some(text.into()) };
@@ -245,8 +246,16 @@ impl Desk {
     /// Creates a job for a delivery, with chunks of these sizes.
     fn accept(&self, tenant: &Tenant, delivery: &Delivery, sizes: &[usize]) -> Accepted {
         let source = &self.catalogue.sources[delivery.source];
-        let file =
-            JobFile { path: "documents".into(), size: 0, modified: 0, syntax: Some("json".into()), compressed: true, part: None, retires_all: false };
+        let file = JobFile {
+            path: "documents".into(),
+            size: 0,
+            modified: 0,
+            syntax: Some("json".into()),
+            compressed: true,
+            part: None,
+            retires_all: false,
+            checks: None,
+        };
         let new = NewJob {
             tenant: tenant.clone(),
             profile: None,

@@ -266,6 +266,7 @@ impl Client {
                     compressed: false,
                     part: None,
                     retires_all: false,
+                    checks: None,
                 };
                 let new = NewJob { tenant: tenant(TENANTS[*tenant_index]), profile: None, source: "s".into(), as_of: None, files: vec![file] };
                 let job = self.store.create_job(new)?;

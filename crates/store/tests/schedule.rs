@@ -106,6 +106,7 @@ fn simulate(run: &Run) -> Outcome {
                 compressed: false,
                 part: None,
                 retires_all: false,
+                checks: None,
             };
             let due = due(arrival.at, &[file]);
             let id = number as JobId + 1;

@@ -38,10 +38,10 @@ pub(super) fn settling_text(
     if text.is_empty() { text } else { text + &part(root.get("lookups")) }
 }
 
-/// Returns a source's rules for its documents as text, without those for its files and jobs, which do not change what documents become.
+/// Returns a source's rules for its documents as text, without those for its files, what is expected of them, and its jobs, which do not change what documents become.
 pub(super) fn source_fingerprint(node: &Node) -> String {
     let NodeKind::Map(entries) = &node.kind else { return canonical(node, &[]) };
-    let affects_documents = |name: &Node| !name.text().is_some_and(|name| ["files", "has", "undo"].contains(&name));
+    let affects_documents = |name: &Node| !name.text().is_some_and(|name| ["files", "has", "expect", "undo"].contains(&name));
     let entries = entries.iter().filter(|(name, _)| affects_documents(name)).cloned().collect();
     canonical(&Node { kind: NodeKind::Map(entries), span: node.span.clone() }, &["accept", "was"])
 }

@@ -29,6 +29,7 @@ pub(super) const BOOLEAN: &str = r#"{"type":"boolean"}"#;
 pub(super) const TYPE: &str = r##"{"$ref":"#/$defs/type"}"##;
 pub(super) const ONE_OF: &str = r#"{"type":"array","minItems":1,"items":{"type":["string","number","boolean"]}}"#;
 pub(super) const INDEX: &str = r##"{"$ref":"#/$defs/index"}"##;
+const SHARE: &str = r#"{"type":"string","pattern":"^[0-9]+(\\.[0-9]+)?%$"}"#;
 pub(super) const SURVIVORSHIP: &str = r##"{"$ref":"#/$defs/survivorship"}"##;
 
 /// Top level.
@@ -85,8 +86,8 @@ pub const AREAS: &[Keyword] = &[
 pub const SOURCE: &[Keyword] = &[
     word(
         "format",
-        r#"{"enum":["marc","xml","json","csv"]}"#,
-        "marc (ISO 2709, MARCXML, MARC-in-JSON and line mode), xml, json (array, single value or NDJSON) or csv (also a sheet of a spreadsheet: XLSX, XLSM, ODS); the file's own variant is found by content.",
+        r#"{"enum":["marc","xml","json","csv","parquet","arrow"]}"#,
+        "marc (ISO 2709, MARCXML, MARC-in-JSON and line mode), xml, json (array, single value or NDJSON; also the rows of Parquet and Arrow IPC, which parquet and arrow say, too) or csv (also a sheet of a spreadsheet: XLSX, XLSM, ODS); the file's own variant is found by content.",
     ),
     word(
         "records",
@@ -160,6 +161,11 @@ pub const SOURCE: &[Keyword] = &[
         "accept",
         r##"{"type":"array","items":{"$ref":"#/$defs/accept"}}"##,
         "Conditions on documents; documents that do not meet them fail or are skipped.",
+    ),
+    word(
+        "expect",
+        r##"{"type":"array","items":{"$ref":"#/$defs/expect"}}"##,
+        "What each file must fulfil, as a whole, before any of its documents is imported; a file that does not is imported with a warning, or stopped.",
     ),
     word("gone", CEL, "True for a document that deletes its record."),
     word(
@@ -291,7 +297,7 @@ pub const REPLACES: &[Keyword] = &[
     word("at", CEL, "The time a document is about; contributions of older files about earlier times stay."),
     word(
         "most",
-        r#"{"type":"string","pattern":"^[0-9]+(\\.[0-9]+)?%$"}"#,
+        SHARE,
         "Maximum share of the previous complete file's keys that may be missing: default `20%`. A file with more missing retires nothing.",
     ),
 ];
@@ -503,6 +509,30 @@ pub const ACCEPT: &[Keyword] = &[
     word("unless", CEL, "The condition a document must meet."),
     word("do", r#"{"enum":["fail","skip"]}"#, "What happens to one that does not."),
     word("reason", CEL, "The message in the journal."),
+];
+
+/// An element of `expect`.
+pub const EXPECT: &[Keyword] = &[
+    word("field", TEXT, "A field that the source feeds, whose values in the file are tested; after its collection, if several have it: `book.isbn`."),
+    word("matches", TEXT, "A regular expression that finds something in each value."),
+    word("present", BOOLEAN, "Each document that feeds the collection has a value."),
+    word("unique", BOOLEAN, "No two documents of the file have the same value."),
+    word("at_least", SHARE, "The share for which this must hold; default 100%."),
+    word("documents", r##"{"$ref":"#/$defs/expect_documents"}"##, "How many documents the file has."),
+    word("fresh", TEXT, "How old the newest document, by as_of, may be when the file is received: 48h."),
+    word(
+        "do",
+        r#"{"enum":["warn","stop"]}"#,
+        "What happens to a file that does not fulfil it: it is imported with a warning (the default), or nothing of it is.",
+    ),
+];
+
+/// A number of documents that is expected.
+pub const EXPECT_DOCUMENTS: &[Keyword] = &[
+    word("at_least", r#"{"type":"integer","minimum":0}"#, "The least number."),
+    word("at_most", r#"{"type":"integer","minimum":0}"#, "The greatest number."),
+    word("fewer", SHARE, "By how much it may be smaller than that of the file before it, by as_of."),
+    word("more", SHARE, "By how much it may be greater than that of the file before it."),
 ];
 
 /// An element of `cases`.

@@ -8,6 +8,7 @@ mod collect;
 mod collections;
 mod composition;
 mod coverage;
+mod expectations;
 mod expressions;
 mod feeds;
 mod fields;

@@ -62,6 +62,8 @@ pub fn schema() -> Json {
     });
     for (name, words, required) in [
         ("service", keywords::SERVICE, &["url"][..]),
+        ("expect", keywords::EXPECT, &[]),
+        ("expect_documents", keywords::EXPECT_DOCUMENTS, &[]),
         ("query_word", keywords::QUERY_WORD, &[]),
         ("write", keywords::WRITE, &[]),
         ("route_ask", keywords::ROUTE_ASK, &["query", "ticket"]),
@@ -137,6 +139,8 @@ mod tests {
             keywords::PAGE,
             keywords::PARAM,
             keywords::ACCEPT,
+            keywords::EXPECT,
+            keywords::EXPECT_DOCUMENTS,
             keywords::CASE,
             keywords::LINK,
             keywords::OVERLAP,

@@ -21,7 +21,10 @@ const MAX_SKIPPED_LINES: u32 = 1000;
 impl DefinitionParser<'_> {
     pub(super) fn source(&mut self, name: &str, name_node: &Node, node: &Node, context: &SourceContext<'_>) -> Option<Source> {
         self.section(node, "a source", &[keywords::SOURCE])?;
+        // the rows of a table are JSON documents, whatever the file is
+        let rows = [("parquet", FormatFamily::Json), ("arrow", FormatFamily::Json)];
         let families = [("marc", FormatFamily::Marc), ("xml", FormatFamily::Xml), ("json", FormatFamily::Json), ("csv", FormatFamily::Csv)];
+        let families = [&families[..], &rows].concat();
         let format = self.required(node, "format");
         let family = self.choice(format, "format", &families)?;
         let records = match (node.get("records"), family) {
@@ -84,6 +87,7 @@ impl DefinitionParser<'_> {
             let reason = item.get("reason").and_then(|node| self.cel_of(node, &types, text));
             accept.extend(unless.map(|unless| AcceptRule { unless, skip, reason }));
         }
+        let expect = self.expectations(node.get("expect"), &feeds, context);
         let gone = node.get("gone").and_then(|node| self.cel_of(node, &types, Expected::Condition));
         let as_of = self.document_order(node, only_feed, (&lets, &types), context)?;
         let mut replaces = node.get("replaces").and_then(|node| self.replaces(name, node, &types));
@@ -117,6 +121,7 @@ impl DefinitionParser<'_> {
             namespaces,
             lets,
             accept,
+            expect,
             gone,
             as_of,
             replaces,
@@ -290,7 +295,7 @@ impl DefinitionParser<'_> {
         Some(CompleteDelivery { id, files: Some(CompleteFiles { scope, at, max_missing }) })
     }
 
-    fn percent(&mut self, node: &Node) -> Option<f64> {
+    pub(super) fn percent(&mut self, node: &Node) -> Option<f64> {
         let text = self.text_of(node, "a share")?;
         let share = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok()).filter(|share| (0.0..=100.0).contains(share));
         if share.is_none() {

@@ -27,15 +27,18 @@ pub struct ImportArgs {
     /// allows. This is remembered for these files.
     #[arg(long)]
     pub retire_all: bool,
+    /// For sources with `expect`: import files that are not as expected, also where the definition says `do: stop`.
+    #[arg(long)]
+    pub accept_unexpected: bool,
     /// Show what the import would do, without changing anything.
     #[arg(long)]
     pub dry_run: bool,
     /// Resume this interrupted job.
-    #[arg(long, value_name = "JOB", conflicts_with_all = ["files", "profile", "source", "as_of", "retire_all", "dry_run"])]
+    #[arg(long, value_name = "JOB", conflicts_with_all = ["files", "profile", "source", "as_of", "retire_all", "accept_unexpected", "dry_run"])]
     pub resume: Option<u64>,
     /// Import the failed documents of this job again, as a new job with its source, profile and as-of time; after the definition was
     /// changed, for example. To mend the documents themselves, see `stook journal --failed`.
-    #[arg(long, value_name = "JOB", conflicts_with_all = ["files", "profile", "source", "as_of", "retire_all", "dry_run", "resume"])]
+    #[arg(long, value_name = "JOB", conflicts_with_all = ["files", "profile", "source", "as_of", "retire_all", "accept_unexpected", "dry_run", "resume"])]
     pub retry: Option<u64>,
     /// Number of threads that process documents [default: one per core].
     #[arg(long, value_name = "N", conflicts_with = "detach")]

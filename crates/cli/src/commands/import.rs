@@ -1,6 +1,6 @@
 //! `import`.
 
-use super::jobs::{EndedRun, exit_code, report, show_counts, show_replaced, to_json, words};
+use super::jobs::{EndedRun, exit_code, report, show_counts, show_expectations, show_replaced, to_json, words};
 use super::settle;
 use crate::arguments::import::{ImportArgs, WaitFor};
 use crate::open::{self, CatalogueLocation, time};
@@ -31,6 +31,7 @@ pub fn import(location: &CatalogueLocation, arguments: &ImportArgs) -> CommandRe
         as_of: arguments.as_of.as_deref().map(|text| time("--as-of", text)).transpose()?,
         part: None,
         retires_all: arguments.retire_all,
+        unexpected: arguments.accept_unexpected,
     };
     if arguments.dry_run {
         return dry_run(location, &request, arguments.json);
@@ -148,7 +149,8 @@ fn dry_run(location: &CatalogueLocation, request: &ImportRequest, as_json: bool)
             say!("{}", table(&["file", "source", "documents"], &rows.collect::<Vec<_>>(), &[false, false, true]));
         }
         show_preview(&preview, as_json);
-        code = worse(code, if preview.counts.of(Became::Failed) > 0 { 2 } else { 0 });
+        let refused = if preview.refusal.is_some() { 1 } else { 0 };
+        code = worse(code, worse(refused, if preview.counts.of(Became::Failed) > 0 { 2 } else { 0 }));
     }
     Ok(worse(code, show_unclaimed(&sorted, as_json)))
 }
@@ -270,6 +272,8 @@ fn show_preview(preview: &DryRunReport, as_json: bool) {
         return;
     }
     say!("dry run: {} read, nothing changed; an import would yield", count(preview.counts.documents.max(0) as u64, "document"));
+    show_expectations(&preview.files);
+    preview.refusal.iter().for_each(|reason| say!("  {reason}"));
     show_counts(&preview.counts);
     show_replaced(preview.replaced.as_ref());
     for trouble in preview.troubles.iter().take(20) {

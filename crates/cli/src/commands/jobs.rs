@@ -13,7 +13,7 @@ use stook_engine::import::UPLOADED;
 use stook_engine::settle::complete_delivery::{self, RetirementReport};
 use stook_store::Store;
 use stook_store::journal::{OUTCOMES, Outcome as Became, OutcomeCounts};
-use stook_store::queue::{Job, JobState};
+use stook_store::queue::{Job, JobFile, JobState};
 
 /// Failures shown after an import; the journal has all.
 const MAX_SHOWN_ISSUES: usize = 5;
@@ -114,6 +114,7 @@ pub fn report((catalogue, store): (&Catalogue, &dyn Store), run: &EndedRun<'_>, 
     if let Some(reason) = &job.reason {
         say!("  {reason}");
     }
+    show_expectations(&job.files);
     changes.iter().for_each(|changes| changes::show_changes(catalogue, changes));
     show_replaced(replaced.as_ref());
     let troubles = job.counts.of(Became::Failed) + job.counts.warnings;
@@ -135,6 +136,21 @@ pub fn report((catalogue, store): (&Catalogue, &dyn Store), run: &EndedRun<'_>, 
         }
     }
     Ok(())
+}
+
+/// Prints what files were expected to be and are not.
+pub fn show_expectations(files: &[JobFile]) {
+    for file in files {
+        let outcomes = || file.checks.iter().flat_map(|checks| &checks.expectations);
+        let (held, all) = (outcomes().filter(|own| own.holds).count(), outcomes().count());
+        if all > 0 {
+            say!("  {}: {held} of {} hold", file.short_name(), count(all as u64, "expectation"));
+        }
+        // of a file that was stopped, the job's reason says why
+        for own in outcomes().filter(|own| !own.holds && !own.stops) {
+            say!("  warning: {}: expected that {}, found {}", file.short_name(), own.expected, own.found);
+        }
+    }
 }
 
 /// Prints what complete deliveries have retired, or why they have not.

@@ -166,7 +166,8 @@ impl FetchRun<'_> {
         let files: Vec<PathBuf> = vec![file.to_owned()];
         let source = Some(self.source.name.clone());
         let (tenant, as_of) = (self.tenant.clone(), Some(answer.started));
-        let request = import::ImportRequest { files, profile: None, source, tenant, as_of, part: self.part.clone(), retires_all: false };
+        let request =
+            import::ImportRequest { files, profile: None, source, tenant, as_of, part: self.part.clone(), retires_all: false, unexpected: true };
         let job = import::create(&self.rules.catalogue, self.store, &request)?;
         answer.jobs.push(job);
         note(answer)?;

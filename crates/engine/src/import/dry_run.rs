@@ -1,6 +1,7 @@
 //! An import that reports what it would do and changes nothing.
 
-use super::plan::{ImportPlan, plan};
+use super::expect::refusal;
+use super::plan::{ImportPlan, check_expectations, plan};
 use super::request::ImportRequest;
 use super::split;
 use crate::Result;
@@ -41,6 +42,8 @@ pub struct DryRunReport {
     pub documents: Vec<u64>,
     /// What they would retire, if the source says `replaces:`.
     pub replaced: Option<RetirementReport>,
+    /// Why nothing of it would be imported, because it is not as its source expects.
+    pub refusal: Option<String>,
 }
 
 impl DryRunReport {
@@ -56,12 +59,21 @@ impl DryRunReport {
                 "reason": trouble.reason,
             })
         };
-        let file = |(file, documents): (&JobFile, &u64)| json!({ "file": file.path, "documents": documents });
+        let file = |(file, documents): (&JobFile, &u64)| {
+            let mut shown = json!({ "file": file.path, "documents": documents });
+            if let Some(checks) = &file.checks {
+                shown["expectations"] = json!(checks.expectations);
+            }
+            shown
+        };
         let files: Vec<Json> = self.files.iter().zip(&self.documents).map(file).collect();
         let troubles: Vec<Json> = self.troubles.iter().map(trouble).collect();
         let mut shown = json!({ "dry_run": true, "source": self.source, "files": files, "counts": self.counts, "troubles": troubles });
         if let Some(replaced) = &self.replaced {
             shown["replaced"] = json!(replaced);
+        }
+        if let Some(refusal) = &self.refusal {
+            shown["refusal"] = json!(refusal);
         }
         shown
     }
@@ -81,7 +93,9 @@ pub struct DryRunLimits {
 /// # Errors
 /// As [`super::create`] and [`super::run()`].
 pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &ImportRequest, most: DryRunLimits) -> Result<DryRunReport> {
-    let ImportPlan { source, profile, files } = plan(catalogue, request)?;
+    let mut plan = plan(catalogue, request)?;
+    check_expectations(catalogue, store, request, &mut plan)?;
+    let ImportPlan { source, profile, files } = plan;
     // no `created_job` and no origin in the store ever equals it
     let job = JobRef::DryRun.number();
     // an import that starts now is received after everything that is stored
@@ -106,6 +120,7 @@ pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &ImportRe
     let mut preview = DryRunReport {
         source: catalogue.sources[source].name.clone(),
         documents: vec![0; files.len()],
+        refusal: refusal(&files),
         files: files.clone(),
         ..DryRunReport::default()
     };

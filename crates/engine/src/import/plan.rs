@@ -1,8 +1,9 @@
 //! Chooses the source and the profile of an import, checks its files, and writes its job.
 
+use super::expect::{FileExpectations, refusal};
 use super::files::sort_files;
 use super::request::ImportRequest;
-use crate::job::file::inspect;
+use crate::job::file::{inspect, open_file};
 use crate::job::policy::policy;
 use crate::job::source::named_source;
 use crate::{EngineError, Result};
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::ids::SourceId;
 use stook_store::Store;
-use stook_store::queue::{JobFile, JobId, NewJob};
+use stook_store::queue::{JobFile, JobId, JobState, NewJob};
 
 /// An import that fits the definition, with the present state of its files.
 pub(super) struct ImportPlan {
@@ -58,8 +59,22 @@ pub fn create_all(catalogue: &Catalogue, store: &dyn Store, imports: &[ImportReq
     imports.iter().zip(plans).map(|(request, plan)| written(catalogue, store, request, plan)).collect()
 }
 
-fn written(catalogue: &Catalogue, store: &dyn Store, request: &ImportRequest, plan: ImportPlan) -> Result<JobId> {
+fn written(catalogue: &Catalogue, store: &dyn Store, request: &ImportRequest, mut plan: ImportPlan) -> Result<JobId> {
     policy(catalogue, plan.profile.as_deref(), 0)?;
+    check_expectations(catalogue, store, request, &mut plan)?;
+    let refusal = refusal(&plan.files);
     let source = catalogue.sources[plan.source].name.clone();
-    Ok(store.create_job(NewJob { tenant: request.tenant.clone(), profile: plan.profile, source, as_of: request.as_of, files: plan.files })?)
+    let job = store.create_job(NewJob { tenant: request.tenant.clone(), profile: plan.profile, source, as_of: request.as_of, files: plan.files })?;
+    if let Some(reason) = refusal {
+        store.end_job(job, JobState::Failed, &reason)?;
+    }
+    Ok(job)
+}
+
+/// Notes in the files of an import whether they are as their source expects.
+pub(super) fn check_expectations(catalogue: &Catalogue, store: &dyn Store, request: &ImportRequest, plan: &mut ImportPlan) -> Result<()> {
+    let source = &catalogue.sources[plan.source];
+    let received = request.as_of.or_else(|| plan.files.first().map(|file| file.modified)).unwrap_or_else(|| store.clock());
+    let expectations = FileExpectations { catalogue, store, tenant: &request.tenant, source: plan.source, received, accepts_all: request.unexpected };
+    expectations.check_all(&mut plan.files, |file| open_file(file, source))
 }

@@ -1,5 +1,6 @@
 //! Jobs whose chunks are left in the queue for workers of any process.
 
+use super::expect::{FileExpectations, refusal};
 use super::request::{ImportProgress, UploadRequest};
 use super::split;
 use crate::job::context::no_source;
@@ -7,7 +8,7 @@ use crate::job::file::fitting;
 use crate::job::sizes::queued_chunk;
 use crate::job::source::{guess_source, named_source};
 use crate::{EngineError, Result};
-use std::io::Read;
+use std::io::{Read, Seek, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use stook_catalogue::definition::{Catalogue, Source};
 use stook_formats::read::OpenedInput;
@@ -33,11 +34,12 @@ pub fn upload(
         Some(source) => source,
         None => guess_source(catalogue, &mut opened, &upload.name)?,
     };
+    let source_id = source;
     let source = &catalogue.sources[source];
     opened.choose_sheet(&source.reading.csv).map_err(failed)?;
     let syntax = fitting(&opened, source, &upload.name)?;
     // the chunks carry their bytes, whether the stream was compressed or not, because there is no file to read them from
-    let file = JobFile {
+    let mut file = JobFile {
         path: upload.name.clone(),
         size: upload.size.unwrap_or(0),
         modified: store.clock(),
@@ -45,7 +47,17 @@ pub fn upload(
         compressed: true,
         part: None,
         retires_all: upload.retires_all,
+        checks: None,
     };
+    let received = upload.as_of.unwrap_or(file.modified);
+    let expectations = FileExpectations { catalogue, store, tenant: &upload.tenant, source: source_id, received, accepts_all: upload.unexpected };
+    if expectations.is_some() {
+        // the bytes can be read only once, and must be read completely before any of them is imported
+        let bytes = std::mem::replace(&mut opened.bytes, Box::new(std::io::empty()));
+        let (first, again) = kept(bytes).map_err(failed)?;
+        file.checks = Some(expectations.check(&file, syntax.is_some().then_some(first), &[])?);
+        opened.bytes = again;
+    }
     let job = store.create_job(NewJob {
         tenant: upload.tenant.clone(),
         profile: upload.profile.clone(),
@@ -54,9 +66,23 @@ pub fn upload(
         files: vec![file.clone()],
     })?;
     created(job);
+    if let Some(reason) = refusal(std::slice::from_ref(&file)) {
+        store.end_job(job, JobState::Failed, &reason)?;
+        return Ok(store.job(job)?);
+    }
     let mut opened = Some(opened);
     let open = |file: &JobFile| opened.take().ok_or_else(|| EngineError::Wrong(format!("{} was read already", file.path)));
     queue((store, job), &[file], source, open)
+}
+
+/// Copies bytes to a temporary file, from which they can be read twice.
+fn kept(mut bytes: Box<dyn Read + Send>) -> std::io::Result<(Box<dyn Read + Send>, Box<dyn Read + Send>)> {
+    let mut file = tempfile::NamedTempFile::new()?;
+    std::io::copy(&mut bytes, &mut file)?;
+    file.flush()?;
+    let again = file.reopen()?;
+    file.rewind()?;
+    Ok((Box::new(file), Box::new(again)))
 }
 
 /// Splits streams into chunks of a job, which carry their bytes. If one cannot be read, the job fails.
@@ -84,7 +110,7 @@ pub(super) fn queue(
 /// When a file cannot be read or the store fails; the job can be resumed.
 pub fn split_files(catalogue: &Catalogue, store: &dyn Store, job: JobId, stop: &AtomicBool, show: &(dyn Fn(ImportProgress) + Sync)) -> Result<Job> {
     let start = store.job(job)?;
-    if !start.progress.complete {
+    if !start.progress.complete && !start.is_refused() {
         let (_, source) = catalogue.source(&start.source).ok_or_else(|| no_source(&start.source))?;
         let split_result = split::split(&start.files, source, queued_chunk(store), start.progress, |chunks, progress| {
             store.add_chunks(job, chunks, progress)?;

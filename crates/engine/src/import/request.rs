@@ -23,6 +23,8 @@ pub struct ImportRequest {
     pub part: Option<String>,
     /// Whether the files may retire whatever they lack, however much that is, if the source says `replaces:`.
     pub retires_all: bool,
+    /// Whether files are imported that are not as their source expects; otherwise those with `do: stop` are not.
+    pub unexpected: bool,
 }
 
 /// An import of bytes that can be read only once.
@@ -42,6 +44,8 @@ pub struct UploadRequest {
     pub as_of: Option<i64>,
     /// As in [`ImportRequest`].
     pub retires_all: bool,
+    /// As in [`ImportRequest`].
+    pub unexpected: bool,
 }
 
 /// The progress of an import.

@@ -24,6 +24,9 @@ use stook_store::{SettlePass, Store};
 pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, run: &JobRun<'_>, show: &(dyn Fn(ImportEvent) + Sync)) -> Result<Job> {
     let JobRun { job, settles, stop, .. } = *run;
     let start = store.job(job)?;
+    if start.is_refused() {
+        return Ok(start);
+    }
     if start.state.is_final() && start.state != JobState::Failed {
         if settles && !store.is_settled(job)? {
             let rules: Arc<dyn SettlePass> = Arc::new(SettleRules::new(catalogue));

@@ -3,16 +3,15 @@
 //! A chunk of a plain file refers to a range of it; chunks of compressed files carry their bytes, compressed again, because such a file
 //! cannot be read from the middle.
 
-use crate::job::file::check_list;
+use crate::job::file::{check_list, open_file};
 pub use crate::job::file::{check_unchanged, inspect, syntax};
 pub use crate::job::sizes::{CHUNK_BYTES, CHUNK_DOCUMENTS, SHARED_CHUNK, SHORT_CHUNK};
 use crate::{EngineError, Result};
 use std::collections::VecDeque;
 use std::io::Read;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use stook_catalogue::definition::Source;
-use stook_formats::read::{DocumentReader, OpenedInput, open};
+use stook_formats::read::{DocumentReader, OpenedInput};
 use stook_store::queue::{ChunkSlice, JobFile, NewChunk, SplitProgress};
 
 /// Splits the files of a job into chunks of up to `max_documents` documents, starting at `progress`, and passes them to `add` in batches together
@@ -27,14 +26,7 @@ pub fn split(
     progress: SplitProgress,
     add: impl FnMut(Vec<NewChunk>, SplitProgress) -> Result<bool>,
 ) -> Result<()> {
-    let open_file = |file: &JobFile| {
-        let failed = |error| EngineError::File { path: file.path.clone(), error };
-        check_unchanged(file)?;
-        let mut opened = open(Path::new(&file.path)).map_err(failed)?;
-        opened.choose_sheet(&source.reading.csv).map_err(failed)?;
-        Ok(opened)
-    };
-    split_streams((files, progress), (source, max_documents), open_file, add)
+    split_streams((files, progress), (source, max_documents), |file| open_file(file, source), add)
 }
 
 /// Splits streams of bytes, as [`split`] does with files, each opened by `open_file` when its turn comes; chunks of a file that is compressed carry

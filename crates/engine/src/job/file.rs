@@ -34,7 +34,20 @@ pub fn inspect(path: &Path, source: &Source) -> Result<JobFile> {
         compressed: !opened.is_plain(),
         part: None,
         retires_all: false,
+        checks: None,
     })
+}
+
+/// Opens a file of a job, if it is as it was when the job was created.
+///
+/// # Errors
+/// When it has changed since, or cannot be read.
+pub fn open_file(file: &JobFile, source: &Source) -> Result<OpenedInput> {
+    let failed = |error| EngineError::File { path: file.path.clone(), error };
+    check_unchanged(file)?;
+    let mut opened = open(Path::new(&file.path)).map_err(failed)?;
+    opened.choose_sheet(&source.reading.csv).map_err(failed)?;
+    Ok(opened)
 }
 
 /// The syntax in which a source reads a file; `None` if the file is empty and may be. A file that must contain a list of documents is never

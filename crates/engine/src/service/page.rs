@@ -32,7 +32,7 @@ impl PageImport<'_> {
     pub(super) fn import(&self, page: DeliveredPage, again: Option<i64>) -> Result<OutcomeCounts> {
         let (tenant, size) = (self.request.tenant.clone(), Some(page.bytes.len() as u64));
         let source = Some(self.catalogue.sources[self.request.source].name.clone());
-        let upload = UploadRequest { name: page.name, size, profile: None, source, tenant, as_of: None, retires_all: false };
+        let upload = UploadRequest { name: page.name, size, profile: None, source, tenant, as_of: None, retires_all: false, unexpected: true };
         let job = import::upload(self.catalogue, self.store, &upload, Box::new(Cursor::new(page.bytes)), &mut |_| ())?;
         let run = JobRun { job: job.id, workers: self.request.workers, settles: true, stop: self.stop };
         let job = import::run(self.catalogue, self.store, &run, &|_| ())?;

@@ -18,7 +18,7 @@ use stook_engine::settle::complete_delivery;
 use stook_engine::undo;
 use stook_store::StoreError;
 use stook_store::access::Role;
-use stook_store::queue::{ChunkId, ChunkState, Job, JobId, JobState};
+use stook_store::queue::{ChunkId, ChunkState, Job, JobFile, JobId, JobState};
 
 /// Max jobs that are listed or searched.
 pub const MAX_JOBS: u64 = 1_000;
@@ -26,7 +26,14 @@ pub const MAX_JOBS: u64 = 1_000;
 /// Returns a job as JSON.
 pub fn shown(job: &Job, now: i64) -> Json {
     let seconds = (job.finished.unwrap_or(now) - job.created) as f64 / 1e6;
-    let files: Vec<Json> = job.files.iter().map(|file| json!({ "name": file.path, "bytes": file.size, "syntax": file.syntax })).collect();
+    let file = |file: &JobFile| {
+        let mut shown = json!({ "name": file.path, "bytes": file.size, "syntax": file.syntax });
+        if let Some(checks) = &file.checks {
+            shown["checks"] = json!({ "documents": checks.documents, "as_of": show_timestamp(checks.as_of), "expectations": checks.expectations });
+        }
+        shown
+    };
+    let files: Vec<Json> = job.files.iter().map(file).collect();
     json!({
         "id": job.id,
         "kind": kind(job),

@@ -20,10 +20,11 @@ use stook_engine::import::{self, DryRunLimits, ImportRequest, UPLOADED, UploadRe
 use stook_store::access::Role;
 use stook_store::queue::{Job, JobState};
 
-/// `?profile=&source=&as_of=&name=&retire_all=` with the documents as the body, or `&path=` of a file on the server.
+/// `?profile=&source=&as_of=&name=&retire_all=&accept_unexpected=` with the documents as the body, or `&path=` of a file on the server.
 pub async fn create(mut ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.require_role(Role::Write)?;
-    let params = UploadParams { retires_all: ctx.params.flag("retire_all")?, ..UploadParams::read(&mut ctx)? };
+    let (retires_all, unexpected) = (ctx.params.flag("retire_all")?, ctx.params.flag("accept_unexpected")?);
+    let params = UploadParams { retires_all, unexpected, ..UploadParams::read(&mut ctx)? };
     let path = name_param(&mut ctx, "path")?;
     let dry_run = ctx.params.flag("dry_run")?;
     ctx.params.end()?;
@@ -56,6 +57,7 @@ pub struct UploadParams {
     as_of: Option<i64>,
     name: Option<String>,
     retires_all: bool,
+    unexpected: bool,
 }
 
 /// Reads a parameter that is a name.
@@ -82,7 +84,7 @@ impl UploadParams {
             }
         };
         let (profile, source, name) = (name_param(ctx, "profile")?, name_param(ctx, "source")?, name_param(ctx, "name")?);
-        Ok(Self { profile, source, as_of, name, retires_all: false })
+        Ok(Self { profile, source, as_of, name, retires_all: false, unexpected: false })
     }
 
     fn name(&self) -> &str {
@@ -100,13 +102,23 @@ impl UploadParams {
             tenant: ctx.tenant.clone(),
             as_of: self.as_of,
             retires_all: self.retires_all,
+            unexpected: self.unexpected,
         }
     }
 
     /// Makes a request to import a file.
     fn request(self, ctx: &RequestContext, file: PathBuf) -> ImportRequest {
         let (files, tenant) = (vec![file], ctx.tenant.clone());
-        ImportRequest { files, profile: self.profile, source: self.source, tenant, as_of: self.as_of, part: None, retires_all: self.retires_all }
+        ImportRequest {
+            files,
+            profile: self.profile,
+            source: self.source,
+            tenant,
+            as_of: self.as_of,
+            part: None,
+            retires_all: self.retires_all,
+            unexpected: self.unexpected,
+        }
     }
 }
 

@@ -244,7 +244,7 @@ fn progress(ctx: &PageContext, id: &str, job: &Json) -> Markup {
             }
         }
         @if job["state"] == "cancelled" && is_import(job) { p { (count(done)) " documents were committed before that, and remain." } }
-        @if has_ended(job) && planned == 0 && is_import(job) {
+        @if has_ended(job) && planned == 0 && job["reason"].is_null() && is_import(job) {
             p.problem { "The file contains no documents. Check that it is the right file and the right source." }
         }
         @if !has_ended(job) { progress max=(planned.max(1)) value=(done) {} }
@@ -259,6 +259,11 @@ fn progress(ctx: &PageContext, id: &str, job: &Json) -> Markup {
                 } }
         }
         (counts(job, &job["counts"]))
+        @for file in items(&job["files"]) {
+            @for own in items(&file["checks"]["expectations"]) {
+                @if own["holds"] == false { p { bdi { (named(file, "name")) } ": expected that " (named(own, "expected")) ", found " bdi { (named(own, "found")) } } }
+            }
+        }
         @for sentence in items(&job["replaced"]["said"]).iter().take(20) { p { bdi { (plain(sentence)) } } }
         @if number("chunks_dead") > 0 && !has_ended(job) {
             p.problem { (count(number("chunks_dead"))) " chunks failed too often and are no longer tried. " a href=(ctx.to("job", &[("id", id)])) { "Show them" } }

@@ -247,6 +247,23 @@ const NOT_GENERATED: &[(&str, &str)] = &[
     ("repository.email", "as collection.publish"),
     ("repository.domain", "as collection.publish"),
     ("repository.url", "as collection.publish"),
+    ("source.format=parquet", "generated files are texts; crates/formats/tests/columnar.rs has tables of columns"),
+    ("source.format=arrow", "as source.format=parquet"),
+    ("source.expect", "crates/engine/tests/expectations.rs has files that are, and are not, as expected, on both stores"),
+    ("expect.field", "as source.expect"),
+    ("expect.matches", "as source.expect"),
+    ("expect.present", "as source.expect"),
+    ("expect.unique", "as source.expect"),
+    ("expect.at_least", "as source.expect"),
+    ("expect.documents", "as source.expect"),
+    ("expect.fresh", "as source.expect"),
+    ("expect.do", "as source.expect"),
+    ("expect.do=warn", "as source.expect"),
+    ("expect.do=stop", "as source.expect"),
+    ("expect_documents.at_least", "as source.expect"),
+    ("expect_documents.at_most", "as source.expect"),
+    ("expect_documents.fewer", "as source.expect"),
+    ("expect_documents.more", "as source.expect"),
 ];
 
 #[test]

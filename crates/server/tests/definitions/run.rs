@@ -421,6 +421,7 @@ impl TestSetup {
             tenant: tenant.clone(),
             as_of: Some(delivery.as_of * 1_000_000),
             retires_all: false,
+            unexpected: false,
         };
         let wrong = |error: String| Fault { case: Some(case_index), message: format!("{}: documents at once: {error}", self.kind) };
         let mapped = deliver::map(&self.rules, &*self.store, &upload, "test", text.into()).map_err(|error| wrong(error.to_string()))?;
@@ -440,6 +441,7 @@ impl TestSetup {
             compressed: true,
             part: None,
             retires_all: false,
+            checks: None,
         };
         Ok((file, opened))
     }

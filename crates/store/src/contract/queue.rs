@@ -31,6 +31,47 @@ pub struct JobFile {
     /// Whether it retires what it does not repeat, however much that is, for sources with complete deliveries.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retires_all: bool,
+    /// What the file was found to have before it was imported, if its source expects something of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checks: Option<FileChecks>,
+}
+
+impl JobFile {
+    /// Its name without folders.
+    pub fn short_name(&self) -> &str {
+        self.path.rsplit(['/', ':']).next().unwrap_or(&self.path)
+    }
+}
+
+/// What a file was found to have, and whether that was expected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileChecks {
+    /// The number of its documents.
+    pub documents: u64,
+    /// The as-of time of its newest document, in microseconds.
+    pub as_of: i64,
+    /// Each expectation.
+    pub expectations: Vec<ExpectationOutcome>,
+}
+
+impl FileChecks {
+    /// Whether the file must not be imported.
+    pub fn stops(&self) -> bool {
+        self.expectations.iter().any(|own| own.stops && !own.holds)
+    }
+}
+
+/// What became of an expectation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExpectationOutcome {
+    /// What was expected, in words.
+    pub expected: String,
+    /// What was found.
+    pub found: String,
+    /// Whether it is as expected.
+    pub holds: bool,
+    /// Whether the file is not imported otherwise.
+    pub stops: bool,
 }
 
 /// A job to be created.
@@ -263,6 +304,11 @@ impl Job {
     /// The job that undoes it or has undone it.
     pub fn undone_by(&self) -> Option<JobId> {
         self.reason.as_deref().filter(|_| self.state == JobState::Undone)?.strip_prefix(UNDONE_BY)?.parse().ok()
+    }
+
+    /// Whether a file is not as its source expects, so that nothing of the job may be imported.
+    pub fn is_refused(&self) -> bool {
+        self.files.iter().filter_map(|file| file.checks.as_ref()).any(FileChecks::stops)
     }
 
     /// Number of documents in the journal: they are done.

@@ -26,6 +26,7 @@ pub fn new_job(tenant: &Tenant, files: usize) -> NewJob {
         compressed: false,
         part: None,
         retires_all: false,
+        checks: None,
     };
     NewJob { tenant: tenant.clone(), profile: None, source: "deliveries".into(), as_of: None, files: (0..files).map(file).collect() }
 }
@@ -752,6 +753,7 @@ pub fn a_job_keeps_its_attributes_after_reopening(location: &StoreLocation) {
         compressed: true,
         part: None,
         retires_all: false,
+        checks: None,
     };
     let id = fixture.store.create_job(new.clone()).expect("the job is written");
     fixture.store.add_chunks(id, chunks(1..=2), progress(2, false)).expect("chunks are added");

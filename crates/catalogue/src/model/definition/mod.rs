@@ -3,6 +3,7 @@
 mod alias;
 mod collection;
 mod composition;
+mod expectation;
 mod field;
 mod file_pattern;
 mod pattern;
@@ -17,6 +18,7 @@ mod transition;
 pub use alias::{AliasTarget, QueryAlias};
 pub use collection::{Collection, ExistenceRule, KeyDefinition};
 pub use composition::{Composition, ProtectedFields};
+pub use expectation::{DocumentsExpectation, Expectation, ExpectationTest, FieldExpectation, ValueExpectation};
 pub use field::{API_NAME, Field, FieldIndexes, SourceRef, Survivorship};
 pub use file_pattern::{FilePattern, file_name};
 pub use pattern::{Captures, NamedRegex, PatternSet};

@@ -1,5 +1,6 @@
 //! Sources and their feeds: where documents come from, and which collections they contribute to.
 
+use super::expectation::Expectation;
 use super::file_pattern::FilePattern;
 use super::rule::{ValueOrigin, ValueRule};
 use super::service::{Collect, ServiceBinding};
@@ -17,7 +18,7 @@ pub enum FormatFamily {
     Marc,
     /// XML split at an element.
     Xml,
-    /// JSON array, single value or NDJSON.
+    /// JSON array, single value or NDJSON; also the rows of Parquet and Arrow IPC.
     Json,
     /// Tables: CSV, and the sheets of spreadsheets.
     Csv,
@@ -149,6 +150,8 @@ pub struct Source {
     pub lets: Vec<LetValue>,
     /// Conditions a document must meet.
     pub accept: Vec<AcceptRule>,
+    /// What is expected of each of its files.
+    pub expect: Vec<Expectation>,
     /// An expression that is true for a document that deletes.
     pub gone: Option<Expression>,
     /// How as-of times are determined, and documents with the same time are ordered.

@@ -23,6 +23,11 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
             json!({ "type": "boolean" }),
             "Retire everything the file does not contain, however much; for sources with complete deliveries.",
         )
+        .query(
+            "accept_unexpected",
+            json!({ "type": "boolean" }),
+            "Import a file that is not as its source expects, also where the definition says `do: stop`.",
+        )
         .body(false, &media, json!({}))
         .query("dry_run", json!({ "type": "boolean" }), "Change nothing; report what an import would do with the first 1 000 documents.")
         .json(202, "The job.", reference("job"))
