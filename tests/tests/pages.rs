@@ -514,6 +514,61 @@ fn hostile_values_are_shown(sandbox: &Sandbox) {
     run_browser_script("hostile.mjs", &stook, &[&admin]);
 }
 
+/// Books and their authors, with words.
+const WORDS: &str = "
+catalogue: shelf
+sources: { list: { format: json, as_of: meta.received, feeds: [ { into: book, when: $.title }, { into: author, when: $.name } ] } }
+collections:
+  book: { key: id, fields: { id: text, title: { type: text, index: words }, subjects: { type: [text], index: words } } }
+  author: { key: id, fields: { id: text, name: { type: text, index: words } } }
+profiles: { load: { source: list, matched: update, unmatched: create } }
+";
+
+#[test]
+fn words_that_were_searched_for_are_marked() {
+    for sandbox in Sandbox::on_each_store(WORDS) {
+        let admin = token(&sandbox, "admin");
+        let stook = Served::new(&sandbox, &["--workers", "1"]);
+        let client = stook.client(Some(&admin));
+        let items = [
+            json!({ "id": "b1", "title": "The Sea at Night", "subjects": ["deep sea", "<i>tides</i>"] }),
+            json!({ "id": "b2", "title": "Sèa", "subjects": ["land"] }),
+            json!({ "id": "b3", "title": "Notes" }),
+        ];
+        for item in &items {
+            assert_eq!(client.call("POST", "/v1/main/book", item).status, 201);
+        }
+        assert_eq!(client.call("POST", "/v1/main/author", &json!({ "id": "a1", "name": "Åsa Lind of the sea" })).status, 201);
+        let ask = |query: &str| client.get(&format!("/v1/main/query?total=true&q={}", url_encoded(query))).expect_json(200);
+        let found = ask("book title ~ sea | grep title, rank");
+        assert_eq!(found["rows"], json!([{ "title": "Sèa", "rank": 476_190 }, { "title": "The Sea at Night", "rank": 416_666 }]));
+        assert_eq!(found["highlights"], json!([{ "title": ["", "Sèa", ""] }, { "title": ["The ", "Sea", " at Night"] }]));
+        assert_eq!(ask("book ~ tides")["highlights"], json!([{ "subjects": [["<i>", "tides", "</i>"]] }]));
+        assert_eq!(ask("book | grep title")["highlights"], Json::Null);
+        // words alone, in all collections
+        let found = ask("sea");
+        let keys: Vec<&str> = found["rows"].as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap()).collect();
+        assert_eq!((keys, &found["total"], &found["columns"]), (vec!["b1", "b2", "a1"], &json!(3), &json!(["collection", "key", "text"])));
+        assert_eq!(found["highlights"][2], json!({ "text": ["Åsa Lind of the ", "sea", ""] }));
+        let nothing = ask("boook");
+        assert!(nothing["rows"] == json!([]) && nothing["hint"].as_str().unwrap().contains("did you mean the collection `book`?"), "{nothing}");
+        assert_eq!(client.get("/v1/main/query?q=sea&explain=true").status, 400);
+        assert_eq!(client.get(&format!("/v1/main/query?after=b1&q={}", url_encoded("book title ~ sea"))).status, 400);
+        let lines = client.get("/v1/main/export?q=sea&format=csv").text();
+        assert_eq!(lines.lines().count(), 4, "{lines}");
+        // what is edited and deleted is found as it is
+        assert_eq!(client.call("PATCH", "/v1/main/book/b2", &json!({ "title": "Land" })).status, 200);
+        assert_eq!(client.send("DELETE", "/v1/main/author/a1", &[], b"").status / 100, 2);
+        assert_eq!(ask("sea")["total"], 1);
+        assert_eq!(ask("book | limit 2")["total"], 2);
+        let visitor = Visitor::new(&stook, &admin);
+        let page = visitor.get(&format!("/t/main/search?q={}", url_encoded("book ~ 'sea tides'"))).text();
+        assert!(page.contains("The <mark>Sea</mark> at Night") && page.contains("&lt;i&gt;<mark>tides</mark>&lt;/i&gt;"), "{page}");
+        let page = visitor.get("/t/main/search?q=night").text();
+        assert!(page.contains("The Sea at <mark>Night</mark>") && page.contains("record?collection=book"), "{page}");
+    }
+}
+
 /// Whether an attribute of some element is called so, outside of all quoted values.
 fn has_tag_with(text: &str, marker: &str) -> bool {
     text.split('<').skip(1).any(|rest| {

@@ -24,4 +24,4 @@ pub use model::{definition, golden, ids, key, links, parts, path, record, route,
 pub use parse::{keywords, schema, yaml};
 pub use stook_marc::marcspec;
 pub use stook_xpath as xpath;
-pub use value::{fold, json, time};
+pub use value::{fold, json, time, words};

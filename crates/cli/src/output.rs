@@ -99,13 +99,22 @@ pub fn seconds(duration: std::time::Duration) -> String {
     }
 }
 
+/// A text without control characters, which would move the cursor of a terminal.
+pub fn clean(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+}
+
 /// Formats columns under their headings. Long cells are shortened to the width of the terminal, if the output is one.
 pub fn table(headings: &[&str], rows: &[Vec<String>], right_aligned: &[bool]) -> String {
-    let width = console::measure_text_width;
-    let clean = |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
+    table_of_clean(headings, &rows, right_aligned)
+}
+
+/// The same for cells without control characters other than those that style them.
+pub fn table_of_clean(headings: &[&str], rows: &[Vec<String>], right_aligned: &[bool]) -> String {
+    let width = console::measure_text_width;
     let mut widths: Vec<usize> = headings.iter().map(|heading| width(heading)).collect();
-    for row in &rows {
+    for row in rows {
         for (cell, widest) in row.iter().zip(&mut widths) {
             *widest = (*widest).max(width(cell));
         }

@@ -4,22 +4,23 @@
 //! replaces tags and compiles. `assist` helps with writing queries. This is the grammar:
 //!
 //! ```text
-//! query      = lookup { "|" stage }
+//! query      = lookup { "|" stage } | words alone, which are searched for in all collections
 //! lookup     = COLLECTION [ comparison ] { joint condition }     a comparison right after the collection is of its key
 //!            | condition { joint condition } [","] COLLECTION { joint condition }
 //!            | "records" { joint condition }                          of all collections
 //! joint      = [ "," | "and" | "or" ]                               `or` separates alternatives, and binds less than the others
 //! condition  = path comparison | "not" condition | "(" condition { joint condition } ")"
 //! comparison = ( "=" | "!=" | "<" | "<=" | ">" | ">=" ) value | "in" list | "between" "[" value "," value "]" | "last" DURATION
+//!            | "~" words in quotes, or one word
 //!            | ( "intersects" | "within" ) ( "bbox" "(" WEST "," SOUTH "," EAST "," NORTH ")" | geometry in quotes )
-//! stage      = "grep" item { "," item } | "sort" order { "," order } | "unique" | "each" path
+//! stage      = "grep" item { "," item } | "sort" order { "," order } | "unique" | "each" path | "limit" NUMBER
 //!            | aggregate { "," aggregate } [ "by" group { "," group } ]
 //! item       = path | condition { ( "and" | "or" ) condition }
 //! order      = ( path | period | aggregate ) ["-"]
-//! aggregate  = ( "sum" | "count" | "min" | "max" | "avg" | "median" ) "(" path ")" | "percentile" "(" path "," NUMBER ")"
+//! aggregate  = ( "sum" | "count" | "min" | "max" | "avg" | "median" ) "(" path ")" | "count" "(" "distinct" path ")" | "percentile" "(" path "," NUMBER ")"
 //! group      = path | period
 //! period     = ( "day" | "week" | "month" | "year" ) "(" path ")"
-//! path       = [ COLLECTION "." ] ( FIELD [ "." MEMBER ] | LINK ".exists" | "key" | "tag" | "conflict" ) | COLLECTION       the collection's name stands for its key
+//! path       = [ COLLECTION "." ] ( FIELD [ "." MEMBER ] | LINK ".exists" | "key" | "tag" | "conflict" | "rank" ) | COLLECTION       the collection's name stands for its key
 //! list       = "[" value { "," value } "]"
 //! value      = bare | "text in double quotes" | 'text in single quotes'
 //! ```
@@ -35,6 +36,9 @@
 //!   `1e9`. JSON cannot be compared. A key that is a field has the type of that field: `run between [9, 10]` compares numbers.
 //! * `*` in a text value of `=` and `!=` stands for any text, anywhere, and the pattern always covers the entire value. In single quotes it is a
 //!   star. In double quotes `\"`, `\\` and `\*` are those characters.
+//! * `title ~ "deep sea*"` holds if all words occur in a field with an index of words: a word, the beginning of one before `*`, or a phrase in double quotes
+//!   inside of single ones. After the collection's name, `book ~ sea`, each word must occur in one of its fields with such an index. Without `sort`, records
+//!   come in the order of their rank, [`stook_catalogue::words::WordSearch::rank`], which is the column `rank`.
 //! * `!=` also holds for records without a value; no other comparison does. On a list field a comparison holds if it holds for any element; `!=`
 //!   holds if no element is equal.
 //! * A member of a list of structs is a list: `replica.site=T1_* replica.size>5` holds if any replica is at such a site and any has such a
@@ -59,7 +63,7 @@
 //!   returned once.
 //! * `grep` with bare paths chooses columns and never drops rows. Without any, a row is the entire record, except for what is read through links of
 //!   records that are fetched from services: that must be named. The order in which stages of different kinds are written does not matter:
-//!   conditions, then order, then columns, then `unique`, then the page; aggregates see all rows, not a page, and with `unique` the unique rows, of
+//!   conditions, then order, then columns, then `unique`, then `limit`, then the page; aggregates see all rows, not a page, and with `unique` the unique rows, of
 //!   which they need a column.
 //! * `unique` returns one of each set of equal rows of the entire result, before the page is cut.
 //! * Without `sort`, rows are ordered by key; with it, the key orders rows with equal values, so that pages never overlap. Unique rows are ordered by
@@ -75,6 +79,7 @@
 
 mod assist;
 pub mod cql;
+pub mod examples;
 mod language;
 mod plan;
 
@@ -86,7 +91,7 @@ pub use language::{
 pub use language::{MAX_CONDITIONS, MAX_GROUP_COLUMNS, MAX_PARTS, MAX_QUERY, MAX_STARS};
 pub use language::{as_value, consists_of, named_columns, parse};
 pub use plan::{AllCollectionsQuery, CompiledQuery, ResultColumn, may_query_all_collections, resolve_all_collections};
-pub use plan::{TagQuery, check_tag, compile, tags_of};
+pub use plan::{Highlights, TagQuery, check_tag, compile, tags_of, words_alone};
 
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::Diagnostic;

@@ -15,6 +15,7 @@ use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::value::{FieldType, Geometry, PartialDate, Value, from_text};
+use stook_catalogue::words::words_of;
 use stook_query::CompiledQuery;
 use stook_store::plan::{AggregateFunction, GeometryRelation, Grouping, PERIODS, Period, QueryPlan};
 use stook_store::{Queries, Tenant};
@@ -66,6 +67,8 @@ collections:
       marks: { type: [uuid], index: equal }
       moments: [timestamp]
       flags: [boolean]
+      story: { type: text, index: words }
+      stories: { type: [text], index: [equal, words] }
       extra: json
       extras: [json]
       footprint: { type: geometry, index: intersects }
@@ -308,6 +311,8 @@ enum TestCondition {
     In(Vec<Value>),
     /// Microseconds before now.
     Last(i64),
+    /// Words, each a list of which the last may be the beginning of a word, as the query says them.
+    Words(Vec<(Vec<String>, bool)>, String),
     /// How a geometry lies to this one, which the query says with this text.
     Related(GeometryRelation, Value, String),
 }
@@ -327,6 +332,7 @@ impl TestCondition {
     /// Whether a value satisfies the condition.
     fn holds(&self, named: &QueryableName, value: &Value) -> bool {
         match self {
+            TestCondition::Words(terms, _) => terms.iter().all(|term| occurrences(term, value) > 0),
             TestCondition::NotEqual(operand) => !value.elements().iter().any(|element| equals(named, element, operand)),
             positive => value.elements().iter().any(|element| positive.holds_for(named, element)),
         }
@@ -346,6 +352,7 @@ impl TestCondition {
         match self {
             TestCondition::Equal(operand) => equals(named, element, operand),
             TestCondition::NotEqual(operand) => !equals(named, element, operand),
+            TestCondition::Words(..) => panic!("words are of all elements"),
             TestCondition::Less(operand) => !at_least(operand),
             TestCondition::AtMost(operand) => at_most(operand),
             TestCondition::Greater(operand) => !at_most(operand),
@@ -367,6 +374,38 @@ impl TestCondition {
 
 fn partial(value: &Value) -> PartialDate {
     value.as_int().and_then(PartialDate::from_stored).unwrap_or_else(|| panic!("{value:?} is no partial date"))
+}
+
+/// The words of each element.
+fn words(value: &Value) -> Vec<Vec<String>> {
+    let of_text = |text: &str| words_of(text).map(|word| word.folded).collect();
+    value.elements().iter().map(|element| of_text(element.as_text().expect("a text"))).collect()
+}
+
+/// How often words follow each other, without overlaps; of the last one only the beginning may be given.
+fn occurrences((term, is_prefix): &(Vec<String>, bool), value: &Value) -> i64 {
+    let mut found = 0;
+    for words in words(value) {
+        let mut first = 0;
+        while first + term.len() <= words.len() {
+            let (last, whole) = term.split_last().expect("a word");
+            let word = &words[first + whole.len()];
+            let is_here = words[first..].starts_with(whole) && if *is_prefix { word.starts_with(last) } else { word == last };
+            found += i64::from(is_here);
+            first += if is_here { term.len() } else { 1 };
+        }
+    }
+    found
+}
+
+/// How well a value matches words.
+fn rank_of(terms: &[(Vec<String>, bool)], value: &Value) -> i64 {
+    let count: i64 = words(value).iter().map(|words| words.len() as i64).sum();
+    let rank = |term| {
+        let found = occurrences(term, value);
+        10_000_000 * found / (10 * found + 10 + count)
+    };
+    terms.iter().map(rank).sum()
 }
 
 fn geometry_of(value: &Value) -> &Geometry {
@@ -447,7 +486,8 @@ struct GeneratedQuery {
     text: String,
 }
 
-const FUNCTIONS: [(AggregateFunction, &str); 8] = [
+const FUNCTIONS: [(AggregateFunction, &str); 9] = [
+    (AggregateFunction::CountDistinct, "count"),
     (AggregateFunction::Sum, "sum"),
     (AggregateFunction::Count, "count"),
     (AggregateFunction::Min, "min"),
@@ -527,6 +567,9 @@ impl QueryGenerator<'_> {
             let (wanted, text) = self.dice.geometry();
             return TestCondition::Related(relation, wanted, text);
         }
+        if matches!(self.names[name].name.as_str(), "story" | "stories") && !self.dice.once_in(3) {
+            return self.words(name);
+        }
         let pattern = element == FieldType::Text && self.dice.once_in(2);
         // `in` and `!=` do not take partial dates
         let choice = self.dice.below(11);
@@ -555,6 +598,52 @@ impl QueryGenerator<'_> {
                 TestCondition::Between(end(low), end(high))
             }
         }
+    }
+
+    /// A search for some of the words that a record has.
+    fn words(&mut self, name: usize) -> TestCondition {
+        let (mut terms, mut texts) = (Vec::new(), Vec::new());
+        for _ in 0..=self.dice.below(2) {
+            let value = self.operand_value(name);
+            let mut words = words(&value).concat();
+            if words.is_empty() {
+                words.push("a".into());
+            }
+            let first = self.dice.below(words.len());
+            let mut term: Vec<String> = words.split_off(first).into_iter().take(1 + self.dice.below(2)).collect();
+            let is_prefix = self.dice.once_in(3);
+            let last = term.last_mut().expect("a word");
+            // a mark is no word of its own
+            if let Some((at, _)) = last.char_indices().nth(1).filter(|(_, character)| is_prefix && character.is_alphanumeric()) {
+                last.truncate(at);
+            }
+            let star = if is_prefix { "*" } else { "" };
+            texts.push(if term.len() > 1 { format!("\"{}\"{star}", term.join(" ")) } else { term[0].to_uppercase() + star });
+            // upper case may be longer
+            let written = if term.len() > 1 { term.clone() } else { words_of(&term[0].to_uppercase()).map(|word| word.folded).collect() };
+            terms.push((written, is_prefix));
+        }
+        TestCondition::Words(terms, format!("'{}'", texts.join(" ")))
+    }
+
+    /// The words that make a record rank higher.
+    fn searches<'q>(&self, query: &'q GeneratedQuery) -> Vec<(usize, &'q [(Vec<String>, bool)])> {
+        fn collect<'q>(tree: &'q TestTree, is_negated: bool, found: &mut Vec<(usize, &'q [(Vec<String>, bool)])>) {
+            match tree {
+                TestTree::One(name, TestCondition::Words(terms, _)) if !is_negated => found.push((*name, terms)),
+                TestTree::One(..) => {}
+                TestTree::Not(inner) => collect(inner, !is_negated, found),
+                TestTree::All(inner) | TestTree::Any(inner) => inner.iter().for_each(|inner| collect(inner, is_negated, found)),
+            }
+        }
+        let mut found = Vec::new();
+        for (name, condition) in &query.conditions {
+            if let TestCondition::Words(terms, _) = condition {
+                found.push((*name, terms.as_slice()));
+            }
+        }
+        query.combined.iter().for_each(|tree| collect(tree, false, &mut found));
+        found
     }
 
     fn tree(&mut self, comparable: &[usize], depth: usize) -> TestTree {
@@ -615,7 +704,9 @@ impl QueryGenerator<'_> {
                 let numeric = matches!(element, FieldType::Integer | FieldType::Float | FieldType::Size | FieldType::Duration);
                 let possible = FUNCTIONS.iter().map(|(function, _)| *function).filter(|function| match function {
                     AggregateFunction::Count => true,
-                    AggregateFunction::Min | AggregateFunction::Max => !matches!(element, FieldType::Json | FieldType::Geometry),
+                    AggregateFunction::Min | AggregateFunction::Max | AggregateFunction::CountDistinct => {
+                        !matches!(element, FieldType::Json | FieldType::Geometry)
+                    }
                     AggregateFunction::Sum | AggregateFunction::Avg | AggregateFunction::Median | AggregateFunction::Percentile(_) => numeric,
                 });
                 let possible: Vec<AggregateFunction> = possible.collect();
@@ -719,6 +810,7 @@ impl QueryGenerator<'_> {
                 let word = if *relation == GeometryRelation::Within { "within" } else { "intersects" };
                 format!(" {word}{}{text}", if text.starts_with("bbox") { " " } else { self.blank() })
             }
+            TestCondition::Words(_, text) => format!("{}~{}{text}", self.blank(), self.blank()),
             TestCondition::Last(span) => match span / 1_800_000_000 {
                 halves if halves % 48 == 0 => format!(" last {}d", halves / 48),
                 halves if halves % 2 == 0 => format!(" last {}h", halves / 2),
@@ -830,7 +922,8 @@ impl QueryGenerator<'_> {
             AggregateFunction::Percentile(_) => ",33.3",
             _ => "",
         };
-        format!("{function_name}({}{percentile})", self.path(name))
+        let distinct = if function == AggregateFunction::CountDistinct { "distinct " } else { "" };
+        format!("{function_name}({distinct}{}{percentile})", self.path(name))
     }
 
     fn group_text(&mut self, (name, period): (usize, Option<Period>)) -> String {
@@ -855,6 +948,9 @@ impl QueryGenerator<'_> {
         };
         let mut found: Vec<&Record> = self.records.iter().filter(|record| record.alive).filter(holds).collect();
         let columns = self.columns(query);
+        // without another order, what matches best comes first
+        let searches = if query.sort.is_empty() && !query.unique && query.aggregates.is_empty() { self.searches(query) } else { Vec::new() };
+        let rank = |record: &Record| -> i64 { searches.iter().map(|(name, terms)| rank_of(terms, &self.value(record, *name))).sum() };
         let scalar: Vec<usize> = columns.iter().copied().take_while(|name| self.names[*name].has_order()).collect();
         found.sort_by(|a, b| {
             let criteria = query.sort.iter().map(|(name, descending)| {
@@ -862,7 +958,8 @@ impl QueryGenerator<'_> {
                 if *descending { order.reverse() } else { order }
             });
             let columns = scalar.iter().filter(|_| query.unique).map(|name| compare(&self.value(a, *name), &self.value(b, *name)));
-            criteria.chain(columns).find(|order| order.is_ne()).unwrap_or_else(|| a.key.cmp(&b.key))
+            let ranks = std::iter::once(rank(b).cmp(&rank(a)));
+            criteria.chain(ranks).chain(columns).find(|order| order.is_ne()).unwrap_or_else(|| a.key.cmp(&b.key))
         });
         // with the key, no two rows are equal
         let differ = columns.iter().any(|name| self.names[*name].location == ValueLocation::Key);
@@ -942,13 +1039,16 @@ impl QueryGenerator<'_> {
         };
         let duration = self.names[name].ty.element() == &FieldType::Duration;
         let mean = |mean: f64| Some(if duration { Value::Int(mean.round() as i64) } else { Value::Float(mean) });
-        if function == AggregateFunction::Count {
+        if function == AggregateFunction::CountDistinct {
+            values.dedup();
+        }
+        if matches!(function, AggregateFunction::Count | AggregateFunction::CountDistinct) {
             return Some(Value::Int(values.len() as i64));
         }
         let (Some(first), Some(last)) = (values.first(), values.last()) else { return Some(Value::Null) };
         let integers: Option<Vec<i128>> = values.iter().map(|value| value.as_int().map(i128::from)).collect();
         match function {
-            AggregateFunction::Count | AggregateFunction::Min => Some((*first).clone()),
+            AggregateFunction::Count | AggregateFunction::CountDistinct | AggregateFunction::Min => Some((*first).clone()),
             AggregateFunction::Max => Some((*last).clone()),
             AggregateFunction::Sum => match integers {
                 Some(integers) => i64::try_from(integers.iter().sum::<i128>()).ok().map(Value::Int),
@@ -1048,7 +1148,9 @@ fn group_difference(generator: &QueryGenerator<'_>, filled: &Filled, query: &Gen
         Value::Float(number) => Some(*number),
         _ => None,
     };
-    let is_exact = |function: AggregateFunction| matches!(function, AggregateFunction::Count | AggregateFunction::Min | AggregateFunction::Max);
+    let is_exact = |function: AggregateFunction| {
+        matches!(function, AggregateFunction::Count | AggregateFunction::CountDistinct | AggregateFunction::Min | AggregateFunction::Max)
+    };
     for pair in found.rows.windows(2) {
         let sort = query.group_sort.iter().copied().chain((0..columns).map(|position| (position, false)));
         for (position, descending) in sort {

@@ -443,7 +443,7 @@ fn conditions_follow_the_collection() {
     refused(
         FILES,
         r#"
-error: expected a comparison after `dataset`: = != < <= > >= in between last intersects within
+error: expected a comparison after `dataset`: = != < <= > >= ~ in between last intersects within
  --> query:1:13
   |
 1 | file dataset
@@ -451,7 +451,7 @@ error: expected a comparison after `dataset`: = != < <= > >= in between last int
   |
   = help: for example dataset=value; or, if `dataset` belongs to a value, quotes around all of it
 
-error: expected a comparison after `run`: = != < <= > >= in between last intersects within
+error: expected a comparison after `run`: = != < <= > >= ~ in between last intersects within
  --> query:1:11
   |
 1 | file, run dataset=x
@@ -459,7 +459,7 @@ error: expected a comparison after `run`: = != < <= > >= in between last interse
   |
   = help: for example run=value; or, if `run` belongs to a value, quotes around all of it
 
-error: expected a comparison after `dataset`: = != < <= > >= in between last intersects within
+error: expected a comparison after `dataset`: = != < <= > >= ~ in between last intersects within
  --> query:1:13
   |
 1 | file dataset,
@@ -571,7 +571,7 @@ error: `file` has no field `run.number`
   |
   = help: its fields are name, dataset, site, size, events, runs, energy, valid, created, day, took, owner, extra, last, in_stock, status, key, conflict
 
-error: expected a comparison after `dataset`: = != < <= > >= in between last intersects within
+error: expected a comparison after `dataset`: = != < <= > >= ~ in between last intersects within
  --> query:1:14
   |
 1 | file dataset : x
@@ -579,7 +579,7 @@ error: expected a comparison after `dataset`: = != < <= > >= in between last int
   |
   = help: for example dataset=value; or, if `dataset` belongs to a value, quotes around all of it
 
-error: expected a comparison after `dataset`: = != < <= > >= in between last intersects within
+error: expected a comparison after `dataset`: = != < <= > >= ~ in between last intersects within
  --> query:1:14
   |
 1 | file dataset IN [a]
@@ -587,7 +587,7 @@ error: expected a comparison after `dataset`: = != < <= > >= in between last int
   |
   = help: did you mean `in`?
 
-error: expected a comparison after `dataset`: = != < <= > >= in between last intersects within
+error: expected a comparison after `dataset`: = != < <= > >= ~ in between last intersects within
  --> query:1:14
   |
 1 | file dataset betwen [a, b]
@@ -595,7 +595,7 @@ error: expected a comparison after `dataset`: = != < <= > >= in between last int
   |
   = help: did you mean `between`?
 
-error: expected a comparison after `John`: = != < <= > >= in between last intersects within
+error: expected a comparison after `John`: = != < <= > >= ~ in between last intersects within
  --> query:1:22
   |
 1 | file name=Smith, John
@@ -633,7 +633,7 @@ error: expected a value
 1 | file size==5
   |           ^
   |
-  = help: comparisons are = != < <= > >= in between last intersects within
+  = help: comparisons are = != < <= > >= ~ in between last intersects within
 
 error: expected a value
  --> query:1:11
@@ -641,7 +641,7 @@ error: expected a value
 1 | file size=>5
   |           ^
   |
-  = help: comparisons are = != < <= > >= in between last intersects within
+  = help: comparisons are = != < <= > >= ~ in between last intersects within
 
 error: expected a value
  --> query:1:11
@@ -649,7 +649,7 @@ error: expected a value
 1 | file size<>5
   |           ^
   |
-  = help: comparisons are = != < <= > >= in between last intersects within
+  = help: comparisons are = != < <= > >= ~ in between last intersects within
 
 error: expected one value, not a list
  --> query:1:11
@@ -1033,7 +1033,7 @@ error: expected a stage
 1 | file |
   |       ^
   |
-  = help: stages are grep, sort, unique, each, sum, count, min, max, avg, median, percentile
+  = help: stages are grep, sort, limit, unique, each, sum, count, min, max, avg, median, percentile
 
 error: expected a stage
  --> query:1:8
@@ -1041,7 +1041,7 @@ error: expected a stage
 1 | file | | unique
   |        ^
   |
-  = help: stages are grep, sort, unique, each, sum, count, min, max, avg, median, percentile
+  = help: stages are grep, sort, limit, unique, each, sum, count, min, max, avg, median, percentile
 
 error: `greb` is not a stage
  --> query:1:8
@@ -1051,13 +1051,29 @@ error: `greb` is not a stage
   |
   = help: did you mean `grep`?
 
-error: `limit` is not a stage
- --> query:1:8
+error: `many` is not a number of rows
+ --> query:1:14
   |
-1 | file | limit 10
-  |        ^^^^^
+1 | file | limit many
+  |              ^^^^
   |
-  = help: stages are grep, sort, unique, each, sum, count, min, max, avg, median, percentile
+  = help: for example: limit 10
+
+error: `0` is not a number of rows
+ --> query:1:14
+  |
+1 | file | limit 0
+  |              ^
+  |
+  = help: for example: limit 10
+
+error: expected `|` or the end
+ --> query:1:17
+  |
+1 | file | limit 10 20
+  |                 ^^
+  |
+  = help: `limit` takes one number: limit 10
 
 error: expected `|` or the end
  --> query:1:15
@@ -1704,7 +1720,7 @@ error: `total` is not a stage
 1 | run | total(number)
   |       ^^^^^
   |
-  = help: stages are grep, sort, unique, each, sum, count, min, max, avg, median, percentile
+  = help: stages are grep, sort, limit, unique, each, sum, count, min, max, avg, median, percentile
 
 error: `run` has no field `file.size`
  --> query:1:12
@@ -1730,7 +1746,7 @@ error: expected one value, not a list
   |
   = help: for example: dataset in [a, b]
 
-error: expected a comparison after `dataset`: = != < <= > >= in between last intersects within
+error: expected a comparison after `dataset`: = != < <= > >= ~ in between last intersects within
  --> query:1:23
   |
 1 | file=abc file dataset dataset=x date = 20080201
@@ -1896,7 +1912,7 @@ fn spans(query: &Query) -> Vec<(std::ops::Range<usize>, Option<String>)> {
                 spans.extend(paths.map(|path| (path.span.clone(), Some(path.text.clone()))));
             }
             Stage::Each(path) => spans.push((path.span.clone(), Some(path.text.clone()))),
-            Stage::Unique => {}
+            Stage::Unique | Stage::Limit(_) => {}
         }
     }
     spans

@@ -37,6 +37,8 @@ collections:
       echoes: { type: [text], fold: true, index: equal }
       numbers: { type: [integer], index: equal }
       marks: { type: [uuid], index: equal }
+      story: { type: text, index: words }
+      tale: { type: text, index: words }
       note: text
       rank: integer
       words: [text]
@@ -57,6 +59,8 @@ static LIBRARY: LazyLock<Filled> = LazyLock::new(|| {
             let text = match field.name.as_str() {
                 "serial" => format!("S{number}"),
                 "title" | "heading" | "alias" => format!("Common {}", number % 100),
+                "story" => format!("common words{}", if number == 7 { ", rare words" } else { "" }),
+                "tale" => format!("number {number} of many"),
                 "body" | "summary" => format!("common words{}", if number == 7 { ", rare words" } else { "" }),
                 "pages" => (number % 50).to_string(),
                 "weight" => (number / 2).to_string(),
@@ -299,4 +303,62 @@ fn counts_and_aggregates_use_the_same_records() {
         assert_eq!(LIBRARY.store.count(&aggregation.plan).expect("a count"), count as u64, "{query}");
         assert_eq!(aggregation.columns[0].ty, FieldType::Integer);
     }
+}
+
+#[test]
+fn words_look_up_their_index() {
+    for condition in ["story ~ rare", "story ~ 'common words'", "story ~ '\"rare words\"'", "story ~ ra*"] {
+        let wanted = "finds records through the index of words of story";
+        assert_eq!(access_path(&format!("book {condition}")), wanted);
+        assert_eq!(access_path(&format!("book {condition} note=x | sort pages | grep pages, rank")), wanted);
+    }
+    // the rarer one of two
+    assert_eq!(access_path("book story ~ common pages=7"), "looks up pages in its index");
+    assert_eq!(access_path("book story ~ rare pages=7"), "finds records through the index of words of story");
+    assert_eq!(keys("book story ~ 'rare words'"), ["b007"]);
+    assert_eq!(keys("book tale ~ 'number 12*' | limit 3"), ["b012", "b120", "b121"]);
+}
+
+#[test]
+fn alternatives_are_looked_up_if_each_has_an_index() {
+    let path = access_path("book pages=7 or title='Common 8'");
+    assert_eq!(path, "finds the records of each alternative: looks up pages in its index; looks up title in its index");
+    let path = access_path("book story ~ rare or tags=rare or (note=x serial=S1) or body='*rare*'");
+    let wanted = "finds the records of each alternative: finds records through the index of words of story; \
+                  finds records through the index on the elements of tags; looks up serial in its index; finds records through the trigram index on body";
+    assert_eq!(path, wanted);
+    let path = access_path("book ~ 'rare 7'");
+    assert!(path.starts_with("finds the records of each alternative: finds records through the index of words of story; "), "{path}");
+    // the rarer one of a condition and alternatives
+    assert_eq!(
+        access_path("book tags=common (pages=7 or serial=S1)"),
+        "finds the records of each alternative: looks up pages in its index; looks up serial in its index"
+    );
+    assert_eq!(access_path("book serial=S1 (pages=7 or title=Common*)"), "looks up serial in its index");
+    for query in ["book pages=7 or note=x", "book pages=7 or not title='Common 8'", "book not (pages=7 or serial=S1)", "book pages=7 or title!=x"] {
+        assert_eq!(access_path_and_plan(query).0, "reads every record of the collection", "{query}");
+    }
+}
+
+#[test]
+fn alternatives_with_indexes_find_what_a_scan_finds() {
+    for query in [
+        "book (pages=7 or title='Common 8')",
+        "book (pages=7 or serial=S1) tags=common",
+        "book (title=Common* or pages=7)",
+        "book (story ~ rare or tags=rare or pages between [3, 5]) | sort pages-, key",
+    ] {
+        // an alternative without an index, which never holds, makes them a scan
+        let scanned = query.replacen(')', " or note=z)", 1);
+        assert_eq!(access_path_and_plan(&scanned.replace(" tags=common", "")).0, "reads every record of the collection");
+        let indexed = keys(query);
+        assert!(!indexed.is_empty(), "{query}");
+        assert_eq!(indexed, keys(&scanned), "{query}");
+    }
+}
+
+/// The keys that a query finds, in its order.
+fn keys(query: &str) -> Vec<String> {
+    let found = LIBRARY.store.find(&compiled(&LIBRARY.catalogue, &format!("{query} | grep key")).plan).expect("rows");
+    found.rows.into_iter().map(|row| row[0].as_text().expect("a key").to_owned()).collect()
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::value::Value;
+use stook_catalogue::words::WordSearch;
 use stook_store::journal::{ChunkJournal, DocumentOutcome, Issue, Outcome, OutcomeCounts, pack};
 use stook_store::plan::{Aggregate, AggregateFunction, Comparison, Condition, FUNCTIONS, QueryPlan, SortKey};
 use stook_store::postgres::{self, PostgresStore};
@@ -28,11 +29,11 @@ collections:
     key: name
     fields:
       name: text
-      title: { type: text, index: [equal, prefix, contains], fold: true, compare: true }
+      title: { type: text, index: [equal, prefix, contains, words], fold: true, compare: true }
       plain: text
       number: { type: integer, index: equal, compare: true }
       ratio: { type: float, index: equal }
-      words: { type: [text], index: equal, fold: true }
+      words: { type: [text], index: [equal, words], fold: true }
       numbers: { type: [integer], index: equal }
       badge: { type: text, unique: true }
       id: { type: uuid }
@@ -126,6 +127,8 @@ fn test() -> impl Strategy<Value = Comparison> {
         1 => pieces.clone().prop_map(Comparison::Wildcard),
         1 => pieces.prop_map(Comparison::NotWildcard),
         1 => any::<bool>().prop_map(Comparison::Exists),
+        1 => prop::sample::select(vec!["apple", "app*", "\"apple pi\"*", "apfel", "b z*"])
+            .prop_map(|words| Comparison::Words(Arc::new(WordSearch::parse(words).expect("a search")))),
     ]
 }
 
@@ -378,6 +381,7 @@ fn fit(field: &str, test: &Comparison) -> Comparison {
     };
     let is_text = !matches!(field, "number" | "numbers" | "ratio" | "id");
     match test {
+        Comparison::Words(_) if !matches!(field, "title" | "words") => Comparison::Exists(true),
         Comparison::Equal(wanted) => Comparison::Equal(value(wanted)),
         Comparison::NotEqual(wanted) => Comparison::NotEqual(value(wanted)),
         Comparison::In(wanted) => Comparison::In(wanted.iter().map(value).collect()),

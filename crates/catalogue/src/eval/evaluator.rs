@@ -333,6 +333,18 @@ mod tests {
     }
 
     #[test]
+    fn a_text_of_json_is_not_silently_another_time() {
+        let time = Cel::Timestamp(chrono::DateTime::from_timestamp_micros(0).expect("a time").fixed_offset());
+        let json = Cel::String("1970-01-01T00:00:00Z".to_owned().into());
+        let names = [("t", time), ("j", json), ("d", Cel::Duration(chrono::Duration::seconds(1)))];
+        for source in ["j == t ? 'a' : 'b'", "t != j ? 'a' : 'b'"] {
+            assert!(evaluate(source, &names).is_err_and(|error| error.contains("timestamp(x) makes one of it")), "{source}");
+        }
+        assert!(evaluate("d == j ? 'a' : 'b'", &names).is_err_and(|error| error.contains("duration(x) makes one of it")));
+        assert_eq!(evaluate("timestamp(j) == t ? 'a' : 'b'", &names), Ok(Value::text("a")));
+    }
+
+    #[test]
     fn expressions_that_are_too_deep_and_loops_that_are_too_long_are_refused() {
         for level in ["(", "[", "!", "-", "1 + ", "a ? b : ", "{1: "] {
             for length in [500, 511, 513, 5_000, MAX_BYTES] {

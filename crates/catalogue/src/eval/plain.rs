@@ -293,6 +293,10 @@ fn equal(first: &PlainValue<'_>, second: &PlainValue<'_>) -> Option<bool> {
         | (_, PlainValue::Whole(..) | PlainValue::Made(_) | PlainValue::Object | PlainValue::Float(_)) => {
             return None;
         }
+        // CEL says what is wrong
+        (PlainValue::Text(_), PlainValue::Time(_) | PlainValue::Length(_)) | (PlainValue::Time(_) | PlainValue::Length(_), PlainValue::Text(_)) => {
+            return None;
+        }
         (first, second) => first == second,
     })
 }

@@ -125,8 +125,8 @@ impl<'e> EvalContext<'e> {
             ("_&&_", [first, second]) => return self.both(first, second, false),
             ("_||_", [first, second]) => return self.both(first, second, true),
             ("!_", [inner]) => return Ok(self.truth(inner)?.map_or(Cel::Null, |value| Cel::Bool(!value))),
-            ("_==_", [first, second]) => return Ok(Cel::Bool(self.value(first)? == self.value(second)?)),
-            ("_!=_", [first, second]) => return Ok(Cel::Bool(self.value(first)? != self.value(second)?)),
+            ("_==_", [first, second]) => return Ok(Cel::Bool(equal(&self.value(first)?, &self.value(second)?)?)),
+            ("_!=_", [first, second]) => return Ok(Cel::Bool(!equal(&self.value(first)?, &self.value(second)?)?)),
             ("@in", [item, list]) => {
                 let (item, list) = (self.value(item)?, self.value(list)?);
                 return contains(&item, &list);
@@ -305,6 +305,17 @@ fn key_of(value: &Cel) -> Result<CelKey, EvalError> {
 }
 
 /// Whether a value is an element of a list, or a key of a struct.
+/// Whether two values are equal. A text that JSON has is never a time or a duration, though it may be meant as one, which would go unnoticed.
+fn equal(first: &Cel, second: &Cel) -> Result<bool, EvalError> {
+    match (first, second) {
+        (Cel::String(_), time @ (Cel::Timestamp(_) | Cel::Duration(_))) | (time @ (Cel::Timestamp(_) | Cel::Duration(_)), Cel::String(_)) => {
+            let function = if matches!(time, Cel::Duration(_)) { "duration(x)" } else { "timestamp(x)" };
+            Err(EvalError::TypeMismatch(format!("a text is never equal to {}; {function} makes one of it", functions::kind_of(time))))
+        }
+        (first, second) => Ok(first == second),
+    }
+}
+
 fn contains(item: &Cel, list: &Cel) -> EvalResult {
     match list {
         Cel::Null => Ok(Cel::Null),

@@ -256,7 +256,8 @@ impl DefinitionParser<'_> {
                     scalar => FieldType::List(Box::new(scalar.clone())),
                 };
                 let node = indexes.iter().find(|entry| entry.name == member.name).map(|entry| entry.node);
-                let index = self.index(node, &ty);
+                let mut index = self.index(node, &ty);
+                self.refuse_words(node, &mut index, "a member of structs");
                 let derive = Some(Derivation::Member(list, position));
                 members.push(Field { ty, index, derive, ..placeholder(&format!("{name}.{}", member.name)) });
             }
@@ -281,6 +282,14 @@ impl DefinitionParser<'_> {
         values
     }
 
+    /// Refuses an index of words of `what`.
+    pub(super) fn refuse_words(&mut self, node: Option<&Node>, index: &mut FieldIndexes, what: &str) {
+        if let Some(node) = node.filter(|_| std::mem::take(&mut index.words)) {
+            let help = "fields of type text and [text] can: index: words";
+            self.problem_with_help(node, format!("{what} cannot have an index of words"), help);
+        }
+    }
+
     pub(super) fn index(&mut self, node: Option<&Node>, ty: &FieldType) -> FieldIndexes {
         let Some(node) = node.filter(|_| ty.members().is_empty()) else { return FieldIndexes::default() };
         let kinds: Vec<&Node> = match &node.kind {
@@ -289,7 +298,7 @@ impl DefinitionParser<'_> {
         };
         let mut index = FieldIndexes::default();
         for kind in kinds {
-            match self.choice(Some(kind), "kind of index", &[("equal", 0), ("prefix", 1), ("contains", 2), ("intersects", 3)]) {
+            match self.choice(Some(kind), "kind of index", &[("equal", 0), ("prefix", 1), ("contains", 2), ("intersects", 3), ("words", 4)]) {
                 Some(3) if ty == &FieldType::Geometry => index.intersects = true,
                 Some(3) => self.problem(kind, format!("only geometries can have this kind of index; the field is {ty}")),
                 Some(_) if ty == &FieldType::Geometry => {
@@ -300,6 +309,7 @@ impl DefinitionParser<'_> {
                     self.problem(kind, format!("only text can have this kind of index; the field is {ty}"));
                 }
                 Some(1) => index.ordered = true,
+                Some(4) => index.words = true,
                 Some(_) if ty.is_list() => {
                     self.problem(kind, "a list cannot have a `contains` index; use equal or prefix, which apply to each element")
                 }

@@ -31,6 +31,7 @@ impl DefinitionParser<'_> {
             }
             let mut field = placeholder(name);
             field.index = self.index(link.get("index"), &FieldType::Text);
+            self.refuse_words(link.get("index"), &mut field.index, "a link");
             // replaced when links are parsed
             field.derive = Some(Derivation::Pending);
             fields.push(field);
@@ -168,7 +169,9 @@ impl DefinitionParser<'_> {
         };
         if many {
             let ty = FieldType::List(Box::new(FieldType::Text));
-            collections[from].fields[field].index = self.index(node.get("index"), &ty);
+            let mut index = self.index(node.get("index"), &ty);
+            self.refuse_words(node.get("index"), &mut index, "a link");
+            collections[from].fields[field].index = index;
             collections[from].fields[field].ty = ty;
         }
         let (conditions, edge_fields, read_fields, reads_existence) = (Vec::new(), Vec::new(), Vec::new(), false);

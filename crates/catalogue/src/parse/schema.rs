@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json, json};
 pub fn schema() -> Json {
     let types: Vec<&str> = TYPE_NAMES.iter().map(|(name, _)| *name).collect();
     let cleaners: Vec<&str> = CLEANERS.iter().map(|cleaner| cleaner.name).collect();
-    let index_kind = json!({"enum": ["equal", "prefix", "contains", "intersects"]});
+    let index_kind = json!({"enum": ["equal", "prefix", "contains", "intersects", "words"]});
     let simple_rule = json!({"enum": ["latest", "earliest", "union", "by_contributor"]});
     let mut definitions = json!({
         "cleaner": {"enum": cleaners},

@@ -43,6 +43,7 @@ impl DefinitionParser<'_> {
         let kind = match index {
             FieldIndexes { contains: true, .. } => "a `contains` index",
             FieldIndexes { intersects: true, .. } => "an `intersects` index",
+            FieldIndexes { words: true, .. } => "an index of words",
             FieldIndexes { ordered: true, .. } if ty.is_list() => "an index of the elements of a list",
             _ => return index,
         };

@@ -7,6 +7,7 @@ pub mod json;
 mod json_document;
 mod partial_date;
 pub mod time;
+pub mod words;
 
 pub use convert::{
     ConvertError, MAX_JSON_DEPTH, among, duration_from_text, from_json, from_text, repaired_from_json, repaired_from_text, size_from_text,

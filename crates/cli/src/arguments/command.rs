@@ -59,12 +59,12 @@ pub enum Command {
         #[arg(long)]
         deep: bool,
     },
-    /// Show help for a command, or for the topic `expressions`.
-    #[command(after_help = "Examples:\n  stook help import\n  stook help expressions\n  stook help expressions --json")]
+    /// Show help for a command, or for the topics `expressions` and `queries`.
+    #[command(after_help = "Examples:\n  stook help import\n  stook help queries\n  stook help expressions --json")]
     Help {
-        /// A command, or `expressions` for the functions and types that expressions in catalogue.yaml can use.
+        /// A command; `expressions` for the functions and types that expressions in catalogue.yaml can use; or `queries` for the query language.
         topic: Vec<String>,
-        /// Print JSON (only for `expressions`).
+        /// Print JSON (only for `expressions` and `queries`).
         #[arg(long)]
         json: bool,
     },

@@ -1,15 +1,17 @@
-//! `help`: the help of a command, and the functions and rules of expressions.
+//! `help`: the help of a command, the functions and rules of expressions, and examples of queries.
 
 use crate::arguments::Arguments;
 use crate::{CommandError, CommandResult};
 use clap::CommandFactory;
 use serde_json::{Value as Json, json};
 use stook_catalogue::functions::{FUNCTIONS, RULES};
+use stook_query::examples::LESSONS;
 
 pub fn help(topic: &[String], as_json: bool) -> CommandResult {
     match topic {
         [topic] if topic == "expressions" => expressions(as_json),
-        _ if as_json => Err(CommandError::usage("only `stook help expressions` is shown as JSON")),
+        [topic] if topic == "queries" => queries(as_json),
+        _ if as_json => Err(CommandError::usage("only `stook help expressions` and `stook help queries` are shown as JSON")),
         names => {
             let mut command = Arguments::command();
             command.build();
@@ -17,7 +19,7 @@ pub fn help(topic: &[String], as_json: bool) -> CommandResult {
             for name in names {
                 found = found.find_subcommand_mut(name).ok_or_else(|| {
                     CommandError::usage(format!(
-                        "there is no command or topic `{name}`; `stook help` lists the commands, and there is `stook help expressions`"
+                        "there is no command or topic `{name}`; `stook help` lists the commands, and there are `stook help expressions` and `stook help queries`"
                     ))
                 })?;
             }
@@ -45,5 +47,23 @@ fn expressions(as_json: bool) -> CommandResult {
     for function in FUNCTIONS {
         say!("\n  {}\n      {}\n      {} is {}", function.signatures.join("\n  "), function.about, function.example, function.value);
     }
+    Ok(0)
+}
+
+fn queries(as_json: bool) -> CommandResult {
+    if as_json {
+        let examples = LESSONS.iter().flat_map(|lesson| lesson.examples.iter().map(move |example| (lesson, example)));
+        let shown = examples.map(|(lesson, example)| json!({ "lesson": lesson.title, "query": example.query, "about": example.about }));
+        say!("{}", Json::Array(shown.collect()));
+        return Ok(0);
+    }
+    say!("Queries find records: stook query 'QUERY'. These examples are of the catalogue in docs/query.md, which explains all of the language.");
+    for lesson in LESSONS {
+        say!("\n{}", lesson.title);
+        for example in lesson.examples {
+            say!("\n  {}\n      {}", example.query, example.about);
+        }
+    }
+    say!("\nA mistake is shown at its place, with what could be written there. `--explain` shows which index answers.");
     Ok(0)
 }

@@ -3,8 +3,9 @@
 use super::status::{shown_state, shown_status};
 use crate::arguments::records::{QueryArgs, QueryFormat};
 use crate::open::{self, CatalogueLocation};
-use crate::output::{colours, count, number, seconds, stream, table};
+use crate::output::{clean, colours, count, number, seconds, stream, table_of_clean};
 use crate::{CommandError, CommandResult};
+use console::style;
 use serde_json::{Map, Value as Json, json};
 use std::io::Write;
 use std::sync::Arc;
@@ -17,9 +18,11 @@ use stook_engine::fetch::{FetchOptions, FetchPolicy, Fetcher, ServiceStatus};
 use stook_formats::TableColumn;
 use stook_formats::spreadsheet::MAX_CELL_TEXT;
 use stook_formats::typed::{TypedFormat, TypedWriter};
-use stook_query::{AllCollectionsQuery, CompiledQuery, ResultColumn, Suggestion, Vocabulary, resolve, resolve_all_collections};
+use stook_query::{
+    AllCollectionsQuery, CompiledQuery, Highlights, ResultColumn, Suggestion, Vocabulary, resolve, resolve_all_collections, words_alone,
+};
 use stook_store::plan::QueryPlan;
-use stook_store::{Store, StoreError};
+use stook_store::{Store, StoreError, Tenant};
 
 pub fn suggest(location: &CatalogueLocation, text: &str, tenant: &str, as_json: bool) -> CommandResult {
     let (catalogue, store) = location.read()?;
@@ -88,10 +91,15 @@ pub fn query(location: &CatalogueLocation, arguments: &QueryArgs) -> CommandResu
     if let Some(all) = resolve_all_collections(&arguments.query, &catalogue, &*store, &tenant, store.clock())? {
         return show_all(&*store, &all.map_err(query_error)?, arguments);
     }
-    let compiled = resolve(&arguments.query, &catalogue, &*store, &tenant, store.clock())?;
-    let mut compiled = compiled.map_err(query_error)?;
-    compiled.plan.offset = arguments.idx;
-    compiled.plan.limit = (arguments.limit > 0).then_some(arguments.limit);
+    let mut compiled = match resolve(&arguments.query, &catalogue, &*store, &tenant, store.clock())? {
+        Ok(compiled) => compiled,
+        Err(problem) => {
+            let problem = query_error(problem);
+            let meant = meant_queries(&catalogue, &*store, &tenant, &arguments.query)?;
+            return Err(CommandError { message: problem.message + &meant, ..problem });
+        }
+    };
+    compiled.set_page(arguments.idx, (arguments.limit > 0).then_some(arguments.limit));
     if arguments.explain {
         for line in store.explain(&compiled.plan)? {
             say!("{line}");
@@ -106,6 +114,17 @@ pub fn query(location: &CatalogueLocation, arguments: &QueryArgs) -> CommandResu
     let is_complete = statuses.iter().all(|status| status.state() == "complete");
     let code = show_answer(&catalogue, &*store, compiled, arguments)?;
     Ok(if is_complete { code } else { 2 })
+}
+
+/// The queries that may be meant by a text that is nothing but words, where no collection has an index of words.
+fn meant_queries(catalogue: &Arc<Catalogue>, store: &dyn Store, tenant: &Tenant, text: &str) -> Result<String, CommandError> {
+    if words_alone(text, catalogue).is_none() {
+        return Ok(String::new());
+    }
+    let vocabulary = Vocabulary::learn(catalogue, store, tenant, None)?;
+    let found = stook_query::suggest(&vocabulary, catalogue, store, tenant, text)?;
+    let queries: String = found.iter().map(|suggestion| format!("\n    {}", suggestion.query)).collect();
+    Ok(if queries.is_empty() { queries } else { format!("\nqueries that these words may mean:{queries}") })
 }
 
 /// Prints on standard error which aggregates do not cover all rows, if services are involved.
@@ -144,14 +163,18 @@ fn show_all(store: &dyn Store, all: &AllCollectionsQuery, arguments: &QueryArgs)
     }
     let counts = arguments.format == QueryFormat::Table;
     let (rows, total) = all.find(store, arguments.idx, (arguments.limit > 0).then_some(arguments.limit), counts)?;
-    show_rows(&AllCollectionsQuery::headings(), rows, arguments.format, total, began)
+    if let Some(hint) = all.hint().filter(|_| rows.is_empty() && arguments.idx == 0) {
+        eprintln!("{hint}");
+    }
+    show_rows(Shown { headings: &all.headings(), highlights: &all.highlights() }, rows, arguments.format, total, began)
 }
 
 fn show_answer(catalogue: &Arc<Catalogue>, store: &dyn Store, mut compiled: CompiledQuery, arguments: &QueryArgs) -> CommandResult {
     let began = Instant::now();
     if let Some(grouping) = compiled.grouping.as_ref().filter(|_| !arguments.by_source) {
         let groups = store.group(&compiled.plan, &compiled.aggregates, grouping)?;
-        return show_rows(&compiled.columns, groups.rows, arguments.format, Some(groups.total), began);
+        let total = compiled.total(groups.total);
+        return show_rows(Shown::plain(&compiled.columns), groups.rows, arguments.format, Some(total), began);
     }
     if !compiled.aggregates.is_empty() {
         show_coverage(catalogue, store, &compiled, arguments.format)?;
@@ -163,15 +186,19 @@ fn show_answer(catalogue: &Arc<Catalogue>, store: &dyn Store, mut compiled: Comp
             compiled.columns.insert(0, ResultColumn { name: "source".into(), ty: FieldType::Text });
         }
         compiled.plan.limit = None;
-        return show_rows(&compiled.columns, rows, arguments.format, None, began);
+        return show_rows(Shown::plain(&compiled.columns), rows, arguments.format, None, began);
     }
     match arguments.format {
         QueryFormat::Table => {
             let rows = store.find(&compiled.plan)?.rows;
-            let short = arguments.limit == 0 || (rows.len() as u64) < arguments.limit;
-            let total =
-                if short && (!rows.is_empty() || arguments.idx == 0) { arguments.idx + rows.len() as u64 } else { store.count(&compiled.plan)? };
-            show_rows(&compiled.columns, rows, arguments.format, Some(total), began)
+            let short = compiled.plan.limit.is_none() || compiled.plan.limit.is_some_and(|limit| (rows.len() as u64) < limit);
+            let total = if short && (!rows.is_empty() || arguments.idx == 0) {
+                arguments.idx + rows.len() as u64
+            } else {
+                compiled.total(store.count(&compiled.plan)?)
+            };
+            let highlights = Highlights::of(&compiled);
+            show_rows(Shown { headings: &compiled.columns, highlights: &highlights }, rows, arguments.format, Some(total), began)
         }
         _ => stream_rows(store, &compiled, arguments.format),
     }
@@ -258,18 +285,40 @@ fn row_json(headings: &[ResultColumn], row: &[Value]) -> Json {
     Json::Object(entries.collect::<Map<String, Json>>())
 }
 
-fn show_rows(headings: &[ResultColumn], rows: Vec<Vec<Value>>, format: QueryFormat, total: Option<u64>, began: Instant) -> CommandResult {
+/// The columns of a result, and what is marked in them.
+struct Shown<'r> {
+    headings: &'r [ResultColumn],
+    highlights: &'r Highlights,
+}
+
+impl<'r> Shown<'r> {
+    fn plain(headings: &'r [ResultColumn]) -> Self {
+        const NOTHING: &Highlights = &Highlights::none();
+        Self { headings, highlights: NOTHING }
+    }
+
+    /// A value as text, with what was found in bold.
+    fn cell(&self, position: usize, value: &Value) -> String {
+        let text = clean(&value.show(&self.headings[position].ty));
+        let pieces = self.highlights.of_position(position).and_then(|search| search.pieces(&text));
+        let bold = |(number, piece): (usize, &str)| if number % 2 == 1 { style(piece).bold().to_string() } else { piece.to_owned() };
+        pieces.map(|pieces| pieces.into_iter().enumerate().map(bold).collect()).unwrap_or(text)
+    }
+}
+
+fn show_rows(shown: Shown<'_>, rows: Vec<Vec<Value>>, format: QueryFormat, total: Option<u64>, began: Instant) -> CommandResult {
     let elapsed = began.elapsed();
+    let headings = shown.headings;
     match format {
         QueryFormat::Table => {
             // columns without values on this page are left out
-            let shown: Vec<usize> = (0..headings.len()).filter(|index| rows.len() == 1 || rows.iter().any(|row| !row[*index].is_null())).collect();
-            let names: Vec<&str> = shown.iter().map(|index| headings[*index].name.as_str()).collect();
+            let columns: Vec<usize> = (0..headings.len()).filter(|index| rows.len() == 1 || rows.iter().any(|row| !row[*index].is_null())).collect();
+            let names: Vec<&str> = columns.iter().map(|index| headings[*index].name.as_str()).collect();
             let right: Vec<bool> =
-                shown.iter().map(|index| matches!(headings[*index].ty, FieldType::Integer | FieldType::Float | FieldType::Size)).collect();
-            let cells: Vec<Vec<String>> = rows.iter().map(|row| shown.iter().map(|index| row[*index].show(&headings[*index].ty)).collect()).collect();
+                columns.iter().map(|index| matches!(headings[*index].ty, FieldType::Integer | FieldType::Float | FieldType::Size)).collect();
+            let cells: Vec<Vec<String>> = rows.iter().map(|row| columns.iter().map(|index| shown.cell(*index, &row[*index])).collect()).collect();
             if !rows.is_empty() {
-                say!("{}", table(&names, &cells, &right));
+                say!("{}", table_of_clean(&names, &cells, &right));
             }
             if let Some(total) = total {
                 let of = if total == rows.len() as u64 {

@@ -251,7 +251,8 @@ pub fn holds(test: &Comparison, value: &Value) -> bool {
             _ => false,
         },
         Comparison::During(days) => value.as_int().and_then(PartialDate::from_stored).is_some_and(|date| date.lies_in(*days)),
-        Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) | Comparison::Related(..) => false,
+        Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) => false,
+        Comparison::Related(..) | Comparison::Words(_) => false,
     }
 }
 

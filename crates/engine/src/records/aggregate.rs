@@ -39,7 +39,9 @@ pub fn over(catalogue: &Catalogue, store: &dyn Store, plan: &QueryPlan, aggregat
         PlanColumn::Element(_) => true,
         _ => false,
     };
-    let wanted = aggregates.iter().enumerate().filter(|(_, own)| own.function != AggregateFunction::Count && is_single(own.column) && !plan.distinct);
+    let wanted = aggregates.iter().enumerate().filter(|(_, own)| {
+        !matches!(own.function, AggregateFunction::Count | AggregateFunction::CountDistinct) && is_single(own.column) && !plan.distinct
+    });
     let mut found = Vec::new();
     let mut rows = None;
     for (aggregate, own) in wanted {
@@ -154,7 +156,7 @@ impl Accumulator {
         match self.function {
             AggregateFunction::Min if is_better(Ordering::Less) => self.values = vec![value.clone()],
             AggregateFunction::Max if is_better(Ordering::Greater) => self.values = vec![value.clone()],
-            AggregateFunction::Median | AggregateFunction::Percentile(_) => self.values.push(value.clone()),
+            AggregateFunction::Median | AggregateFunction::Percentile(_) | AggregateFunction::CountDistinct => self.values.push(value.clone()),
             _ => {}
         }
     }
@@ -164,6 +166,11 @@ impl Accumulator {
         let float = || self.float.end().ok_or_else(|| wrong("the sum is too large for a float"));
         Ok(match self.function {
             AggregateFunction::Count => Value::Int(self.count),
+            AggregateFunction::CountDistinct => {
+                self.values.sort_by(Value::compare);
+                self.values.dedup();
+                Value::Int(self.values.len() as i64)
+            }
             _ if self.count == 0 => Value::Null,
             AggregateFunction::Min | AggregateFunction::Max => self.values.pop().unwrap_or_default(),
             AggregateFunction::Sum if is_float => Value::float(float()?),

@@ -56,7 +56,7 @@ impl Query {
                     paths.try_for_each(|path| rows.replace_name(path, true))?;
                 }
                 Stage::Each(path) => rows.replace_name(path, true)?,
-                Stage::Unique => {}
+                Stage::Unique | Stage::Limit(_) => {}
             }
         }
         if let Some(columns) = columns {

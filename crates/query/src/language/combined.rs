@@ -91,7 +91,7 @@ impl QueryParser<'_> {
         let after = self.rest()[found.len()..].trim_start();
         let next = leading_name(after);
         // a word that compares may itself be the name of a field
-        let is_before_name = !next.is_empty() && after[next.len()..].trim_start().starts_with(['=', '!', '<', '>']);
+        let is_before_name = !next.is_empty() && after[next.len()..].trim_start().starts_with(['=', '!', '<', '>', '~']);
         found.eq_ignore_ascii_case(word) && (is_before_name || !is_compared(after))
     }
 

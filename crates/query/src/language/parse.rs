@@ -57,7 +57,7 @@ pub(super) struct QueryParser<'t> {
     aggregates: usize,
 }
 
-const STAGE_NAMES: [&str; 11] = ["grep", "sort", "unique", "each", "sum", "count", "min", "max", "avg", "median", PERCENTILE];
+const STAGE_NAMES: [&str; 12] = ["grep", "sort", "limit", "unique", "each", "sum", "count", "min", "max", "avg", "median", PERCENTILE];
 
 /// How rows are grouped.
 const BY_HELP: &str = "aggregates come first, then `by`: | count(key) by status";
@@ -71,7 +71,7 @@ const COMPARISON_WORDS: [(&str, ComparisonOperator); 5] = [
     ("within", ComparisonOperator::Within),
 ];
 
-const COMPARISONS: &str = "= != < <= > >= in between last intersects within";
+const COMPARISONS: &str = "= != < <= > >= ~ in between last intersects within";
 
 const BBOX_HELP: &str =
     "for example: intersects bbox(5, 45, 15, 55), which is west, south, east and north in degrees, or intersects \"POINT(14.5 50)\"";
@@ -90,7 +90,7 @@ pub(super) fn is_compared(text: &str) -> bool {
     match word {
         "in" | "between" => text[word.len()..].trim_start().starts_with('['),
         "last" | "intersects" | "within" => true,
-        _ => text.starts_with(['=', '!', '<', '>']),
+        _ => text.starts_with(['=', '!', '<', '>', '~']),
     }
 }
 
@@ -201,6 +201,9 @@ impl QueryParser<'_> {
             return Diagnostic::new(path.span.clone(), format!("`{name}` is a stage")).help(format!("stages begin with `|`: | {name}"));
         }
         let problem = self.error(format!("expected a comparison after `{name}`: {COMPARISONS}"));
+        if self.rest().starts_with("!~") {
+            return problem.help(format!("`not` negates a search for words: not {name} ~ word"));
+        }
         let word = leading_name(self.rest()).to_ascii_lowercase();
         match did_you_mean(&word, COMPARISON_WORDS.iter().map(|(known, _)| *known)).filter(|_| !word.is_empty()) {
             Some(suggestion) => problem.help(format!("did you mean `{suggestion}`?")),
@@ -228,6 +231,7 @@ impl QueryParser<'_> {
             ("=", ComparisonOperator::Equal),
             ("<", ComparisonOperator::Less),
             (">", ComparisonOperator::Greater),
+            ("~", ComparisonOperator::Words),
         ];
         if let Some((symbol, operator)) = symbols.into_iter().find(|(symbol, _)| self.rest().starts_with(symbol)) {
             self.at += symbol.len();
@@ -402,6 +406,7 @@ impl QueryParser<'_> {
             "grep" => self.grep()?,
             "sort" => self.sort()?,
             "unique" => Stage::Unique,
+            "limit" => Stage::Limit(self.limit()?),
             "each" => Stage::Each(self.path("a list", "`each` takes a list of structs: each replica")?),
             _ => self.aggregates(name)?,
         };
@@ -410,6 +415,7 @@ impl QueryParser<'_> {
         }
         Err(match stage {
             Stage::Unique => self.error("expected `|` or the end").help("`unique` is about whole rows; `grep` chooses their columns"),
+            Stage::Limit(_) => self.error("expected `|` or the end").help("`limit` takes one number: limit 10"),
             Stage::Each(_) => self.error("expected `|` or the end").help("`each` takes one list"),
             Stage::Sort(_) => {
                 self.error("expected `,`, `|` or the end").help("fields are separated by `,`, and `-` after one sorts it in descending order")
@@ -420,6 +426,13 @@ impl QueryParser<'_> {
             }
             Stage::Aggregates(..) => self.error("expected `,`, `|` or the end").help("the fields after `by` are separated by `,`"),
         })
+    }
+
+    fn limit(&mut self) -> Result<u64, Diagnostic> {
+        const EXAMPLE: &str = "for example: limit 10";
+        let number = self.path("a number of rows", EXAMPLE)?;
+        let problem = || Diagnostic::new(number.span.clone(), format!("`{}` is not a number of rows", number.text));
+        number.text.parse().ok().filter(|limit| *limit > 0).ok_or_else(|| problem().help(EXAMPLE))
     }
 
     fn grep(&mut self) -> Result<Stage, Diagnostic> {
@@ -497,8 +510,16 @@ impl QueryParser<'_> {
     fn aggregate(&mut self, name: &FieldPath) -> Result<(AggregateFunction, FieldPath), Diagnostic> {
         let is_percentile = name.text == PERCENTILE;
         let example = if is_percentile { "percentile(field, 95)".to_owned() } else { format!("{}(field)", name.text) };
-        let path = self.path("a field", &format!("an aggregate names its field: {example}"))?;
-        let function = if is_percentile {
+        let mut path = self.path("a field", &format!("an aggregate names its field: {example}"))?;
+        self.skip_blanks();
+        // a field may be called `distinct`, too
+        let is_distinct = name.text == AggregateFunction::Count.name() && path.text == "distinct" && !leading_name(self.rest()).is_empty();
+        if is_distinct {
+            path = self.path("a field", "for example: count(distinct status)")?;
+        }
+        let function = if is_distinct {
+            AggregateFunction::CountDistinct
+        } else if is_percentile {
             if !self.eat(",") {
                 return Err(self.error("expected `,` and a percentile").help(format!("for example: percentile({}, 95)", path.text)));
             }

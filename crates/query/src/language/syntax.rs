@@ -120,6 +120,8 @@ pub enum ComparisonOperator {
     Intersects,
     /// `within` a box, which is four values, or a geometry
     Within,
+    /// `~` words
+    Words,
 }
 
 /// A value as written.
@@ -157,6 +159,8 @@ pub enum Stage {
     Each(FieldPath),
     /// Each of several equal rows once.
     Unique,
+    /// At most so many rows.
+    Limit(u64),
     /// Functions over all rows, or over those of each group.
     Aggregates(Vec<(AggregateFunction, FieldPath)>, Vec<GroupItem>),
 }

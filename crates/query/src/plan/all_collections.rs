@@ -1,8 +1,11 @@
 //! Queries of all collections, with `records` as the collection. `records site=T1_CH_CERN` finds the records of all collections to which
-//! every condition applies and which have the fields that `grep` names. Rows are ordered by collection and key.
+//! every condition applies and which have the fields that `grep` names. Rows are ordered by collection and key. Words without a collection are searched for
+//! in all of them, see [`super::everywhere`].
 
 use super::columns::ResultColumn;
+use super::everywhere::{EverywhereSearch, words_alone};
 use super::resolve::resolve_parsed;
+use super::words::Highlights;
 use crate::language::{GrepItem, Query, Stage, parse};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::Diagnostic;
@@ -11,18 +14,20 @@ use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::{Result, Store, Tenant};
 
 /// The name that stands for all collections.
-const ALL_COLLECTIONS: &str = "records";
+pub const ALL_COLLECTIONS: &str = "records";
 
 /// A query of all collections.
 #[derive(Debug, Clone, PartialEq)]
-pub struct AllCollectionsQuery {
+pub enum AllCollectionsQuery {
     /// The name of each collection, and the plan that finds the keys of its records.
-    plans: Vec<(String, QueryPlan)>,
+    Records(Vec<(String, QueryPlan)>),
+    /// Words alone.
+    Words(EverywhereSearch),
 }
 
 /// Whether a text may be a query of all collections. Most texts are not, and then need not be parsed twice.
-pub fn may_query_all_collections(text: &str) -> bool {
-    text.trim_start().starts_with(ALL_COLLECTIONS)
+pub fn may_query_all_collections(text: &str, catalogue: &Catalogue) -> bool {
+    text.trim_start().starts_with(ALL_COLLECTIONS) || words_alone(text, catalogue).is_some()
 }
 
 /// Resolves a text that is a query of all collections. The inner error says what is wrong with the query. `now` is as for [`crate::resolve`].
@@ -36,8 +41,11 @@ pub fn resolve_all_collections(
     tenant: &Tenant,
     now: i64,
 ) -> Result<Option<std::result::Result<AllCollectionsQuery, Diagnostic>>> {
-    if !may_query_all_collections(text) {
+    if !may_query_all_collections(text, catalogue) {
         return Ok(None);
+    }
+    if let Some(found) = EverywhereSearch::of_text(text, catalogue, tenant, now).transpose() {
+        return Ok(Some(found.map(AllCollectionsQuery::Words)));
     }
     let is_known = catalogue.collection(ALL_COLLECTIONS).is_some() || catalogue.aliases.iter().any(|word| word.name == ALL_COLLECTIONS);
     let Some(query) = parse(text).ok().filter(|query| query.lookup.collection.text == ALL_COLLECTIONS && !is_known) else { return Ok(None) };
@@ -70,7 +78,7 @@ pub fn resolve_all_collections(
     }
     Ok(Some(match refused {
         Some(problem) if plans.is_empty() => Err(problem),
-        _ => Ok(AllCollectionsQuery { plans }),
+        _ => Ok(AllCollectionsQuery::Records(plans)),
     }))
 }
 
@@ -81,8 +89,24 @@ fn row(collection: &str, key: Vec<Value>) -> Vec<Value> {
 
 impl AllCollectionsQuery {
     /// The columns of its rows.
-    pub fn headings() -> [ResultColumn; 2] {
-        ["collection", "key"].map(|name| ResultColumn { name: name.into(), ty: FieldType::Text })
+    pub fn headings(&self) -> Vec<ResultColumn> {
+        match self {
+            Self::Records(_) => ["collection", "key"].map(|name| ResultColumn { name: name.into(), ty: FieldType::Text }).to_vec(),
+            Self::Words(_) => EverywhereSearch::headings().to_vec(),
+        }
+    }
+
+    /// What is marked in its rows.
+    pub fn highlights(&self) -> Highlights {
+        match self {
+            Self::Records(_) => Highlights::none(),
+            Self::Words(search) => Highlights::of_column(2, "text", search.search().clone()),
+        }
+    }
+
+    /// What may have been meant if nothing is found.
+    pub fn hint(&self) -> Option<&str> {
+        if let Self::Words(search) = self { search.hint() } else { None }
     }
 
     /// The rows of a page, with collection and key, and, if `counts`, the number of all rows. What is read of one collection is read in one snapshot.
@@ -92,8 +116,12 @@ impl AllCollectionsQuery {
     ///
     /// Cost: reads a page of each collection until there are enough rows, and counts the records of those before, or of all.
     pub fn find(&self, store: &dyn Store, offset: u64, limit: Option<u64>, counts: bool) -> Result<(Vec<Vec<Value>>, Option<u64>)> {
+        let plans = match self {
+            Self::Records(plans) => plans,
+            Self::Words(search) => return search.find(store, offset, limit, counts),
+        };
         let (mut skipped, mut found, mut total) = (offset, Vec::new(), 0);
-        for (name, plan) in &self.plans {
+        for (name, plan) in plans {
             let remaining = limit.map(|limit| limit.saturating_sub(found.len() as u64));
             match (remaining, counts) {
                 (Some(0), false) => break,
@@ -117,11 +145,14 @@ impl AllCollectionsQuery {
         Ok((found, counts.then_some(total)))
     }
 
-    /// Calls `visit` with every row, in constant memory.
+    /// Calls `visit` with every row; in constant memory, unless the rows are in the order of a rank.
     ///
     /// # Errors
     /// When the store or `visit` fails.
     pub fn visit(&self, store: &dyn Store, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
-        self.plans.iter().try_for_each(|(name, plan)| store.visit(plan, &mut |key| visit(row(name, key))))
+        match self {
+            Self::Records(plans) => plans.iter().try_for_each(|(name, plan)| store.visit(plan, &mut |key| visit(row(name, key)))),
+            Self::Words(search) => search.find(store, 0, None, false)?.0.into_iter().try_for_each(visit),
+        }
     }
 }

@@ -24,6 +24,8 @@ pub struct Resolver<'c> {
     pub each: Option<FieldId>,
     /// The time from which `last` counts back, in microseconds.
     pub now: i64,
+    /// Whether the query searches for words, so that records have a rank.
+    pub is_ranked: bool,
 }
 
 impl<'c> Resolver<'c> {
@@ -67,6 +69,9 @@ impl<'c> Resolver<'c> {
         }
         if let Some((index, state)) = self.collection.state(name) {
             return Ok((PlanColumn::State(index), state.ty.clone()));
+        }
+        if name == "rank" && self.is_ranked {
+            return Ok((PlanColumn::Rank, FieldType::Integer));
         }
         let links =
             || self.catalogue.links.enumerate().filter(|(_, link)| self.catalogue.collections[link.child_collection].name == self.collection.name);

@@ -1,6 +1,7 @@
 //! Compiles a parsed query to a plan of the store: its stages become columns, order and aggregates.
 
 use super::columns::{Resolver, ResultColumn};
+use super::words::search_all_fields;
 use crate::language::{FieldPath, GrepItem, GroupFunction, GroupItem, Query, SortItem, Stage};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
@@ -19,9 +20,23 @@ pub struct CompiledQuery {
     pub aggregates: Vec<Aggregate>,
     /// How the rows are grouped, if there is a row of aggregates for each group.
     pub grouping: Option<Grouping>,
+    /// The number of rows after which the query itself ends its result: `limit`.
+    pub limit: Option<u64>,
 }
 
 impl CompiledQuery {
+    /// Chooses the page of the result, which ends where the query itself ends it.
+    pub fn set_page(&mut self, offset: u64, limit: Option<u64>) {
+        let remaining = self.limit.map(|limit| limit.saturating_sub(offset));
+        self.plan.offset = offset;
+        self.plan.limit = [limit, remaining].into_iter().flatten().min();
+    }
+
+    /// The number of rows of the result, of which a store counts so many.
+    pub fn total(&self, counted: u64) -> u64 {
+        self.limit.map_or(counted, |limit| counted.min(limit))
+    }
+
     /// The columns that are read for aggregates and groups; none if the result is rows.
     pub fn aggregated_columns(&self) -> Vec<PlanColumn> {
         let groups = self.grouping.iter().flat_map(|grouping| &grouping.by).map(|group| group.column);
@@ -49,7 +64,9 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
     if let Some((_, problem)) = query.lookup.extra_names.first() {
         return Err((**problem).clone());
     }
-    let mut resolver = Resolver { catalogue, collection, each: None, now };
+    let expanded = search_all_fields(query, collection)?;
+    let query = &*expanded;
+    let mut resolver = Resolver { catalogue, collection, each: None, now, is_ranked: query.searches_words() };
     let mut plan = QueryPlan::all(tenant.clone(), index);
     plan.columns.clear();
     let mut columns = Vec::new();
@@ -110,6 +127,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
                 (plan.each, resolver.each) = (Some(list), Some(list));
             }
             Stage::Unique => plan.distinct = true,
+            Stage::Limit(limit) => plan.limit = Some(plan.limit.map_or(*limit, |other| other.min(*limit))),
             Stage::Aggregates(wanted, by) => {
                 for (function, path) in wanted {
                     let (column, ty) = resolver.resolve(path)?;
@@ -120,6 +138,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
                         let problem = Diagnostic::new(path.span.clone(), format!("a row is one element of `{name}` here, not the list"));
                         return Err(problem.help(format!("count(key) counts the rows, count({name}.MEMBER) those that have a value")));
                     }
+                    refuse_rank(path, column)?;
                     aggregates.push(Aggregate { function: *function, column });
                     let ty = aggregate_type(*function, path, ty)?;
                     results.push(ResultColumn { name: function_text(GroupFunction::Aggregate(*function), resolver.name_in_collection(path)), ty });
@@ -140,6 +159,10 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
     if plan.columns.is_empty() {
         (plan.columns, columns) = resolver.all_columns();
     }
+    if plan.distinct && (plan.columns.contains(&PlanColumn::Rank) || plan.sort.iter().any(|sort| sort.column == PlanColumn::Rank)) {
+        let span = query.lookup.collection.span.clone();
+        return Err(Diagnostic::new(span, "unique rows have no rank").help("leave out `unique`, or `rank`"));
+    }
     if plan.distinct && plan.columns.contains(&PlanColumn::Tag) {
         let span = query.lookup.collection.span.clone();
         return Err(Diagnostic::new(span, "tags cannot be columns of unique rows").help("count(tag) counts them"));
@@ -150,9 +173,13 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
         let problem = Diagnostic::new(path.span.clone(), *message);
         return Err(problem.help(format!("add it to the columns: grep {}", resolver.name_in_collection(path))));
     }
+    if plan.sort.is_empty() && !plan.distinct && aggregates.is_empty() && resolver.is_ranked && !plan.word_searches().is_empty() {
+        plan.sort.push(SortKey { column: PlanColumn::Rank, descending: true });
+    }
+    let limit = plan.limit;
     if !is_grouped {
         let headings = if aggregates.is_empty() { columns } else { results };
-        return Ok(CompiledQuery { plan, columns: headings, aggregates, grouping: None });
+        return Ok(CompiledQuery { plan, columns: headings, aggregates, grouping: None, limit });
     }
     let order = query.stages.iter().flat_map(|stage| if let Stage::Sort(order) = stage { order.as_slice() } else { &[] });
     let mut headings = groups.headings;
@@ -162,7 +189,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
         let position = position_of(item, &resolver, (&groups.by, &aggregates), &headings)?;
         sort.push(GroupSort { position, descending: item.descending });
     }
-    Ok(CompiledQuery { plan, columns: headings, aggregates, grouping: Some(Grouping { by: groups.by, sort }) })
+    Ok(CompiledQuery { plan, columns: headings, aggregates, grouping: Some(Grouping { by: groups.by, sort }), limit })
 }
 
 /// The columns by which rows are grouped.
@@ -177,6 +204,7 @@ impl GroupColumns {
     fn add(&mut self, group: &GroupItem, resolver: &Resolver<'_>) -> Result<PlanColumn, Diagnostic> {
         let GroupItem { period, path } = group;
         let (column, ty) = resolver.resolve(path)?;
+        refuse_rank(path, column)?;
         let element = ty.element().clone();
         if let Some(period) = period
             && !matches!(element, FieldType::Timestamp | FieldType::Date | FieldType::PartialDate)
@@ -202,6 +230,14 @@ impl GroupColumns {
         }
         Ok(column)
     }
+}
+
+/// Refuses the rank where records are not rows.
+fn refuse_rank(path: &FieldPath, column: PlanColumn) -> Result<(), Diagnostic> {
+    if column != PlanColumn::Rank {
+        return Ok(());
+    }
+    Err(Diagnostic::new(path.span.clone(), "the rank is a column and an order of records").help("leave it out of aggregates and groups"))
 }
 
 /// The position, among the columns of groups, of the one that an item of `sort` names.
@@ -235,6 +271,7 @@ fn function_text(function: GroupFunction, field: &str) -> String {
             let number = if hundredths == 0 { whole.to_string() } else { format!("{whole}.{hundredths:02}").trim_end_matches('0').to_owned() };
             format!("{}({field}, {number})", AggregateFunction::Percentile(percentile).name())
         }
+        GroupFunction::Aggregate(AggregateFunction::CountDistinct) => format!("{}(distinct {field})", AggregateFunction::Count.name()),
         GroupFunction::Aggregate(function) => format!("{}({field})", function.name()),
         GroupFunction::Period(period) => format!("{}({field})", period.name()),
     }
@@ -251,6 +288,8 @@ fn aggregate_type(function: AggregateFunction, path: &FieldPath, ty: FieldType) 
     };
     match function {
         AggregateFunction::Count => Ok(FieldType::Integer),
+        AggregateFunction::CountDistinct if ordered => Ok(FieldType::Integer),
+        AggregateFunction::CountDistinct => wrong("whose values are not told apart"),
         AggregateFunction::Min | AggregateFunction::Max if ranges => Ok(FieldType::Integer),
         AggregateFunction::Min | AggregateFunction::Max if ordered => Ok(element),
         AggregateFunction::Min | AggregateFunction::Max => wrong("which has no order"),

@@ -15,6 +15,14 @@ impl Resolver<'_> {
     /// Adds the conditions of the store that a condition of the query requires.
     pub fn condition(&self, comparison: &QueryCondition, conditions: &mut Vec<Condition>) -> Result<(), Diagnostic> {
         let (column, ty) = self.resolve(&comparison.path)?;
+        if column == PlanColumn::Rank {
+            let problem = Diagnostic::new(comparison.path.span.clone(), "the rank is a column and an order, not a condition");
+            return Err(problem.help("records are in the order of their rank; `limit 10` ends with the tenth"));
+        }
+        if comparison.operator == ComparisonOperator::Words {
+            conditions.push(Condition { column, test: Comparison::Words(self.words(comparison, column)?) });
+            return Ok(());
+        }
         if let Some(relation) = relation_of(comparison.operator) {
             if ty != FieldType::Geometry {
                 let problem = Diagnostic::new(comparison.path.span.clone(), format!("`{}` is of type {ty}, not a geometry", comparison.path.text));
@@ -68,7 +76,7 @@ impl Resolver<'_> {
             ComparisonOperator::Greater => Comparison::Range { low: Some(self.lower(only_value()?, &element, false)?), high: None },
             ComparisonOperator::AtLeast => Comparison::Range { low: Some(self.lower(only_value()?, &element, true)?), high: None },
             // compiled above
-            ComparisonOperator::Intersects | ComparisonOperator::Within => return Ok(()),
+            ComparisonOperator::Intersects | ComparisonOperator::Within | ComparisonOperator::Words => return Ok(()),
             ComparisonOperator::Last => {
                 let value = only_value()?;
                 if element != FieldType::Timestamp {

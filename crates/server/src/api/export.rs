@@ -39,7 +39,10 @@ pub async fn rows(mut ctx: RequestContext) -> HandlerResult {
     ctx.params.end()?;
     let all_collections = compile_for_all_collections(&ctx, &query).await?;
     let single = if all_collections.is_none() { Some(compiled(&ctx, &query).await?) } else { None };
-    let headings = single.as_ref().map_or_else(|| AllCollectionsQuery::headings().to_vec(), |compiled| compiled.columns.clone());
+    let headings = match (&single, &all_collections) {
+        (Some(compiled), _) => compiled.columns.clone(),
+        (None, all) => all.as_ref().map(AllCollectionsQuery::headings).unwrap_or_default(),
+    };
     ctx.count_store_reached();
     let app = ctx.app.clone();
     // computed before the answer begins, which could not be refused later

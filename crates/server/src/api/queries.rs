@@ -20,7 +20,9 @@ use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::aggregate::{by_source, over};
 use stook_engine::fetch::{FetchOptions, FetchPolicy, ServiceStatus};
-use stook_query::{AllCollectionsQuery, CompiledQuery, Completion, complete, facets, may_query_all_collections, resolve, resolve_all_collections};
+use stook_query::{
+    AllCollectionsQuery, CompiledQuery, Completion, Highlights, complete, facets, may_query_all_collections, resolve, resolve_all_collections,
+};
 
 /// Max rows of a page.
 pub const MAX_ROWS: u64 = 10_000;
@@ -74,7 +76,7 @@ fn misread(text: &str, problem: &Diagnostic) -> Problem {
 /// # Errors
 /// 400 with the position of the mistake.
 pub async fn compile_for_all_collections(ctx: &RequestContext, text: &str) -> HandlerResult<Option<AllCollectionsQuery>> {
-    if text.len() > MAX_QUERY_BYTES || !may_query_all_collections(text) {
+    if text.len() > MAX_QUERY_BYTES || !may_query_all_collections(text, &ctx.app.catalogue) {
         return Ok(None);
     }
     let (app, tenant, text_clone) = (ctx.app.clone(), ctx.tenant.clone(), text.to_owned());
@@ -91,16 +93,27 @@ async fn answer_for_all_collections(ctx: &RequestContext, request: &QueryRequest
     ctx.count_store_reached();
     let app = ctx.app.clone();
     let (idx, limit, total) = (request.idx, request.limit, request.total);
+    let (headings, highlights, hint) = (all.headings(), all.highlights(), all.hint().map(str::to_owned));
     let (rows, total) = reading(move || all.find(&*app.store, idx, Some(limit), total)).await?;
-    let headings = AllCollectionsQuery::headings();
     if let Some(lines) = as_csv_or_ndjson(request.format, &headings, &rows) {
         return Ok(Some((StatusCode::OK, lines).into_response()));
     }
-    let mut body = json!({ "columns": headings.each_ref().map(|heading| &heading.name), "rows": rows.iter().map(|row| shown(&headings, row)).collect::<Vec<_>>() });
+    let mut body = json!({ "columns": headings.iter().map(|heading| &heading.name).collect::<Vec<_>>(), "rows": rows.iter().map(|row| shown(&headings, row)).collect::<Vec<_>>() });
     if let Some(total) = total {
         body["total"] = total.into();
     }
+    add_highlights(&mut body, &highlights, &rows);
+    if let Some(hint) = hint.filter(|_| rows.is_empty() && idx == 0) {
+        body["hint"] = hint.into();
+    }
     Ok(Some(json_answer(StatusCode::OK, body.to_string())))
+}
+
+/// Adds what the words of the query mark in its rows, if it searches for words.
+fn add_highlights(body: &mut Json, highlights: &Highlights, rows: &[Vec<Value>]) {
+    if !highlights.is_empty() {
+        body["highlights"] = rows.iter().map(|row| highlights.to_json(row)).collect();
+    }
 }
 
 /// `?q=QUERY&idx=&limit=&after=&total=&explain=&format=`
@@ -177,8 +190,7 @@ async fn run(ctx: RequestContext, request: QueryRequest) -> HandlerResult {
         return Ok(answer);
     }
     let mut compiled = compiled(&ctx, &request.query).await?;
-    compiled.plan.offset = request.idx;
-    compiled.plan.limit = Some(request.limit);
+    compiled.set_page(request.idx, Some(request.limit));
     if let Some(after) = &request.after {
         after_key(&mut compiled, after, request.idx)?;
     }
@@ -279,8 +291,10 @@ fn fetch_policy_named(text: Option<&str>) -> Option<FetchPolicy> {
 fn after_key(compiled: &mut CompiledQuery, after: &str, idx: u64) -> HandlerResult<()> {
     use stook_store::plan::{Comparison, Condition, PlanColumn};
     let plan = &mut compiled.plan;
-    if !plan.sort.is_empty() || plan.distinct || plan.each.is_some() || !compiled.aggregates.is_empty() || idx > 0 {
-        return Err(Problem::bad_request("`after` works only in key order: not with sort, unique, each, aggregates or idx"));
+    if !plan.sort.is_empty() || compiled.limit.is_some() || plan.distinct || plan.each.is_some() || !compiled.aggregates.is_empty() || idx > 0 {
+        return Err(Problem::bad_request(
+            "`after` works only in key order: not with sort, limit, unique, each, aggregates, searches for words or idx",
+        ));
     }
     if after.contains('\0') {
         return Err(Problem::bad_request("after is a key"));
@@ -323,7 +337,9 @@ fn answer(app: &App, compiled: &CompiledQuery, request: &QueryRequest, statuses:
         }
         // how many groups there are is known anyway
         let rows: Vec<_> = found.rows.iter().map(|row| shown(row)).collect();
-        return Ok(with_services(json!({ "columns": names, "grouped": &names[..grouping.by.len()], "rows": rows, "total": found.total })));
+        return Ok(with_services(
+            json!({ "columns": names, "grouped": &names[..grouping.by.len()], "rows": rows, "total": compiled.total(found.total) }),
+        ));
     }
     if !compiled.aggregates.is_empty() {
         let row = store.aggregate(&compiled.plan, &compiled.aggregates)?;
@@ -357,7 +373,8 @@ fn answer(app: &App, compiled: &CompiledQuery, request: &QueryRequest, statuses:
     let mut body = json!({ "columns": names, "rows": rows.iter().map(|row| shown(row)).collect::<Vec<_>>() });
     body["collection"] = app.catalogue.collections[compiled.plan.collection].name.as_str().into();
     if let Some(total) = total {
-        body["total"] = total.into();
+        body["total"] = compiled.total(total).into();
     }
+    add_highlights(&mut body, &Highlights::of(compiled), &rows);
     Ok(with_services(body))
 }

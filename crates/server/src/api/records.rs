@@ -116,7 +116,7 @@ pub async fn overview(mut ctx: RequestContext) -> HandlerResult {
         .map(|(index, collection)| {
             let fields: Map<String, Json> =
                 collection.shown_fields().map(|(_, field)| (field.name.clone(), field.golden_type().to_string().into())).collect();
-            let indexed = collection.shown_fields().filter(|(_, field)| field.index.ordered || field.index.contains);
+            let indexed = collection.shown_fields().filter(|(_, field)| field.index.ordered || field.index.contains || field.index.words);
             let indexed: Vec<&str> = indexed.map(|(_, field)| field.name.as_str()).collect();
             let state: Map<String, Json> = collection.states.iter().map(|state| (state.name.clone(), state.ty.to_string().into())).collect();
             let transitions: Vec<&str> = collection.transitions.iter().map(|transition| transition.name.as_str()).collect();

@@ -91,7 +91,7 @@ pub async fn total(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
 /// The page without a query: what a query looks like, and the collections.
 fn start_page(ctx: &PageContext, overview: &Json) -> Markup {
     html! {
-        p { "A query names a collection, then conditions, then stages: " code { "collection field=value | sort field-" } ". If you type plain words, Stook suggests queries." }
+        p { "A query names a collection, then conditions, then stages: " code { "collection field=value | sort field-" } ". Plain words are searched for in all fields with an index of words, and Stook suggests queries." }
         ul.chips { @for collection in items(&overview["collections"]) {
             li { a href=(ctx.to("search", &[("q", named(collection, "name"))])) { (named(collection, "name")) } }
         } }
@@ -135,7 +135,7 @@ fn found(results: &ResultsPage<'_>, overview: &Json, answer: &Json) -> Markup {
     html! {
         p.quiet {
             @if rows.is_empty() && idx > 0 { "There are no results after row " (count(idx)) ". " a href=(page(0)) { "Back to the first page" } }
-            @else if rows.is_empty() { "No records match." }
+            @else if rows.is_empty() { "No records match. " (answer["hint"].as_str().unwrap_or_default()) }
             @else if has_more || idx > 0 {
                 (count(idx + 1)) "–" (count(idx + rows.len() as u64)) " of "
                 span hx-get=(ctx.to("total", &[("q", query)])) hx-trigger="load" { a href=(ctx.to("total", &[("q", query), ("whole", "1")])) { "all" } }
@@ -249,12 +249,14 @@ fn table(ctx: &PageContext, overview: &Json, answer: &Json, rows: &[Json], all: 
     let kinds: Vec<Option<&str>> = shown.iter().map(kind).collect();
     let links =
         items(&overview["collections"]).iter().find(|known| known["name"] == answer["collection"]).map_or(&Json::Null, |known| &known["links"]);
+    let highlights = items(&answer["highlights"]);
     html! {
         div.wide tabindex="0" {
             table {
                 thead { tr { @for (name, kind) in shown.iter().zip(&kinds) { th scope="col" class=[kind] { (name) } } } }
                 tbody {
-                    @for row in rows {
+                    @for (number, row) in rows.iter().enumerate() {
+                        @let found = highlights.get(number).unwrap_or(&Json::Null);
                         tr {
                             @for (name, kind) in shown.iter().zip(&kinds) {
                                 td class=[kind] {
@@ -263,6 +265,7 @@ fn table(ctx: &PageContext, overview: &Json, answer: &Json, rows: &[Json], all: 
                                         ("key", Some(collection)) => a href=(ctx.record(collection, &plain(&row["key"]))) { (value(&row["key"])) },
                                         _ => @match links[*name].as_str() {
                                             Some(target) => (linked(ctx, target, &row[*name], &[])),
+                                            None if found[*name].is_array() => (marked(&found[*name])),
                                             None => (value(&row[*name])),
                                         },
                                     }
@@ -272,6 +275,20 @@ fn table(ctx: &PageContext, overview: &Json, answer: &Json, rows: &[Json], all: 
                     }
                 }
             }
+        }
+    }
+}
+
+/// A text in which words were found, or those elements of a list in which they were.
+fn marked(found: &Json) -> Markup {
+    let texts: Vec<&[Json]> = if items(found).iter().all(Json::is_array) { items(found).iter().map(items).collect() } else { vec![items(found)] };
+    html! {
+        @for (number, pieces) in texts.iter().enumerate() {
+            @if number > 0 { "; " }
+            bdi { @for (position, piece) in pieces.iter().enumerate() {
+                @let text = piece.as_str().unwrap_or_default();
+                @if position % 2 == 1 { mark { (text) } } @else { (text) }
+            } }
         }
     }
 }

@@ -293,6 +293,9 @@ impl Grammar<'_> {
                 if field.is("text") {
                     kinds.extend([json!("prefix"), json!("contains"), json!(["equal", "contains"])]);
                 }
+                if field.is("text") || field.ty == json!(["text"]) {
+                    kinds.extend([json!("words"), json!(["words", "equal"])]);
+                }
                 field.keywords.insert("index".into(), self.one(&kinds));
             }
             let text = field.is("text") || field.ty == json!(["text"]);

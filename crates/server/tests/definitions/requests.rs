@@ -152,6 +152,11 @@ fn queries(name: &str, collection: &Json, records: &Json) -> Vec<String> {
     let first = records.as_object().and_then(|records| records.values().next()).cloned().unwrap_or_default();
     for (field, keywords) in fields.iter().take(8) {
         let ty = keywords.get("type").unwrap_or(keywords);
+        if keywords["index"].to_string().contains("\"words\"") {
+            queries.push(format!("{name} {field} ~ 'a* k*' or {field} ~ b | grep key, {field}, rank"));
+            queries.push(format!("{name} ~ 'a*' not {field} ~ true | limit 3"));
+            queries.push(format!("{name} | count(distinct {field})"));
+        }
         match ty.as_str() {
             Some("text") => {
                 let value = first.get(*field).and_then(Json::as_str).unwrap_or("a").replace(['\'', '\\'], "");

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use stook_catalogue::ids::{CollectionId, FieldId, LinkId};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Geometry, PartialDate, Value};
+use stook_catalogue::words::WordSearch;
 
 /// A query for records of one collection.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,6 +53,17 @@ impl QueryPlan {
         }
     }
 
+    /// The words that the plan searches for, with their columns: those of conditions that must hold, or that may make an alternative hold. The rank of a
+    /// record is the sum of [`WordSearch::rank`] of the words in each of these columns.
+    pub fn word_searches(&self) -> Vec<(PlanColumn, &WordSearch)> {
+        let mut conditions: Vec<&Condition> = self.conditions.iter().collect();
+        self.combined.iter().for_each(|combined| combined.add_positive(&mut conditions));
+        conditions
+            .into_iter()
+            .filter_map(|Condition { column, test }| if let Comparison::Words(search) = test { Some((*column, &**search)) } else { None })
+            .collect()
+    }
+
     /// The columns of the combined conditions.
     pub fn combined_columns(&self) -> Vec<PlanColumn> {
         self.combined.iter().flat_map(CombinedCondition::conditions).map(|condition| condition.column).collect()
@@ -77,6 +89,8 @@ pub enum PlanColumn {
     Tag,
     /// Whether all targets of a link exist, by the link's id; no value if the link is empty.
     TargetsExist(LinkId),
+    /// How well the record matches the words that the plan searches for: [`QueryPlan::word_searches`]. Only a column and an order of plain rows.
+    Rank,
 }
 
 impl PlanColumn {
@@ -112,6 +126,15 @@ pub enum CombinedCondition {
 }
 
 impl CombinedCondition {
+    /// Adds the single conditions that are not negated.
+    fn add_positive<'c>(&'c self, conditions: &mut Vec<&'c Condition>) {
+        match self {
+            Self::Is(condition) => conditions.push(condition),
+            Self::IsNot(_) => {}
+            Self::All(inner) | Self::Any(inner) => inner.iter().for_each(|inner| inner.add_positive(conditions)),
+        }
+    }
+
     /// The single conditions in it.
     pub fn conditions(&self) -> Vec<&Condition> {
         match self {
@@ -151,6 +174,8 @@ pub enum Comparison {
     During(PartialDate),
     /// A geometry in this relation to another one.
     Related(GeometryRelation, Arc<Geometry>),
+    /// A text, or a list of texts, in which all these words occur; the field has an index of words.
+    Words(Arc<WordSearch>),
 }
 
 /// A relation of a geometry to another one.
@@ -177,12 +202,8 @@ impl Comparison {
                 let interval = (bound(low, 1, i64::MIN)?, bound(high, -1, i64::MAX)?);
                 Some(vec![interval].into_iter().filter(|(low, high)| low <= high).collect())
             }
-            Comparison::Prefix(_)
-            | Comparison::Wildcard(_)
-            | Comparison::NotWildcard(_)
-            | Comparison::Exists(_)
-            | Comparison::During(_)
-            | Comparison::Related(..) => None,
+            Comparison::Prefix(_) | Comparison::Wildcard(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) => None,
+            Comparison::During(_) | Comparison::Related(..) | Comparison::Words(_) => None,
         }
     }
 }
@@ -219,6 +240,8 @@ pub enum AggregateFunction {
     Sum,
     /// Number of values.
     Count,
+    /// Number of different values.
+    CountDistinct,
     /// Smallest.
     Min,
     /// Largest.
@@ -247,8 +270,10 @@ pub const FUNCTIONS: [(AggregateFunction, &str); 6] = [
 impl AggregateFunction {
     /// The function's name in queries.
     pub fn name(self) -> &'static str {
-        if let AggregateFunction::Percentile(_) = self {
-            return PERCENTILE;
+        match self {
+            AggregateFunction::Percentile(_) => return PERCENTILE,
+            AggregateFunction::CountDistinct => return AggregateFunction::Count.name(),
+            _ => {}
         }
         FUNCTIONS.iter().find(|(function, _)| *function == self).map_or("?", |(_, name)| name)
     }

@@ -32,6 +32,7 @@ mod tenants;
 mod unique;
 mod unit;
 mod values;
+mod words_index;
 mod writer;
 
 pub use options::PostgresOptions;

@@ -18,6 +18,7 @@ use stook_catalogue::fold::fold;
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
+use stook_catalogue::words::kept_words;
 
 /// Maximum number of rows whose state one statement changes.
 const MAX_STATE_UPDATES: usize = 32;
@@ -449,6 +450,7 @@ struct RowValues<'w> {
     golden: Vec<BoundValue<'w>>,
     folded: Vec<Option<String>>,
     boxes: Vec<BoundingBox>,
+    words: Vec<Option<String>>,
     state: Vec<BoundValue<'w>>,
     conflicts: Option<Vec<&'w str>>,
     state_set: Option<String>,
@@ -475,6 +477,7 @@ impl<'w> RowValues<'w> {
             golden: content.golden.iter().take(collection.stored_fields().len()).map(BoundValue).collect(),
             folded: collection_tables.folded.iter().map(|field| content.golden[*field].as_text().map(fold)).collect(),
             boxes: collection_tables.boxed.iter().map(|field| BoundingBox::from_value(&content.golden[*field])).collect(),
+            words: collection_tables.worded.iter().map(|field| kept_words(&content.golden[*field])).collect(),
             state: content.state.iter().map(BoundValue).collect(),
             conflicts: (!content.conflicts.is_empty()).then(conflict_names),
             state_set: crate::sql::row::pack_state(&content.state_set, collection),
@@ -489,6 +492,7 @@ impl<'w> RowValues<'w> {
         row.extend(self.golden.iter().map(|value| value as SqlParameter<'r>));
         row.extend(self.folded.iter().map(|value| value as SqlParameter<'r>));
         row.extend(self.boxes.iter().map(|around| around as SqlParameter<'r>));
+        row.extend(self.words.iter().map(|words| words as SqlParameter<'r>));
         row.extend(self.state.iter().map(|value| value as SqlParameter<'r>));
         row.extend([&self.conflicts as SqlParameter<'r>, &self.state_set, &self.content.contributions, &self.raw]);
     }

@@ -4,8 +4,9 @@
 //! meta(name, value)                       format, definition hash, shape, collections in their order
 //! clock, tokens                           sequences: the last commit time, lease tokens
 //! tenants, generations                    as in SQLite
-//! r_C(tenant, key, revision, touch, created_job, alive, f_FIELD.., x_FIELD.., b_FIELD.., s_STATE.., conflict, state, contributions, raw)
+//! r_C(tenant, key, revision, touch, created_job, alive, f_FIELD.., x_FIELD.., b_FIELD.., w_FIELD.., s_STATE.., conflict, state, contributions, raw)
 //!   g_C_FIELD                             GiST index of b_FIELD, the bounding boxes of an `intersects` index
+//!   w_C_FIELD                             GIN index of the words in w_FIELD, see [`super::words_index`]
 //! i_C_FIELD(tenant, key, value)           one row per element of an indexed list
 //! u_C_FIELD(tenant, digest, key)          reservations of a unique field, by the hash of the value
 //! edges, marks, jobs, chunks, chunk_journals, troubles, failed_documents, corrections, record_log, calls, api_tokens
@@ -18,6 +19,7 @@
 
 use super::session::{DbResult, Session};
 use super::values::{BoundingBox, RowExt, column_type, decode_column};
+use super::words_index::{words_column, words_index};
 use crate::StoreError;
 use crate::sql::store_schema::IndexChange;
 use crate::sql::store_schema::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
@@ -98,6 +100,8 @@ pub struct CollectionTables {
     pub folded: Vec<FieldId>,
     /// Fields with an index of bounding boxes.
     pub boxed: Vec<FieldId>,
+    /// Fields with an index of words.
+    pub worded: Vec<FieldId>,
     /// Indexed list fields and their side tables.
     pub lists: Vec<(FieldId, String)>,
     /// Unique fields and their reservation tables.
@@ -194,6 +198,8 @@ impl CollectionTables {
         let folded_columns = folded.iter().map(|index| (quoted_name(&["x", &collection.fields[*index].name]), text()));
         let boxed: Vec<FieldId> = fields_where(collection, |field| field.index.intersects);
         let box_columns = boxed.iter().map(|index| (quoted_name(&["b", &collection.fields[*index].name]), "box".to_owned()));
+        let worded: Vec<FieldId> = fields_where(collection, |field| field.index.words);
+        let word_columns = worded.iter().map(|index| (words_column(&collection.fields[*index].name), text()));
         let states = collection.states.iter().map(|state| (quoted_name(&["s", &state.name]), column_type(&state.ty)));
         let value_columns: Vec<String> = fields.iter().cloned().chain(states.clone()).map(|(column, _)| column).collect();
         let values = value_columns.into_iter().chain(["conflict".to_owned()]).collect::<Vec<_>>().join(", ");
@@ -207,7 +213,7 @@ impl CollectionTables {
             ("created_job", "bigint"),
             ("alive", "boolean"),
         ]);
-        columns.extend(fields.into_iter().chain(folded_columns).chain(box_columns).chain(states));
+        columns.extend(fields.into_iter().chain(folded_columns).chain(box_columns).chain(word_columns).chain(states));
         columns.extend(fixed(&[("conflict", "text[]"), ("state", "text"), ("contributions", "bytea"), ("raw", "bytea")]));
         let side = |prefix: &str, wanted: fn(&Field) -> bool| {
             let table = |index: FieldId| (index, quoted_name(&[prefix, &collection.name, &collection.fields[index].name]));
@@ -219,6 +225,7 @@ impl CollectionTables {
             read_columns: details,
             folded,
             boxed,
+            worded,
             lists: side("i", |field| field.index.ordered && field.golden_type().is_list()),
             uniques: side("u", |field| field.unique),
         }
@@ -447,6 +454,7 @@ fn migrate(session: &mut Session, tables: &StoreTables, old_schema: &StoreSchema
                 }
             }
             box_index(session, collection, field, old_indexes.intersects)?;
+            words_index(session, collection, field, IndexChange::choose(field.index.words, old_indexes.words))?;
             let side = quoted_name(&["u", collection_name, &field.name]);
             if field.unique && old_field.is_none_or(|field| !field.unique) {
                 let key = "key text COLLATE \"C\" NOT NULL";

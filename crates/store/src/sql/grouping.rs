@@ -263,6 +263,7 @@ fn aggregate_parts(dialect: &impl GroupDialect, function: AggregateFunction, ty:
     }
     Ok(match function {
         AggregateFunction::Count => vec![format!("count({value})")],
+        AggregateFunction::CountDistinct => vec![format!("count(DISTINCT {value})")],
         AggregateFunction::Min | AggregateFunction::Max => vec![dialect.extreme(function, &value, ty.element())],
         _ if *ty.element() == FieldType::Float => vec![format!("count({value})"), format!("sum({value})")],
         // in two halves, which cannot overflow on the way to a sum that fits
@@ -323,7 +324,7 @@ fn aggregate_order(dialect: &impl GroupDialect, function: AggregateFunction, ty:
         AggregateFunction::Sum => vec![high, low],
         AggregateFunction::Avg => vec![format!("({} * {} + {}) / {first}", real(&high), real("4294967296"), real(&low))],
         _ if *ty == FieldType::Ranges => vec![first],
-        AggregateFunction::Count => vec![first],
+        AggregateFunction::Count | AggregateFunction::CountDistinct => vec![first],
         _ => vec![dialect.ordered(&first, ty.element())],
     }
 }
@@ -341,12 +342,12 @@ impl GroupStatement<'_> {
             let value = |index: usize| row.value(index, ty).map_err(|reason| unfit(name, reason));
             let count = || Ok::<_, E>(row.integer(*first)?.unwrap_or(0));
             end = match function {
-                AggregateFunction::Count | AggregateFunction::Min | AggregateFunction::Max => first + 1,
+                AggregateFunction::Count | AggregateFunction::CountDistinct | AggregateFunction::Min | AggregateFunction::Max => first + 1,
                 AggregateFunction::Sum | AggregateFunction::Avg if *ty.element() == FieldType::Float => first + 2,
                 _ => first + 3,
             };
             values.push(match function {
-                AggregateFunction::Count => Value::Int(count()?),
+                AggregateFunction::Count | AggregateFunction::CountDistinct => Value::Int(count()?),
                 AggregateFunction::Min | AggregateFunction::Max if *ty == FieldType::Ranges => row.integer(*first)?.map_or(Value::Null, Value::Int),
                 AggregateFunction::Min | AggregateFunction::Max => value(*first)?,
                 AggregateFunction::Sum | AggregateFunction::Avg => match count()? {

@@ -6,6 +6,7 @@
 //! * [`grouping`] is the statement of groups, [`combined`] that of conditions with `or` and `not`.
 //! * [`backed_up`] is what a backup contains: tables and records that both stores have.
 //! * [`during`] compares partial dates.
+//! * [`ranking`] is the rank of records that match words.
 //! * [`geometry_filter`] compares geometries, which no database does here.
 //! * [`unique`] decides which record gets the value of a unique field.
 //! * [`mod@unit`] is the part of a unit's protocol that needs no SQL; [`tagging`] computes which records gain or lose tags;
@@ -20,6 +21,7 @@ pub mod grouping;
 pub mod listing;
 pub mod pattern;
 pub mod plan_parts;
+pub mod ranking;
 pub mod row;
 pub mod store_schema;
 pub mod tagging;

@@ -28,6 +28,11 @@ pub fn member(collection: &Collection, each: Option<FieldId>, index: usize) -> R
     member.ok_or_else(|| StoreError::Wrong("there is no such member".into()))
 }
 
+/// The error for a search for words in a column that has no index of them.
+pub fn no_words(column: &str) -> StoreError {
+    StoreError::Wrong(format!("`{column}` has no index of words"))
+}
+
 /// The error for a record with an unreadable value in a column.
 pub fn unreadable(collection: &Collection, column: &str, reason: &str) -> StoreError {
     let row = format!("a record of `{}` that the query finds", collection.name);

@@ -51,6 +51,9 @@ pub struct FieldSchema {
     /// Whether there is an index of bounding boxes.
     #[serde(default)]
     pub intersects: bool,
+    /// Whether there is an index of words.
+    #[serde(default)]
+    pub words: bool,
     /// Whether there is an index of a link's children.
     #[serde(default)]
     pub linked: bool,
@@ -62,7 +65,7 @@ pub struct FieldSchema {
 impl FieldSchema {
     /// The field's indexes.
     pub fn index(&self) -> FieldIndexes {
-        FieldIndexes { ordered: self.ordered, contains: self.contains, intersects: self.intersects, by_link: self.linked }
+        FieldIndexes { ordered: self.ordered, contains: self.contains, intersects: self.intersects, words: self.words, by_link: self.linked }
     }
 
     /// Whether values are lists.
@@ -196,6 +199,7 @@ impl StoreSchema {
                     ordered: field.index.ordered,
                     contains: field.index.contains,
                     intersects: field.index.intersects,
+                    words: field.index.words,
                     linked: field.index.by_link,
                     settled: field.is_settled() || field.is_link(),
                 };
@@ -328,7 +332,8 @@ impl IndexChange {
 /// Reports what happened to the index of an existing field.
 pub(crate) fn report_index(changes: &mut Vec<String>, collection: &str, field: &str, wanted: FieldIndexes, existing: FieldIndexes) {
     let has_gained = |before: FieldIndexes, after: FieldIndexes| {
-        after.ordered && !before.ordered || after.contains && !before.contains || after.intersects && !before.intersects
+        let kinds = |index: FieldIndexes| [index.ordered, index.contains, index.intersects, index.words];
+        kinds(before).into_iter().zip(kinds(after)).any(|(before, after)| after && !before)
     };
     if has_gained(existing, wanted) {
         changes.push(format!("index on `{collection}.{field}` is new"));

@@ -47,6 +47,7 @@ mod unit;
 mod upgrade;
 mod values;
 mod wal;
+mod words_index;
 mod writer;
 
 pub use backup::{BackupReport, backup};

@@ -4,6 +4,7 @@ use super::error::store_error;
 use super::sql::execute;
 use super::tables::{AT_VERSION, CollectionTables, StoreTables, put_box};
 use super::values::{bind, bind_element};
+use super::words_index::words_column;
 use super::{packed, records};
 use crate::sql::row::pack_state;
 use crate::{RecordChange, RecordContent, RecordWrite, Result, Version};
@@ -13,6 +14,7 @@ use stook_catalogue::fold::fold;
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
+use stook_catalogue::words::kept_words;
 
 /// An id that no row has.
 const NO_ROW: i64 = -1;
@@ -135,7 +137,7 @@ impl<'c> RowWriter<'c> {
         if binder.statement.raw_execute().map_err(store_error)? == 0 {
             return Ok(RowWriteResult::Changed);
         }
-        if !indexes_unchanged && collection_tables.has_side_tables() {
+        if !indexes_unchanged && collection_tables.side_tables().next().is_some() {
             delete_side_rows(connection, collection_tables, id)?;
             self.write_side_rows(write.collection, id, content)?;
         }
@@ -157,7 +159,7 @@ impl<'c> RowWriter<'c> {
         if binder.statement.raw_execute().map_err(store_error)? == 0 {
             return Ok(false);
         }
-        if collection_tables.has_side_tables() {
+        if collection_tables.side_tables().next().is_some() {
             self.write_side_rows(collection, connection.last_insert_rowid(), content)?;
         }
         Ok(true)
@@ -181,6 +183,11 @@ impl<'c> RowWriter<'c> {
                 execute(connection, &format!("INSERT INTO {side}(rowid, value) VALUES (?, ?)"), params![id, folded])?;
             }
         }
+        for (field, side) in &collection_tables.words {
+            let (table, column) = (&collection_tables.table, words_column(&collection.fields[*field].name));
+            let sql = format!("INSERT INTO {side}(rowid, value) SELECT id, {column} FROM {table} WHERE id = ? AND {column} IS NOT NULL");
+            execute(connection, &sql, params![id])?;
+        }
         for (field, side) in &collection_tables.boxes {
             put_box(connection, side, id, &content.golden[*field])?;
         }
@@ -203,12 +210,14 @@ impl<'c> RowWriter<'c> {
         for index in collection_tables.settled.iter().filter(|index| collection_tables.digested.contains(index)) {
             binder.bind(digest_of(&content.golden[*index]))?;
         }
+        for index in collection_tables.settled.iter().filter(|settled| collection_tables.words.iter().any(|(index, _)| index == *settled)) {
+            binder.bind(kept_words(&content.golden[*index]))?;
+        }
         binder.bind_row(id, self.tenant, &write.key, version)?;
         if binder.statement.raw_execute().map_err(store_error)? == 0 {
             return Ok(RowWriteResult::Changed);
         }
-        let sides = collection_tables.lists.iter().chain(&collection_tables.trigrams).chain(&collection_tables.boxes);
-        if sides.map(|(field, _)| field).any(|field| collection_tables.settled.contains(field)) {
+        if collection_tables.side_tables().map(|(field, _)| field).any(|field| collection_tables.settled.contains(field)) {
             delete_side_rows(self.connection, collection_tables, id)?;
             self.write_side_rows(write.collection, id, content)?;
         }
@@ -225,7 +234,7 @@ fn delete_side_rows(connection: &Connection, collection_tables: &CollectionTable
     for (_, side) in &collection_tables.lists {
         execute(connection, &format!("DELETE FROM {side} WHERE id = ?"), params![id])?;
     }
-    for (_, side) in &collection_tables.trigrams {
+    for (_, side) in collection_tables.trigrams.iter().chain(&collection_tables.words) {
         execute(connection, &format!("DELETE FROM {side} WHERE rowid = ?"), params![id])?;
     }
     for (_, side) in &collection_tables.boxes {
@@ -271,6 +280,11 @@ impl Binder<'_, '_> {
         for index in &collection_tables.digested {
             if is_written() {
                 self.bind(digest_of(&content.golden[*index]))?;
+            }
+        }
+        for (field, _) in &collection_tables.words {
+            if is_written() {
+                self.bind(kept_words(&content.golden[*field]))?;
             }
         }
         for value in &content.state {

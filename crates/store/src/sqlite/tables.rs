@@ -4,13 +4,14 @@
 //! meta(name, value)                       format, definition hash, shape, collections in their order, clock
 //! tenants(id, name)
 //! generations(id, hash)                   numbers of mappings
-//! r_C(id, tenant, key, packed, revision, touch, created_job, alive, f_FIELD.., x_FIELD.., d_FIELD.., s_STATE.., conflict, state, contributions, raw)
+//! r_C(id, tenant, key, packed, revision, touch, created_job, alive, f_FIELD.., x_FIELD.., d_FIELD.., w_FIELD.., s_STATE.., conflict, state, contributions, raw)
 //!   k_C(tenant, packed)                   keys in their order, see [`super::packed`]
 //!   o_C_COLUMN(tenant, COLUMN)            ordered indexes
 //!   h_C(tenant, revision, packed)         records by their last change, of a collection that is published
 //!   l_C_FIELD(tenant, d_FIELD)            children of a link that is only read, by the target's key
 //! i_C_FIELD(tenant, value, id)            one row per element of an indexed list
 //! t_C_FIELD                               FTS5 trigrams of a `contains` index, by id
+//! w_C_FIELD                               FTS5 words of a `words` index, by id, see [`super::words_index`]
 //! g_C_FIELD(id, west, east, south, north)  R*Tree of the bounding boxes of an `intersects` index
 //! u_C_FIELD(tenant, value, key)           reservations of a unique field
 //! edges, marks, jobs, chunks, chunk_journals, troubles, failed_documents, corrections
@@ -22,6 +23,7 @@
 
 use super::error::store_error;
 use super::values::unbind;
+use super::words_index::{words_column, words_index};
 use crate::sql::store_schema::IndexChange;
 use crate::sql::store_schema::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
 use crate::{Result, StoreError};
@@ -120,6 +122,8 @@ pub struct CollectionTables {
     pub lists: Vec<(FieldId, String)>,
     /// Fields with trigrams and their tables.
     pub trigrams: Vec<(FieldId, String)>,
+    /// Fields with an index of words, and their tables.
+    pub words: Vec<(FieldId, String)>,
     /// Fields with an index of bounding boxes, and their tables.
     pub boxes: Vec<(FieldId, String)>,
     /// Unique fields and their reservation tables.
@@ -239,11 +243,13 @@ impl CollectionTables {
         let digested: Vec<FieldId> = fields_where(collection, |field| field.index.by_link);
         let settled_folded = settled.iter().filter(|id| folded.contains(id));
         let settled_digested = settled.iter().filter(|id| digested.contains(id));
+        let settled_words = settled.iter().filter(|id| collection.fields[**id].index.words);
         let settled_columns: String = settled
             .iter()
             .map(|id| format!(", \"f_{}\" = ?", collection.fields[*id].name))
             .chain(settled_folded.map(|id| format!(", \"x_{}\" = ?", collection.fields[*id].name)))
             .chain(settled_digested.map(|id| format!(", \"d_{}\" = ?", collection.fields[*id].name)))
+            .chain(settled_words.map(|id| format!(", {} = ?", words_column(&collection.fields[*id].name))))
             .collect();
         let assignments = names.iter().map(|name| format!("{name} = ?")).collect::<Vec<_>>().join(", ");
         let indexed = indexed_columns(collection);
@@ -279,6 +285,7 @@ impl CollectionTables {
             digested,
             lists: side_tables(collection, "i", |field| field.index.ordered && field.ty.is_list()),
             trigrams: side_tables(collection, "t", |field| field.index.contains),
+            words: side_tables(collection, "w", |field| field.index.words),
             boxes: side_tables(collection, "g", |field| field.index.intersects),
             uniques: side_tables(collection, "u", |field| field.unique),
         }
@@ -289,9 +296,9 @@ impl CollectionTables {
 const MAX_REPORTED_ROWS: usize = 20;
 
 impl CollectionTables {
-    /// Whether values of its records are in other tables, too.
-    pub fn has_side_tables(&self) -> bool {
-        !(self.lists.is_empty() && self.trigrams.is_empty() && self.boxes.is_empty())
+    /// The tables that follow a record's values, with their fields.
+    pub fn side_tables(&self) -> impl Iterator<Item = &(FieldId, String)> {
+        self.lists.iter().chain(&self.trigrams).chain(&self.words).chain(&self.boxes)
     }
 
     /// Describes rows whose columns for indexes do not fit their values.
@@ -315,13 +322,14 @@ fn side_tables(collection: &Collection, prefix: &str, wanted: impl Fn(&stook_cat
     fields_where(collection, wanted).into_iter().map(|id| (id, name(id))).collect()
 }
 
-/// Value columns in the order in which rows are written: fields, folded fields, digests of fields, states; with their storage class.
+/// Value columns in the order in which rows are written: fields, folded fields, digests of fields, words of fields, states; with their storage class.
 pub fn value_columns(collection: &Collection) -> Vec<(String, &'static str)> {
     let fields = collection.stored_fields().map(|(_, field)| (format!("\"f_{}\"", field.name), affinity(field.golden_type())));
     let folded = collection.fields.iter().filter(|field| field.fold && !field.ty.is_list()).map(|field| (format!("\"x_{}\"", field.name), "TEXT"));
     let states = collection.states.iter().map(|state| (format!("\"s_{}\"", state.name), affinity(&state.ty)));
     let digested = collection.fields.iter().filter(|field| field.index.by_link).map(|field| (format!("\"d_{}\"", field.name), "INTEGER"));
-    fields.chain(folded).chain(digested).chain(states).collect()
+    let words = collection.fields.iter().filter(|field| field.index.words).map(|field| (words_column(&field.name), "TEXT"));
+    fields.chain(folded).chain(digested).chain(words).chain(states).collect()
 }
 
 /// Whether each column of [`value_columns`] has an index.
@@ -331,7 +339,8 @@ fn indexed_columns(collection: &Collection) -> Vec<bool> {
     let folded = collection.fields.iter().filter(|field| field.fold && !field.ty.is_list()).map(is_ordered);
     let states = collection.states.iter().map(|state| state.index.ordered && !state.ty.is_list());
     let digested = collection.fields.iter().filter(|field| field.index.by_link).map(|_| true);
-    fields.chain(folded).chain(digested).chain(states).collect()
+    let words = collection.fields.iter().filter(|field| field.index.words).map(|_| true);
+    fields.chain(folded).chain(digested).chain(words).chain(states).collect()
 }
 
 /// The name of the ordered index of a column.
@@ -505,6 +514,7 @@ fn migrate(connection: &Connection, tables: &StoreTables, old_schema: &StoreSche
                 trigram_index(connection, collection, &field.name, &column, IndexChange::choose(field.index.contains, old_indexes.contains))?;
                 box_index(connection, collection, field, old_indexes.intersects)?;
             }
+            words_index(connection, collection, &field.name, IndexChange::choose(field.index.words, old_indexes.words))?;
             if field.unique && old_field.is_none_or(|field| !field.unique) {
                 let reservations = format!(
                     "CREATE TABLE \"u_{name}_{0}\"(tenant INTEGER NOT NULL, value NOT NULL, key TEXT NOT NULL, PRIMARY KEY(tenant, value)) WITHOUT ROWID;
@@ -558,7 +568,7 @@ fn convert_link(connection: &Connection, (table, collection, field): (&str, &str
     connection.execute_batch(&format!("UPDATE {table} SET \"{column}\" = {value} WHERE \"{column}\" IS NOT NULL")).map_err(store_error)
 }
 
-fn add_column(connection: &Connection, table: &str, column: &str, class: &str) -> Result<()> {
+pub fn add_column(connection: &Connection, table: &str, column: &str, class: &str) -> Result<()> {
     connection.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {class}")).map_err(store_error)
 }
 

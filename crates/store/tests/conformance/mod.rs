@@ -24,6 +24,7 @@ pub mod settling;
 pub mod support;
 pub mod tenants;
 pub mod unique;
+pub mod words;
 
 /// Makes a test of every specification, each with a new location, whose own checks run afterwards.
 #[macro_export]
@@ -163,6 +164,14 @@ macro_rules! conformance {
                 a_page_and_the_number_of_rows_are_of_one_snapshot,
                 a_cancelled_query_is_given_up_and_others_are_answered,
                 a_plan_of_another_catalogue_is_refused,
+            ],
+            words: [
+                words_are_found_and_ranked_as_by_a_naive_reader,
+                words_are_combined_with_other_conditions,
+                words_follow_every_change_of_a_record,
+                an_index_of_words_is_added_to_records_dropped_and_added_again,
+                different_values_are_counted_once,
+                a_search_for_words_does_not_scan,
             ],
             settling: [
                 edges_are_ordered_by_group_start_and_child,

@@ -261,10 +261,13 @@ impl Naive {
         let ty = &self.naive_column(aggregate.column).ty;
         let mut values: Vec<Value> = found.iter().flat_map(|record| parts(&Self::value(record, aggregate.column), ty)).collect();
         values.sort_by(Value::compare);
+        if aggregate.function == AggregateFunction::CountDistinct {
+            values.dedup();
+        }
         let numbers = || values.iter().map(as_number);
         let whole = values.iter().all(|value| matches!(value, Value::Int(_)));
         match aggregate.function {
-            AggregateFunction::Count => Value::Int(values.len() as i64),
+            AggregateFunction::Count | AggregateFunction::CountDistinct => Value::Int(values.len() as i64),
             _ if values.is_empty() => Value::Null,
             AggregateFunction::Min => values[0].clone(),
             AggregateFunction::Max => values[values.len() - 1].clone(),
@@ -362,6 +365,7 @@ fn element_satisfies(element: &Value, test: &Comparison, naive_column: &NaiveCol
             _ => false,
         },
         Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) => unreachable!("handled for the whole value"),
+        Comparison::Words(_) => unreachable!("have tests of their own"),
     }
 }
 

@@ -77,6 +77,8 @@ pub struct FieldIndexes {
     pub contains: bool,
     /// Relations of geometries, by the boxes around them.
     pub intersects: bool,
+    /// Words of texts.
+    pub words: bool,
     /// Equality, only for settling: finds the children of a link that is [only read](crate::model::links::Link::is_only_read), if there is no ordered
     /// index.
     pub by_link: bool,

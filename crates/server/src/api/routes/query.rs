@@ -43,8 +43,7 @@ pub async fn answer(ctx: RequestContext, route: &QueryRoute, params: &RouteParam
         return Err(Problem::bad_request("the ticket belongs to another query"));
     }
     let limit = route.limit.map_or(DEFAULT_ROWS, |limit| params.number(limit));
-    compiled.plan.limit = (limit > 0).then_some(limit.min(MAX_ROWS));
-    compiled.plan.offset = route.offset.map_or(0, |offset| params.number(offset));
+    compiled.set_page(route.offset.map_or(0, |offset| params.number(offset)), (limit > 0).then_some(limit.min(MAX_ROWS)));
     let time = if sent_ticket.is_empty() { Duration::from_millis(50) } else { TICKET_WAIT };
     ctx.count_store_reached();
     let query_answer = QueryAnswer { app: ctx.app.clone(), route: route.clone(), query, compiled, statuses: Vec::new() };
@@ -288,6 +287,7 @@ fn compared(condition: &QueryCondition) -> Json {
         ComparisonOperator::Between => json!({ "$gte": first, "$lte": values.last() }),
         ComparisonOperator::Intersects => json!({ "$geoIntersects": values }),
         ComparisonOperator::Within => json!({ "$geoWithin": values }),
+        ComparisonOperator::Words => json!({ "$text": first }),
         ComparisonOperator::Last => json!({ "$last": first }),
     }
 }
@@ -336,6 +336,9 @@ fn parsed(text: &str, collection: &str) -> Json {
             }
             Stage::Each(path) => {
                 filters.insert("each".into(), full_path(&path.text).into());
+            }
+            Stage::Limit(limit) => {
+                filters.insert("limit".into(), json!(limit));
             }
             Stage::Unique => {
                 filters.insert("unique".into(), json!(1));

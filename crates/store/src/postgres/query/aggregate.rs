@@ -51,6 +51,7 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
     let is_integer = element != FieldType::Float;
     let sql = match aggregate.function {
         AggregateFunction::Count => format!("SELECT count(*) FROM ({values}) AS present"),
+        AggregateFunction::CountDistinct => format!("SELECT count(DISTINCT v) FROM ({values}) AS present"),
         AggregateFunction::Min => format!("SELECT v FROM ({values}) AS present ORDER BY v LIMIT 1"),
         AggregateFunction::Max => format!("SELECT v FROM ({values}) AS present ORDER BY v DESC LIMIT 1"),
         // as text: a sum of 64-bit numbers may need more than 64 bits
@@ -73,7 +74,7 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
     let found = builder.parameters.with(|parameters| session.query(&sql, parameters)).map_err(overflow)?;
     let Some(row) = found.first() else { return Ok(Value::Null) };
     match aggregate.function {
-        AggregateFunction::Count => Ok(Value::Int(row.at(0)?)),
+        AggregateFunction::Count | AggregateFunction::CountDistinct => Ok(Value::Int(row.at(0)?)),
         AggregateFunction::Min | AggregateFunction::Max => {
             decode_column(row, 0, &element).map_err(|unfit| unreadable(builder.collection, &column.name, &unfit).into())
         }

@@ -3,10 +3,11 @@
 use super::super::session::DbResult;
 use super::super::tables::quoted_name;
 use super::super::values::column_type;
+use super::super::words_index::words_column;
 use crate::StoreError;
 use crate::plan::{Comparison, PlanColumn};
 use crate::sql::pattern::{self, fold_pieces};
-use crate::sql::plan_parts::{link_of, member};
+use crate::sql::plan_parts::{link_of, member, no_words};
 use stook_catalogue::definition::{Catalogue, Collection, FieldIndexes};
 use stook_catalogue::fold::fold;
 use stook_catalogue::ids::FieldId;
@@ -34,6 +35,8 @@ pub fn column_info(catalogue: &Catalogue, collection: &Collection, each: Option<
     match column {
         PlanColumn::Key => Ok(plain("key", FieldType::Text)),
         PlanColumn::Revision => Ok(plain("revision", FieldType::Integer)),
+        // computed from the plan, see [`crate::sql::ranking`]
+        PlanColumn::Rank => Ok(ColumnInfo { sql: "0::bigint".into(), compared: "0::bigint".into(), ..plain("rank", FieldType::Integer) }),
         PlanColumn::Conflict => Ok(plain("conflict", FieldType::List(Box::new(FieldType::Text)))),
         PlanColumn::Tag => {
             let tags = collection.tags.as_ref().ok_or_else(|| StoreError::Wrong("the records of this collection carry no tags".into()))?;
@@ -100,10 +103,16 @@ impl ColumnInfo {
             Comparison::Prefix(prefix) => ordered || contained(std::slice::from_ref(prefix)),
             Comparison::In(_) | Comparison::During(_) => ordered,
             Comparison::Related(..) => self.index.intersects,
+            Comparison::Words(_) => self.index.words,
             Comparison::Range { low, high } => ordered && (low.is_some() || high.is_some()),
             Comparison::Wildcard(pieces) => (ordered && pieces.first().is_some_and(|first| !first.is_empty())) || contained(pieces),
             Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) => false,
         }
+    }
+
+    /// The SQL of the words of its value, if these have an index.
+    pub fn kept_words(&self) -> DbResult<String> {
+        if self.index.words { Ok(format!("r.{}", words_column(&self.name))) } else { Err(no_words(&self.name).into()) }
     }
 
     pub fn fold_pattern(&self, pieces: &[String]) -> Vec<String> {

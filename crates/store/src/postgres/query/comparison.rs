@@ -2,6 +2,7 @@
 
 use super::super::session::DbResult;
 use super::super::tables::{INDEXED_CHARACTERS, quoted_name};
+use super::super::words_index::{words_query, words_vector};
 use super::columns::ColumnInfo;
 use super::parameters::{Parameters, QueryParameter};
 use crate::StoreError;
@@ -193,6 +194,12 @@ impl ComparisonSql<'_> {
             // the relation is decided elsewhere, see [`crate::sql::geometry_filter`]
             Comparison::Related(_, wanted) if self.column.index.intersects => self.boxes_overlap(wanted),
             Comparison::Related(..) => format!("{} IS NOT NULL", self.sql),
+            Comparison::Words(search) => {
+                let kept = self.column.kept_words()?;
+                let mut parts = vec![format!("{} @@ {}::tsquery", words_vector(&kept), self.parameters.text(words_query(search)))];
+                parts.extend(search.terms().iter().map(|term| format!("strpos({kept}, {}) > 0", self.parameters.text(term.needle()))));
+                parts.join(" AND ")
+            }
         })
     }
 }

@@ -9,6 +9,7 @@ use crate::StoreError;
 use crate::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use crate::sql::combined::{TruthValues, combined_sql};
 use crate::sql::plan_parts::struct_list;
+use crate::sql::ranking::rank_sql;
 use stook_catalogue::definition::{Catalogue, Collection, Field};
 use stook_catalogue::ids::FieldId;
 use stook_catalogue::value::FieldType;
@@ -117,6 +118,13 @@ impl<'a> SqlBuilder<'a> {
         Ok(builder)
     }
 
+    /// How well a record matches the words that the plan searches for.
+    fn rank(&mut self, plan: &QueryPlan) -> DbResult<String> {
+        let (catalogue, collection, parameters) = (self.catalogue, self.collection, &mut self.parameters);
+        let column_of = |column| column_info(catalogue, collection, plan.each, column)?.kept_words();
+        rank_sql(plan, column_of, |text| parameters.text(text))
+    }
+
     /// A condition as SQL, apart from the others.
     fn single(&mut self, condition: &Condition, plan: &QueryPlan) -> DbResult<String> {
         let column = column_info(self.catalogue, self.collection, plan.each, condition.column)?;
@@ -131,7 +139,7 @@ impl<'a> SqlBuilder<'a> {
             self.conditions.push(format!("{} IS {}NULL", column.sql, if *wanted { "NOT " } else { "" }));
             return Ok(());
         }
-        if !column.ty.is_list() {
+        if !column.ty.is_list() || matches!(test, Comparison::Words(_)) {
             let sql = column.compared.clone();
             // if the key finds the records, no other index must be preferred
             let is_repeated = Some(column.name.as_str()) == self.key_field;
@@ -215,10 +223,13 @@ pub fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> D
     rows_statement_of(SqlBuilder::new(catalogue, tenant, plan)?, plan)
 }
 
-pub fn rows_statement_of(builder: SqlBuilder<'_>, plan: &QueryPlan) -> DbResult<(String, Parameters)> {
+pub fn rows_statement_of(mut builder: SqlBuilder<'_>, plan: &QueryPlan) -> DbResult<(String, Parameters)> {
     let columns: Vec<ColumnInfo> =
         plan.columns.iter().map(|column| column_info(builder.catalogue, builder.collection, plan.each, *column)).collect::<DbResult<_>>()?;
-    let mut selected: Vec<String> = columns.iter().map(|column| column.sql.clone()).collect();
+    let is_ranked = plan.columns.contains(&PlanColumn::Rank) || plan.sort.iter().any(|sort| sort.column == PlanColumn::Rank);
+    let rank = if is_ranked { builder.rank(plan)? } else { String::new() };
+    let of_column = |column: &PlanColumn, sql: &String| if *column == PlanColumn::Rank { rank.clone() } else { sql.clone() };
+    let mut selected: Vec<String> = plan.columns.iter().zip(&columns).map(|(column, info)| of_column(column, &info.sql)).collect();
     if selected.is_empty() {
         // rows without columns can be counted; distinct ones are grouped by at least one
         selected.push("r.alive".into());
@@ -231,7 +242,8 @@ pub fn rows_statement_of(builder: SqlBuilder<'_>, plan: &QueryPlan) -> DbResult<
         let direction = if sort.descending { " DESC NULLS LAST" } else { " ASC NULLS FIRST" };
         order.extend(index_expression.filter(|_| !plan.distinct && !hidden).map(|indexed| format!("{indexed} COLLATE \"C\"{direction}")));
         if !builder.sorts_by_indexed_prefix {
-            order.push(format!("{}{direction}", hidden_sort_expression(&column.compared, hidden && !plan.distinct)));
+            let compared = of_column(&sort.column, &column.compared);
+            order.push(format!("{}{direction}", hidden_sort_expression(&compared, hidden && !plan.distinct)));
         }
         sorted.push(column.compared);
     }

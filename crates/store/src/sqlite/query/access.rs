@@ -2,6 +2,8 @@
 
 use super::super::error::store_error;
 use super::super::tables::conflict_index;
+use super::super::words_index::{words_query, words_table};
+use super::alternatives::{IndexedAlternative, indexed_alternatives, probe_alternatives};
 use super::columns::{ColumnInfo, column_info};
 use super::comparison::{comparison, is_negation};
 use crate::plan::{Comparison, QueryPlan};
@@ -32,6 +34,8 @@ pub enum AccessPath {
     Elements,
     /// The trigram table, with this query.
     Trigrams(String),
+    /// The table of words, with this query.
+    Words(String),
     /// The table of bounding boxes.
     Boxes,
     /// The index of records with conflicts.
@@ -49,6 +53,9 @@ pub fn access_path_of(collection: &Collection, column: &ColumnInfo, test: &Compa
     }
     if matches!(test, Comparison::Related(..)) {
         return column.index.intersects.then_some((5, AccessPath::Boxes));
+    }
+    if let Comparison::Words(search) = test {
+        return column.index.words.then(|| (6, AccessPath::Words(words_query(search))));
     }
     let ordered_path = if column.index.ordered && column.ty.is_list() {
         Some(AccessPath::Elements)
@@ -110,45 +117,81 @@ pub fn collection_of<'a>(catalogue: &'a Catalogue, plan: &QueryPlan) -> Result<&
     catalogue.collections.get(plan.collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))
 }
 
-/// Chooses the condition whose index finds fewest records.
-pub fn choose_driving_condition(
-    connection: &Connection,
-    catalogue: &Catalogue,
-    tenant: i64,
-    plan: &QueryPlan,
-) -> Result<Option<(usize, AccessPath)>> {
+/// What finds the records of a plan.
+pub enum Driving {
+    /// A condition, by its position.
+    Condition(usize, AccessPath),
+    /// Alternatives, one of which must hold.
+    Alternatives(Vec<IndexedAlternative>),
+}
+
+impl Driving {
+    /// Counts the entries of its indexes, at most about `max_entries`.
+    pub fn probe(&self, connection: &Connection, catalogue: &Catalogue, (tenant, plan): (i64, &QueryPlan), max_entries: i64) -> Result<i64> {
+        let collection = collection_of(catalogue, plan)?;
+        match self {
+            Driving::Condition(index, path) => {
+                let condition = &plan.conditions[*index];
+                let column = column_info(catalogue, collection, plan.each, condition.column)?;
+                probe(connection, tenant, &IndexedCondition { collection, column: &column, test: &condition.test, path }, max_entries)
+            }
+            Driving::Alternatives(alternatives) => probe_alternatives(connection, tenant, collection, (alternatives, max_entries)),
+        }
+    }
+}
+
+/// Chooses the condition, or the alternatives, whose indexes find fewest records.
+pub fn choose_driving_condition(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> Result<Option<Driving>> {
     let collection = collection_of(catalogue, plan)?;
     let columns: Vec<ColumnInfo> =
         plan.conditions.iter().map(|condition| column_info(catalogue, collection, plan.each, condition.column)).collect::<Result<_>>()?;
-    let mut candidates: Vec<(u32, usize, AccessPath)> = Vec::new();
+    let mut candidates: Vec<(u32, Driving)> = Vec::new();
     for (index, (condition, column)) in plan.conditions.iter().zip(&columns).enumerate() {
-        candidates.extend(access_path_of(collection, column, &condition.test).map(|(rank, path)| (rank, index, path)));
+        candidates.extend(access_path_of(collection, column, &condition.test).map(|(rank, path)| (rank, Driving::Condition(index, path))));
     }
-    candidates.sort_by_key(|(rank, index, _)| (*rank, *index));
+    for combined in &plan.combined {
+        // one condition needs fewer look-ups than several
+        candidates.extend(indexed_alternatives(catalogue, plan, combined)?.map(|(rank, found)| (rank.max(2), Driving::Alternatives(found))));
+    }
+    // stable: conditions stay in their order
+    candidates.sort_by_key(|(rank, _)| *rank);
     // records with a tag are found in the order of keys, so a page in that order reads no more than it returns
     let is_page = plan.sort.is_empty() && !plan.distinct && plan.limit.is_some_and(|limit| limit.saturating_add(plan.offset) <= PROBES[0] as u64);
-    let is_tag_in_key_order = |index: usize| is_page && columns[index].tags.is_some() && matches!(plan.conditions[index].test, Comparison::Equal(_));
+    let is_tag_in_key_order = |driving: &Driving| match driving {
+        Driving::Condition(index, _) => is_page && columns[*index].tags.is_some() && matches!(plan.conditions[*index].test, Comparison::Equal(_)),
+        Driving::Alternatives(_) => false,
+    };
     // nothing finds fewer than one record
     if candidates.len() < 2 || candidates[0].0 <= 1 {
-        return Ok(candidates.into_iter().next().map(|(_, index, path)| (index, path)));
+        return Ok(candidates.into_iter().next().map(|(_, driving)| driving));
     }
     for max_entries in PROBES {
         let mut fewest = (max_entries, 0);
-        for (position, (_, index, path)) in candidates.iter().enumerate() {
-            let condition = IndexedCondition { collection, column: &columns[*index], test: &plan.conditions[*index].test, path };
-            let entries = probe(connection, tenant, &condition, max_entries)?;
-            fewest = fewest.min((entries, position));
+        for (position, (_, driving)) in candidates.iter().enumerate() {
+            fewest = fewest.min((driving.probe(connection, catalogue, (tenant, plan), max_entries)?, position));
         }
         if fewest.0 < max_entries {
-            let (_, index, path) = candidates.swap_remove(fewest.1);
-            return Ok(Some((index, path)));
+            return Ok(Some(candidates.swap_remove(fewest.1).1));
         }
-        if let Some(position) = candidates.iter().position(|(_, index, _)| is_tag_in_key_order(*index)) {
-            let (_, index, path) = candidates.swap_remove(position);
-            return Ok(Some((index, path)));
+        if let Some(position) = candidates.iter().position(|(_, driving)| is_tag_in_key_order(driving)) {
+            return Ok(Some(candidates.swap_remove(position).1));
         }
     }
-    Ok(candidates.into_iter().next().map(|(_, index, path)| (index, path)))
+    Ok(candidates.into_iter().next().map(|(_, driving)| driving))
+}
+
+/// How an access path finds records, in words.
+pub fn description(path: &AccessPath, column: &ColumnInfo, test: &Comparison) -> String {
+    let name = &column.name;
+    match path {
+        AccessPath::Ordered(_) if matches!(test, Comparison::Equal(_) | Comparison::In(_)) => format!("looks up {name} in its index"),
+        AccessPath::Ordered(_) => format!("reads a range of the index on {name}"),
+        AccessPath::Elements => format!("finds records through the index on the elements of {name}"),
+        AccessPath::Boxes => format!("finds records through the boxes around {name}"),
+        AccessPath::Conflicts => "reads records with conflicts in key order".into(),
+        AccessPath::Words(_) => format!("finds records through the index of words of {name}"),
+        AccessPath::Trigrams(_) => format!("finds records through the trigram index on {name}"),
+    }
 }
 
 /// A condition with its access path.
@@ -161,33 +204,43 @@ pub struct IndexedCondition<'c> {
 
 /// Counts the entries of an index for a condition, at most `max_entries`.
 pub fn probe(connection: &Connection, tenant: i64, condition: &IndexedCondition<'_>, max_entries: i64) -> Result<i64> {
+    let mut parameters = Vec::new();
+    let from = entries_sql(tenant, condition, &mut parameters)?;
+    let statement = SqlStatement { sql: format!("SELECT count(*) FROM (SELECT 1 FROM {from} LIMIT {max_entries})"), parameters };
+    let mut prepared = connection.prepare_cached(&statement.sql).map_err(store_error)?;
+    prepared.query_row(statement.bound_parameters().as_slice(), |row| row.get(0)).map_err(store_error)
+}
+
+/// The table of an index, with the condition on its entries.
+pub fn entries_sql(tenant: i64, condition: &IndexedCondition<'_>, parameters: &mut Vec<Sql>) -> Result<String> {
     let IndexedCondition { collection, column, test, path } = *condition;
     // only the beginning of a pattern limits which entries are read
     let test = match test {
         Comparison::Wildcard(pieces) => &Comparison::Prefix(pieces[0].clone()),
         other => other,
     };
-    let mut parameters = vec![Sql::Integer(tenant)];
+    if !matches!(path, AccessPath::Boxes | AccessPath::Trigrams(_) | AccessPath::Words(_)) {
+        parameters.push(Sql::Integer(tenant));
+    }
     let (name, field) = (&collection.name, &column.name);
-    let from = match path {
+    Ok(match path {
         AccessPath::Ordered(index) => {
-            format!("\"r_{name}\" INDEXED BY {index} WHERE tenant = ? AND {}", comparison(&column.compared, test, column, &mut parameters)?)
+            format!("\"r_{name}\" INDEXED BY {index} WHERE tenant = ? AND {}", comparison(&column.compared, test, column, parameters)?)
         }
         AccessPath::Elements => {
             let (elements_table, tenant_condition) = (column.elements_table(collection), column.tenant_condition());
-            format!("{elements_table} WHERE {tenant_condition} AND {}", comparison("value", test, column, &mut parameters)?)
+            format!("{elements_table} WHERE {tenant_condition} AND {}", comparison("value", test, column, parameters)?)
         }
-        AccessPath::Boxes => {
-            parameters = Vec::new();
-            format!("({})", box_query(collection, column, test, &mut parameters))
-        }
+        AccessPath::Boxes => format!("({})", box_query(collection, column, test, parameters)),
         AccessPath::Conflicts => format!("\"r_{name}\" INDEXED BY {} WHERE tenant = ? AND conflict IS NOT NULL", conflict_index(name)),
+        AccessPath::Words(query) => {
+            let side = words_table(name, field);
+            parameters.push(Sql::Text(query.clone()));
+            format!("{side} WHERE {side} MATCH ?")
+        }
         AccessPath::Trigrams(query) => {
-            parameters = vec![Sql::Text(query.clone())];
+            parameters.push(Sql::Text(query.clone()));
             format!("\"t_{name}_{field}\" WHERE \"t_{name}_{field}\" MATCH ?")
         }
-    };
-    let statement = SqlStatement { sql: format!("SELECT count(*) FROM (SELECT 1 FROM {from} LIMIT {max_entries})"), parameters };
-    let mut prepared = connection.prepare_cached(&statement.sql).map_err(store_error)?;
-    prepared.query_row(statement.bound_parameters().as_slice(), |row| row.get(0)).map_err(store_error)
+    })
 }

@@ -57,6 +57,7 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
     let is_integer = !matches!(column.ty.element(), FieldType::Float);
     let sql = match aggregate.function {
         AggregateFunction::Count => format!("SELECT count(*) FROM ({values})"),
+        AggregateFunction::CountDistinct => format!("SELECT count(DISTINCT v) FROM ({values})"),
         AggregateFunction::Min => format!("SELECT min(v) FROM ({values})"),
         AggregateFunction::Max => format!("SELECT max(v) FROM ({values})"),
         // in two halves, which cannot overflow on the way to a sum that fits
@@ -79,7 +80,7 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
     let number = |index: usize| row.get::<_, Option<f64>>(index).map_err(store_error);
     let integer = |index: usize| row.get::<_, Option<i64>>(index).map_err(store_error);
     match aggregate.function {
-        AggregateFunction::Count => Ok(Value::Int(integer(0)?.unwrap_or(0))),
+        AggregateFunction::Count | AggregateFunction::CountDistinct => Ok(Value::Int(integer(0)?.unwrap_or(0))),
         AggregateFunction::Min | AggregateFunction::Max => {
             read_element(row.get_ref(0).map_err(store_error)?, &column.ty).map_err(|unfit| unreadable(builder.collection, &column.name, unfit))
         }

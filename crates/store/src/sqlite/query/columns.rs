@@ -1,9 +1,10 @@
 //! The SQL of a plan's columns.
 
 use super::super::tables::ordered_index;
+use super::super::words_index::words_column;
 use crate::plan::PlanColumn;
 use crate::sql::pattern::fold_pieces;
-use crate::sql::plan_parts::{link_of, member};
+use crate::sql::plan_parts::{link_of, member, no_words};
 use crate::{Result, StoreError};
 use stook_catalogue::definition::{Catalogue, Collection, FieldIndexes};
 use stook_catalogue::fold::fold;
@@ -54,6 +55,8 @@ pub fn column_info(catalogue: &Catalogue, collection: &Collection, each: Option<
             Ok(ColumnInfo { compared: packed_key(collection), sql, name: "key".into(), is_key: true, ..plain("key", FieldType::Text) })
         }
         PlanColumn::Revision => Ok(plain("revision", FieldType::Integer)),
+        // computed from the plan, see [`crate::sql::ranking`]
+        PlanColumn::Rank => Ok(ColumnInfo { name: "rank".into(), ..plain("0", FieldType::Integer) }),
         PlanColumn::Conflict => Ok(ColumnInfo { conflicts: collection.compares(), ..plain("conflict", FieldType::List(Box::new(FieldType::Text))) }),
         PlanColumn::Tag => {
             let tags = collection.tags.as_ref().ok_or_else(|| StoreError::Wrong("the records of this collection carry no tags".into()))?;
@@ -151,6 +154,11 @@ impl ColumnInfo {
             return Some(format!("\"k_{}\"", collection.name));
         }
         (self.index.ordered && !self.ty.is_list()).then(|| ordered_index(&collection.name, self.compared.trim_matches('"')))
+    }
+
+    /// The SQL of the words of its value, if these have an index.
+    pub fn kept_words(&self) -> Result<String> {
+        if self.index.words { Ok(words_column(&self.name)) } else { Err(no_words(&self.name)) }
     }
 
     /// The table of the elements of an indexed list.

@@ -34,6 +34,11 @@ pub fn comparison(sql: &str, test: &Comparison, column: &ColumnInfo, parameters:
     if column.ty == FieldType::Ranges {
         return ranges_comparison(sql, test, parameters);
     }
+    if let Comparison::Words(search) = test {
+        let kept = column.kept_words()?;
+        parameters.extend(search.terms().iter().map(|term| Sql::Text(term.needle())));
+        return Ok(vec![format!("instr({kept}, ?) > 0"); search.terms().len()].join(" AND "));
+    }
     let value = |value: &Value| {
         let folded = column.folded(value);
         if column.ty.is_list() { to_owned_sql(&bind_element(&folded)) } else { to_owned_sql(&bind(&folded)) }
@@ -89,8 +94,8 @@ pub fn comparison(sql: &str, test: &Comparison, column: &ColumnInfo, parameters:
             parameters.extend(during_bounds(*days).map(Sql::Integer));
             during_sql(sql, ["?"; 3])
         }
-        // the relation is decided elsewhere, see [`crate::sql::geometry_filter`]
-        Comparison::Exists(_) | Comparison::Related(..) => format!("{sql} IS NOT NULL"),
+        // the relation is decided elsewhere, see [`crate::sql::geometry_filter`]; words are compared above
+        Comparison::Exists(_) | Comparison::Related(..) | Comparison::Words(_) => format!("{sql} IS NOT NULL"),
     })
 }
 

@@ -1,6 +1,7 @@
 //! Reads the rows of a plan a page at a time.
 
 use super::access::{access_path_of, collection_of};
+use super::alternatives::indexed_alternatives;
 use super::columns::column_info;
 use super::rows::visit;
 use crate::Result;
@@ -34,7 +35,8 @@ impl KeyPager {
             column_info(catalogue, collection, None, condition.column)
                 .is_ok_and(|column| access_path_of(collection, &column, &condition.test).is_none())
         };
-        if !plan.conditions.iter().all(needs_scan) {
+        let has_alternatives = |combined| matches!(indexed_alternatives(catalogue, plan, combined), Ok(Some(_)));
+        if !plan.conditions.iter().all(needs_scan) || plan.combined.iter().any(has_alternatives) {
             return None;
         }
         let mut first = plan.clone();

@@ -2,7 +2,7 @@
 
 use super::super::error::store_error;
 use super::super::values::{unbind, unbind_stored};
-use super::access::{AccessPath, IndexedCondition, SqlStatement, choose_driving_condition, collection_of, probe};
+use super::access::{Driving, SqlStatement, choose_driving_condition, collection_of};
 use super::columns::{ColumnInfo, column_info};
 use super::select::{ALIVE, SqlBuilder, rows_statement_of};
 use crate::Result;
@@ -40,20 +40,25 @@ fn read_first_records(
     catalogue: &Catalogue,
     tenant: i64,
     plan: &QueryPlan,
-    driving: Option<&(usize, AccessPath)>,
+    driving: Option<&Driving>,
 ) -> Result<Option<Vec<Vec<Value>>>> {
     let row_count = plan.limit.map(|limit| limit.saturating_add(plan.offset)).filter(|row_count| *row_count <= MAX_ROWS_FROM_FIRST);
-    let (Some(row_count), Some((index, path))) = (row_count, driving) else { return Ok(None) };
+    let (Some(row_count), Some(driving)) = (row_count, driving) else { return Ok(None) };
     if !plan.sort.is_empty() || plan.distinct || plan.any_order || plan.each.is_some() {
         return Ok(None);
     }
     let collection = collection_of(catalogue, plan)?;
-    let Condition { column, test } = &plan.conditions[*index];
-    let driving = column_info(catalogue, collection, None, *column)?;
     let max_entries = FIRST_RECORDS as i64;
     // keys are found in their order anyway, as are the records with a tag
-    let is_ordered = driving.is_key || (driving.tags.is_some() && matches!(test, Comparison::Equal(_)));
-    if is_ordered || probe(connection, tenant, &IndexedCondition { collection, column: &driving, test, path }, max_entries)? < max_entries {
+    let is_ordered = match driving {
+        Driving::Condition(index, _) => {
+            let Condition { column, test } = &plan.conditions[*index];
+            let column = column_info(catalogue, collection, None, *column)?;
+            column.is_key || (column.tags.is_some() && matches!(test, Comparison::Equal(_)))
+        }
+        Driving::Alternatives(_) => false,
+    };
+    if is_ordered || driving.probe(connection, catalogue, (tenant, plan), max_entries)? < max_entries {
         return Ok(None);
     }
     let collect_rows = |plan: &QueryPlan, only_keys: bool| -> Result<Vec<Vec<Value>>> {

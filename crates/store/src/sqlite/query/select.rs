@@ -1,13 +1,16 @@
 //! Turns a plan into one statement.
 
 use super::super::tables::conflict_index;
-use super::access::{AccessPath, SqlStatement, box_query, choose_driving_condition, collection_of};
+use super::super::words_index::words_table;
+use super::access::{AccessPath, Driving, SqlStatement, box_query, choose_driving_condition, collection_of, description};
+use super::alternatives::{descriptions, ids_sql};
 use super::columns::{ColumnInfo, column_info, packed_key};
 use super::comparison::comparison;
 use crate::Result;
-use crate::plan::{Comparison, Condition, QueryPlan};
+use crate::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use crate::sql::combined::{TruthValues, combined_sql};
 use crate::sql::plan_parts::struct_list;
+use crate::sql::ranking::rank_sql;
 use rusqlite::Connection;
 use rusqlite::types::Value as Sql;
 use stook_catalogue::definition::{Catalogue, Collection};
@@ -42,7 +45,7 @@ impl<'a> SqlBuilder<'a> {
     }
 
     /// The same with a given condition that finds the records; without one, they are read in order.
-    pub fn with_access_path(catalogue: &'a Catalogue, tenant: i64, plan: &QueryPlan, driving: Option<(usize, AccessPath)>) -> Result<Self> {
+    pub fn with_access_path(catalogue: &'a Catalogue, tenant: i64, plan: &QueryPlan, driving: Option<Driving>) -> Result<Self> {
         let collection = collection_of(catalogue, plan)?;
         let mut builder = Self {
             catalogue,
@@ -58,10 +61,15 @@ impl<'a> SqlBuilder<'a> {
         let columns: Vec<ColumnInfo> =
             plan.conditions.iter().map(|condition| column_info(catalogue, collection, plan.each, condition.column)).collect::<Result<_>>()?;
         let mut satisfied = None;
-        if let Some((index, path)) = driving {
+        if let Some(Driving::Condition(index, path)) = driving {
             builder.use_access_path(&plan.conditions[index].test, &columns[index], &path)?;
             // finding records by elements leaves nothing to check
             satisfied = matches!(path, AccessPath::Elements).then_some(index);
+        } else if let Some(Driving::Alternatives(alternatives)) = driving {
+            builder.index_clause = " NOT INDEXED".into();
+            builder.access_description = descriptions(&alternatives);
+            let ids = ids_sql(tenant, collection, &alternatives, &mut builder.parameters)?;
+            builder.conditions.push(format!("\"r_{}\".id IN ({ids})", collection.name));
         } else if let Some(sort) = plan.sort.first() {
             let column = column_info(catalogue, collection, plan.each, sort.column)?;
             if let Some(index) = column.ordered_index(collection) {
@@ -83,6 +91,15 @@ impl<'a> SqlBuilder<'a> {
         Ok(builder)
     }
 
+    /// How well a record matches the words that the plan searches for.
+    fn rank(&self, plan: &QueryPlan, parameters: &mut Vec<Sql>) -> Result<String> {
+        let column_of = |column| column_info(self.catalogue, self.collection, plan.each, column)?.kept_words();
+        rank_sql(plan, column_of, |text| {
+            parameters.push(Sql::Text(text));
+            "?".to_owned()
+        })
+    }
+
     /// A condition as SQL, apart from the others.
     fn single(&mut self, condition: &Condition, plan: &QueryPlan) -> Result<String> {
         let column = column_info(self.catalogue, self.collection, plan.each, condition.column)?;
@@ -94,14 +111,9 @@ impl<'a> SqlBuilder<'a> {
     /// Makes this the condition whose index finds the records.
     fn use_access_path(&mut self, test: &Comparison, column: &ColumnInfo, path: &AccessPath) -> Result<()> {
         let (collection, name) = (&self.collection.name, &column.name);
+        self.access_description = description(path, column, test);
         match path {
-            AccessPath::Ordered(index) => {
-                self.index_clause = format!(" INDEXED BY {index}");
-                self.access_description = match test {
-                    Comparison::Equal(_) | Comparison::In(_) => format!("looks up {name} in its index"),
-                    _ => format!("reads a range of the index on {name}"),
-                };
-            }
+            AccessPath::Ordered(index) => self.index_clause = format!(" INDEXED BY {index}"),
             AccessPath::Elements if column.tags.is_some() && matches!(test, Comparison::Equal(_)) => {
                 self.index_clause = format!(" INDEXED BY \"k_{collection}\"");
                 self.access_description = "reads the records with the tag in key order".into();
@@ -117,7 +129,6 @@ impl<'a> SqlBuilder<'a> {
                 let id_column = if column.tags.is_some() { packed_key(self.collection) } else { format!("\"r_{collection}\".id") };
                 let element_id = if column.tags.is_some() { "packed(key)" } else { "id" };
                 self.index_clause = if column.tags.is_some() { format!(" INDEXED BY \"k_{collection}\"") } else { " NOT INDEXED".into() };
-                self.access_description = format!("finds records through the index on the elements of {name}");
                 self.parameters.push(Sql::Integer(self.tenant));
                 let comparison = comparison("value", test, column, &mut self.parameters)?;
                 let (elements_table, tenant_condition) = (column.elements_table(self.collection), column.tenant_condition());
@@ -125,18 +136,21 @@ impl<'a> SqlBuilder<'a> {
             }
             AccessPath::Boxes => {
                 self.index_clause = " NOT INDEXED".into();
-                self.access_description = format!("finds records through the boxes around {name}");
                 let boxes = box_query(self.collection, column, test, &mut self.parameters);
                 self.conditions.push(format!("\"r_{collection}\".id IN ({boxes})"));
             }
             AccessPath::Conflicts => {
                 self.index_clause = format!(" INDEXED BY {}", conflict_index(collection));
-                self.access_description = "reads records with conflicts in key order".into();
                 self.conditions.push("conflict IS NOT NULL".into());
+            }
+            AccessPath::Words(query) => {
+                self.index_clause = " NOT INDEXED".into();
+                let side = words_table(collection, name);
+                self.conditions.push(format!("\"r_{collection}\".id IN (SELECT rowid FROM {side} WHERE {side} MATCH ?)"));
+                self.parameters.push(Sql::Text(query.clone()));
             }
             AccessPath::Trigrams(query) => {
                 self.index_clause = " NOT INDEXED".into();
-                self.access_description = format!("finds records through the trigram index on {name}");
                 self.conditions
                     .push(format!("\"r_{collection}\".id IN (SELECT rowid FROM \"t_{collection}_{name}\" WHERE \"t_{collection}_{name}\" MATCH ?)"));
                 self.parameters.push(Sql::Text(query.clone()));
@@ -151,7 +165,7 @@ impl<'a> SqlBuilder<'a> {
             self.conditions.push(format!("{} IS {negation}NULL", column.sql));
             return Ok(());
         }
-        if !column.ty.is_list() {
+        if !column.ty.is_list() || matches!(test, Comparison::Words(_)) {
             let sql = comparison(&column.compared, test, column, &mut self.parameters)?;
             self.conditions.push(sql);
             return Ok(());
@@ -202,15 +216,22 @@ pub fn rows_statement(connection: &Connection, catalogue: &Catalogue, tenant: i6
 pub fn rows_statement_of(builder: SqlBuilder<'_>, plan: &QueryPlan) -> Result<(SqlStatement, String)> {
     let columns: Vec<ColumnInfo> =
         plan.columns.iter().map(|column| column_info(builder.catalogue, builder.collection, plan.each, *column)).collect::<Result<_>>()?;
-    let mut selected: Vec<&str> = columns.iter().map(|column| column.sql.as_str()).collect();
+    // the parameters of a statement follow each other as in its text
+    let mut parameters = Vec::new();
+    let mut selected: Vec<String> = Vec::with_capacity(columns.len());
+    for (column, info) in plan.columns.iter().zip(&columns) {
+        selected.push(if *column == PlanColumn::Rank { builder.rank(plan, &mut parameters)? } else { info.sql.clone() });
+    }
     if selected.is_empty() {
         // rows without columns can be counted; a statement has at least one
-        selected.push("alive");
+        selected.push("alive".to_owned());
     }
+    let mut order_parameters = Vec::new();
     let mut order: Vec<String> = Vec::new();
     for sort in &plan.sort {
         let column = column_info(builder.catalogue, builder.collection, plan.each, sort.column)?;
-        order.push(format!("{}{}", column.compared, if sort.descending { " DESC" } else { "" }));
+        let compared = if sort.column == PlanColumn::Rank { builder.rank(plan, &mut order_parameters)? } else { column.compared };
+        order.push(format!("{compared}{}", if sort.descending { " DESC" } else { "" }));
     }
     let mut sql = if plan.distinct {
         // the order of distinct rows may only contain selected columns, and ends in all of them
@@ -228,7 +249,8 @@ pub fn rows_statement_of(builder: SqlBuilder<'_>, plan: &QueryPlan) -> Result<(S
     if !order.is_empty() {
         sql.push_str(&format!(" ORDER BY {}", order.join(", ")));
     }
-    let mut parameters = builder.parameters;
+    parameters.extend(builder.parameters);
+    parameters.extend(order_parameters);
     if plan.limit.is_some() || plan.offset > 0 {
         sql.push_str(" LIMIT ? OFFSET ?");
         parameters.push(Sql::Integer(plan.limit.map_or(-1, |limit| limit.min(i64::MAX as u64) as i64)));
