@@ -57,8 +57,8 @@ fn value_of(ty: &FieldType, random: &mut Random) -> Value {
         FieldType::Integer | FieldType::Size => Value::Int(wide(random)),
         FieldType::Duration => Value::Int(wide(random) % 1_000_000_000_000),
         FieldType::Uuid => Value::Uuid(u128::from(random.next()) << 64 | u128::from(random.next())),
-        FieldType::Json => from_text(random.pick(&["1", "\"a\"", "{\"a\":[1,null]}", "[]", "true", "\"{}\""]), ty, None).expect("JSON"),
-        FieldType::Geometry => from_text(random.pick(&["POINT(1 2)", "LINESTRING(0 0, 1 1)"]), ty, None).expect("a geometry"),
+        FieldType::Json => from_text(random.pick::<&str>(&["1", "\"a\"", "{\"a\":[1,null]}", "[]", "true", "\"{}\""]), ty, None).expect("JSON"),
+        FieldType::Geometry => from_text(random.pick::<&str>(&["POINT(1 2)", "LINESTRING(0 0, 1 1)"]), ty, None).expect("a geometry"),
         FieldType::Ranges => ranges_of((0..random.below(4)).map(|_| wide(random) % 50).map(|low| (low, low + 3)).collect()),
         FieldType::Struct(members) => struct_of(members, members.iter().map(|member| value_of(&member.ty, random)).collect::<Vec<_>>()),
         FieldType::List(element) => {

@@ -55,7 +55,9 @@ use tenant::Tenant;
 
 /// A record store for one catalogue: its roles, and methods that concern the entire store. With a `dyn Store`, the methods of every role can be
 /// called without importing their traits.
-pub trait Store: Records + Changes + Queries + Units + CommitNumbers + Settling + Tags + Tokens + FormerContributions + Queue + Backups + Send + Sync {
+pub trait Store:
+    Records + Changes + Queries + Units + CommitNumbers + Settling + Tags + Tokens + FormerContributions + Queue + Backups + Send + Sync
+{
     /// The store's clock, in microseconds since 1970; strictly increasing over all calls.
     fn clock(&self) -> i64;
 

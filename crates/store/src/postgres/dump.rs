@@ -12,6 +12,7 @@ use crate::{ReadDetail, Result, StoreError, lock_partition_of};
 use ::tokio_postgres::Row;
 use ::tokio_postgres::types::Type;
 use std::collections::{BTreeMap, HashMap};
+use stook_catalogue::definition::Catalogue;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::value::Value;
 
@@ -33,7 +34,7 @@ impl Backups for PostgresStore {
         let filled = check_empty(&mut session, tables).and_then(|()| {
             session.batch("DELETE FROM tenants; DELETE FROM generations")?;
             let settings = backed_up::fill(tables.catalogue(), items, &mut Filling { session: &mut session, tables })?;
-            finish(&mut session, &settings)
+            finish(&mut session, tables.catalogue(), &settings)
         });
         match filled {
             Ok(()) => Ok(session.commit()?),
@@ -60,14 +61,16 @@ fn dump(session: &mut Session, tables: &StoreTables, take: &mut dyn FnMut(Backup
     let mut setting = |name: &str, value: String| take(BackupItem::Setting(name.to_owned(), value));
     setting(backed_up::DEFINITION, tables.catalogue().hash.clone())?;
     setting(backed_up::CLOCK, clock.to_string())?;
-    if let Some(rules) = tables::meta(session, "settled")? {
-        setting(backed_up::SETTLED, rules)?;
+    for name in backed_up::kept_settings(tables.catalogue()) {
+        if let Some(value) = tables::meta(session, &name)? {
+            setting(&name, value)?;
+        }
     }
     for table in FIXED_TABLES.iter().filter(|table| table.numbering == Numbering::Sequence) {
         let last: i64 = session.query_one(&format!("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {}", sequence(table)), &[])?.at(0)?;
         setting(&table.sequence_setting(), last.to_string())?;
     }
-    for table in FIXED_TABLES {
+    for table in backed_up::fixed_tables(tables.catalogue()) {
         session.visit(&format!("SELECT {} FROM {}", table.column_names(), table.name), &[], |row| {
             let cells = table.columns.iter().enumerate().map(|(column, (_, kind))| cell_of(row, column, *kind)).collect::<DbResult<_>>()?;
             Ok(take(BackupItem::Row(table.name.to_owned(), cells))?)
@@ -94,7 +97,7 @@ fn cell_of(row: &Row, column: usize, kind: ColumnKind) -> DbResult<Cell> {
 }
 
 fn check_empty(session: &mut Session, tables: &StoreTables) -> DbResult<()> {
-    let fixed = FIXED_TABLES.iter().filter(|table| !table.is_filled_when_new()).map(|table| table.name);
+    let fixed = backed_up::fixed_tables(tables.catalogue()).filter(|table| !table.is_filled_when_new()).map(|table| table.name);
     for table in fixed.chain(tables.collections.iter().map(|collection| collection.table.as_str())) {
         if session.query_one(&format!("SELECT EXISTS(SELECT 1 FROM {table})"), &[])?.at(0)? {
             return Err(backed_up::not_empty(table).into());
@@ -104,9 +107,11 @@ fn check_empty(session: &mut Session, tables: &StoreTables) -> DbResult<()> {
 }
 
 /// Sets what numbers are given next, and what the store records about itself.
-fn finish(session: &mut Session, settings: &HashMap<String, String>) -> DbResult<()> {
-    if let Some(rules) = settings.get(backed_up::SETTLED) {
-        tables::put_meta(session, "settled", rules)?;
+fn finish(session: &mut Session, catalogue: &Catalogue, settings: &HashMap<String, String>) -> DbResult<()> {
+    for name in backed_up::kept_settings(catalogue) {
+        if let Some(value) = settings.get(&name) {
+            tables::put_meta(session, &name, value)?;
+        }
     }
     let number = |name: &str| settings.get(name).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
     session.query_one("SELECT setval('clock', greatest(last_value, $1::bigint, 1)) FROM clock", &[&number(backed_up::CLOCK)])?;

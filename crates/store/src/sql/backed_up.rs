@@ -2,6 +2,7 @@
 //! of unique values, packed keys) is made again.
 
 use crate::backup::{BackupItem, Cell};
+use crate::sql::former;
 use crate::sql::row::{conflicts_of, pack_state, unpack_state, with_members};
 use crate::{RecordContent, Result, StoreError, StoredRecord, Version};
 use std::collections::HashMap;
@@ -174,6 +175,24 @@ pub const FIXED_TABLES: &[FixedTable] = &[
     },
 ];
 
+/// The table that a store has if a source of its definition says `undo:`.
+static FORMER: FixedTable = FixedTable {
+    name: "former",
+    columns: &[("tenant", Int), ("collection", Text), ("key", Text), ("contributor", Text), ("identity", Bytes), ("packed", Bytes), ("raw", Bytes)],
+    numbering: Numbering::None,
+};
+
+/// The tables that a store of this definition has, but for those of records.
+pub fn fixed_tables(catalogue: &Catalogue) -> impl Iterator<Item = &'static FixedTable> {
+    FIXED_TABLES.iter().chain(former::has_undo(catalogue).then_some(&FORMER))
+}
+
+/// What a store of this definition records about itself that a backup contains under the same names.
+pub fn kept_settings(catalogue: &Catalogue) -> Vec<String> {
+    let with_undo = catalogue.sources.iter().filter(|source| source.undo.is_some());
+    with_undo.map(|source| former::first_job_name(&source.name)).chain([SETTLED.to_owned()]).collect()
+}
+
 impl FixedTable {
     /// Its columns, for a statement.
     pub fn column_names(&self) -> String {
@@ -343,7 +362,7 @@ fn weight(cell: &Cell) -> usize {
 
 /// Adds a row to the batch; one of another table is written first.
 fn add(batch: Batch, table: &str, cells: Vec<Cell>, (catalogue, tables): (&Catalogue, &mut dyn FillTables)) -> Result<Batch> {
-    if let Some(fixed) = FIXED_TABLES.iter().find(|fixed| fixed.name == table) {
+    if let Some(fixed) = fixed_tables(catalogue).find(|fixed| fixed.name == table) {
         if cells.len() != fixed.columns.len() {
             return Err(StoreError::Wrong(format!("a row of `{table}` has {} cells, and {} are expected", cells.len(), fixed.columns.len())));
         }

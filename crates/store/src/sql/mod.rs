@@ -14,8 +14,8 @@
 
 pub mod backed_up;
 pub mod combined;
-pub mod former;
 pub mod during;
+pub mod former;
 pub mod geometry_filter;
 pub mod grouping;
 pub mod listing;

@@ -33,8 +33,10 @@ impl Backups for SqliteStore {
         transaction.execute_batch("DELETE FROM tenants; DELETE FROM generations").map_err(store_error)?;
         let mut filling = Filling { connection: &transaction, tables: &self.tables };
         let settings = backed_up::fill(self.tables.catalogue(), items, &mut filling)?;
-        if let Some(rules) = settings.get(backed_up::SETTLED) {
-            tables::put_meta(&transaction, "settled", rules)?;
+        for name in backed_up::kept_settings(self.tables.catalogue()) {
+            if let Some(value) = settings.get(&name) {
+                tables::put_meta(&transaction, &name, value)?;
+            }
         }
         let number = |name: &str| settings.get(name).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
         tables::write_clock(&transaction, number(backed_up::CLOCK))?;
@@ -56,14 +58,16 @@ fn dump(connection: &Connection, tables: &StoreTables, take: &mut dyn FnMut(Back
     let mut setting = |name: &str, value: String| take(BackupItem::Setting(name.to_owned(), value));
     setting(backed_up::DEFINITION, tables.catalogue().hash.clone())?;
     setting(backed_up::CLOCK, tables::read_clock(connection)?.to_string())?;
-    if let Some(rules) = tables::meta(connection, "settled")? {
-        setting(backed_up::SETTLED, rules)?;
+    for name in backed_up::kept_settings(tables.catalogue()) {
+        if let Some(value) = tables::meta(connection, &name)? {
+            setting(&name, value)?;
+        }
     }
     for table in FIXED_TABLES.iter().filter(|table| table.numbering == Numbering::Sequence) {
         let last = connection.query_row("SELECT seq FROM sqlite_sequence WHERE name = ?", [table.name], |row| row.get::<_, i64>(0));
         setting(&table.sequence_setting(), last.optional().map_err(store_error)?.unwrap_or(0).to_string())?;
     }
-    for table in FIXED_TABLES {
+    for table in backed_up::fixed_tables(tables.catalogue()) {
         let mut statement = connection.prepare(&format!("SELECT {} FROM {}", table.column_names(), table.name)).map_err(store_error)?;
         let mut rows = statement.query([]).map_err(store_error)?;
         while let Some(row) = rows.next().map_err(store_error)? {
@@ -110,7 +114,7 @@ fn cell_of(value: ValueRef<'_>, kind: ColumnKind) -> Option<Cell> {
 }
 
 fn check_empty(connection: &Connection, tables: &StoreTables) -> Result<()> {
-    let fixed = FIXED_TABLES.iter().filter(|table| !table.is_filled_when_new()).map(|table| table.name);
+    let fixed = backed_up::fixed_tables(tables.catalogue()).filter(|table| !table.is_filled_when_new()).map(|table| table.name);
     for table in fixed.chain(tables.collections.iter().map(|collection| collection.table.as_str())) {
         let has_rows = connection.query_row(&format!("SELECT EXISTS(SELECT 1 FROM {table})"), [], |row| row.get(0));
         if has_rows.map_err(store_error)? {
