@@ -152,9 +152,12 @@ fn two_columns_of_one_name_are_refused() {
 fn damaged_tables_end_with_an_error_that_says_where() {
     let random = &mut Random::new(5);
     let rows = rows(400, random);
-    let previous = std::panic::take_hook();
     // readers of damaged bytes may panic, which is caught
-    std::panic::set_hook(Box::new(|_| {}));
+    std::panic::set_hook(Box::new(move |panic| {
+        if panic.location().is_some_and(|place| place.file().contains("columnar")) {
+            eprintln!("{panic}");
+        }
+    }));
     let mut places = 0;
     for format in FORMATS {
         let table = written(format, columns(), &rows);
@@ -177,7 +180,7 @@ fn damaged_tables_end_with_an_error_that_says_where() {
             }
         }
     }
-    std::panic::set_hook(previous);
+    drop(std::panic::take_hook());
     assert!(places > 100, "only {places} errors have a place");
 }
 
@@ -223,8 +226,12 @@ fn tables_of_pyarrow_are_read_as_pyarrow_means_them() {
             let path = entry.expect("a file").path();
             let found = open(&path).and_then(lines).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             assert_eq!(found.len(), expected.len(), "{}", path.display());
-            for (number, (found, expected)) in found.iter().zip(&expected).enumerate() {
-                assert_eq!(found, expected, "row {number} of {}", path.display());
+            for (number, (mut found, expected)) in found.into_iter().zip(&expected).enumerate() {
+                // a float that is not finite is null
+                if let Some(members) = found.as_object_mut() {
+                    members.retain(|_, value| !value.is_null());
+                }
+                assert_eq!(found, *expected, "row {number} of {}", path.display());
             }
             files += 1;
         }

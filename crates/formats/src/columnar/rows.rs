@@ -9,7 +9,7 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_ipc::reader::StreamReader;
 use arrow_json::writer::{LineDelimited, NullableEncoder, WriterBuilder};
 use arrow_json::{Encoder, EncoderFactory, EncoderOptions};
-use arrow_schema::{ArrowError, DataType, FieldRef, Schema, TimeUnit};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, TimeUnit};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::metadata::ParquetMetaData;
 use std::collections::HashSet;
@@ -26,6 +26,8 @@ const BATCH_BYTES: u64 = 4 << 20;
 const BATCH_ROWS: u64 = 1_024;
 /// How many rows become text at a time.
 const TEXT_ROWS: usize = 64;
+/// How many zeros may stand before the first message of a file.
+const MAX_PADDING: u64 = 256;
 /// Decimals of more digits are texts, because numbers of JSON lose some.
 const EXACT_DIGITS: u8 = 15;
 /// The name of the extension type for texts that are JSON.
@@ -49,7 +51,7 @@ pub(super) fn lines(mut file: File, format: TableFormat) -> io::Result<Box<dyn R
             (Box::new(reader), groups)
         }
         TableFormat::ArrowFile | TableFormat::ArrowStream => {
-            file.seek(SeekFrom::Start(if format == TableFormat::ArrowFile { super::FRONT as u64 } else { 0 }))?;
+            seek_first_message(&mut file, format)?;
             messages::check(&mut file)?;
             let reader = guarded(|| StreamReader::try_new(BufReader::new(file), None).map_err(|error| error.to_string())).map_err(&damaged)?;
             check_names(&reader.schema())?;
@@ -57,6 +59,19 @@ pub(super) fn lines(mut file: File, format: TableFormat) -> io::Result<Box<dyn R
         }
     };
     Ok(Box::new(RowLines { batches, format, groups, rows: 0, batch: None, text: Vec::new(), at: 0 }))
+}
+
+/// Goes to the first message: in a file, after the magic number and the zeros that follow it.
+fn seek_first_message(file: &mut File, format: TableFormat) -> io::Result<()> {
+    let mut at = 0;
+    if format == TableFormat::ArrowFile {
+        at = super::FRONT as u64;
+        file.seek(SeekFrom::Start(at))?;
+        let mut front = Vec::new();
+        Read::by_ref(file).take(MAX_PADDING).read_to_end(&mut front)?;
+        at += front.chunks(super::FRONT).take_while(|word| word.iter().all(|byte| *byte == 0)).map(|word| word.len() as u64).sum::<u64>();
+    }
+    file.seek(SeekFrom::Start(at)).map(|_| ())
 }
 
 /// Calls a reader of possibly damaged bytes; its panics are errors.
@@ -173,11 +188,20 @@ impl EncoderFactory for DocumentValues {
             {
                 Box::new(ShownTexts(ArrayFormatter::try_new(array, &SHOWN)?))
             }
-            DataType::Utf8 if field.extension_type_name() == Some(JSON_EXTENSION) => Box::new(JsonTexts(array.as_string::<i32>())),
+            DataType::Utf8 if is_json(field) => Box::new(JsonTexts(array.as_string::<i32>())),
             _ => return Ok(None),
         };
         Ok(Some(NullableEncoder::new(encoder, nulls)))
     }
+}
+
+/// Whether the texts of a field, or of its lists, whose elements come with the field of the list, are JSON.
+fn is_json(field: &Field) -> bool {
+    field.extension_type_name() == Some(JSON_EXTENSION)
+        || match field.data_type() {
+            DataType::List(item) => is_json(item),
+            _ => false,
+        }
 }
 
 const SHOWN: FormatOptions<'static> = FormatOptions::new();
