@@ -15,7 +15,7 @@ const LOANS: &str = "
 catalogue: loans
 sources:
   shelf: { format: csv, as_of: meta.received, into: book }
-  prices: { format: csv, as_of: meta.received, into: { collection: book, map: { id: id, price: price } } }
+  prices: { format: csv, as_of: meta.received, feeds: [ { into: book, map: { id: id, price: price } } ] }
   rooms: { format: csv, as_of: meta.received, into: room }
 collections:
   room:
@@ -89,19 +89,22 @@ fn a_store_in_use_is_backed_up_and_restored_into_either_kind_of_store() {
         }
 
         // backed up while an import writes
-        let more = sandbox.write_file("more.csv", books(10_000, 40_000));
-        let mut import =
-            sandbox.command(&["import", &more, "--source", "shelf"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
-        std::thread::sleep(Duration::from_millis(700));
+        let more = sandbox.write_file("more.csv", books(10_000, 60_000));
+        let mut import = sandbox.command(&["import", &more, "--source", "shelf"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+        let count = |sandbox: &Sandbox| sandbox.json(&["query", "book | count(id)", "--format", "json"])[0]["count(id)"].as_i64().expect("a number");
+        while count(&sandbox) <= 3_000 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let file = sandbox.path("under-load.stook");
         let file_name = file.to_str().expect("UTF-8");
         let backup = sandbox.json(&["backup", file_name, "--json"]);
-        assert!(import.try_wait().expect("a state").is_none(), "the import was over before the backup was made");
+        assert!(backup["records"].as_u64().expect("a number") < 60_000, "the import was over before the backup was made");
         assert_eq!(backup["bytes"], file.metadata().expect("a file").len());
         let verified = sandbox.json(&["backup", "--verify", file_name, "--json"]);
         assert_eq!((&verified["rows"], &verified["damaged"]), (&backup["rows"], &json!(0)));
         assert!(backup["records"].as_u64().expect("a number") >= 3_003, "{backup}");
-        assert_eq!((&backup["rows"]["api_tokens"], &backup["rows"]["record_log"]), (&json!(3), &json!(1)), "{backup}");
+        assert_eq!(backup["rows"]["api_tokens"], 3, "{backup}");
+        assert!(backup["rows"]["record_log"].as_u64() >= Some(1) && backup["rows"]["edges"].as_u64() >= Some(1), "{backup}");
         assert!(backup["rows"]["chunks"].as_u64().expect("a number") >= 2, "{backup}");
         sandbox.run(&["backup", file_name]).exits(1).stderr_contains(&["exists"]);
 
@@ -118,12 +121,15 @@ fn a_store_in_use_is_backed_up_and_restored_into_either_kind_of_store() {
             sandbox.ok(&["--store", &store, "backup", again.to_str().expect("UTF-8")]);
             assert_eq!(items(&again), items(&file), "{name}");
             sandbox.run(&["--store", &store, "restore", file_name]).exits(1).stderr_contains(&["not empty", "--store"]);
+            if on_server == sandbox.server_url().is_some() {
+                continue;
+            }
             // what was under way goes on
             sandbox.ok(&["--store", &store, "work", "--drain"]);
             sandbox.ok(&["--store", &store, "check", "--deep"]);
-            let found = sandbox.json(&["--store", &store, "query", "book status: lent | grep id, price", "--format", "json"]);
+            let found = sandbox.json(&["--store", &store, "query", "book status=lent | grep id, price", "--format", "json"]);
             assert_eq!(found[0]["id"], "b000003");
-            let waiting = sandbox.json(&["--store", &store, "query", "book shelfmark: m4499 | count(id)", "--format", "json"]);
+            let waiting = sandbox.json(&["--store", &store, "query", "book shelfmark=m4499 | count(id)", "--format", "json"]);
             assert_eq!(waiting[0]["count(id)"], 1, "the detached job was done");
             let tokens = sandbox.json(&["--store", &store, "token", "ls", "--json"]);
             assert_eq!(tokens.as_array().expect("a list").iter().map(|token| &token["name"]).collect::<Vec<_>>(), ["reports", "desk"]);
@@ -156,7 +162,7 @@ fn what_is_no_sound_backup_of_this_definition_is_not_restored() {
     refused(b"", &["not a backup"]);
     refused(&std::fs::read(sandbox.store()).expect("the store"), &["a store's file, not a backup", "--store"]);
     // another definition
-    sandbox.write_definition(&LOANS.replace("history: 5", "history: 6"));
+    sandbox.write_definition(&LOANS.replace("      price:", "      more: { type: text }\n      price:"));
     sandbox.run(&["--store", "new.sqlite", "restore", file.to_str().expect("UTF-8")]).exits(1).stderr_contains(&["another catalogue.yaml"]);
     sandbox.write_definition(LOANS);
     let mut restore = Command::new(stook());

@@ -78,6 +78,8 @@ fn plain(text: &str, folder: &Path) -> String {
         (r"20(?:2[6-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\dZ?", "MOMENT"),
         (r"\d+(?: \d{3})*(?:\.\d+)? (?:µs|ms|s)\b", "TIME"),
         (r"\([\d ]+/s\)", "(RATE)"),
+        // of a backup, which has times in it and is compressed
+        (r"tokens, \d+ B\b", "tokens, SIZE"),
         (r"\bstook_[A-Za-z0-9_-]+…?|\b[0-9a-f]{32,}\b", "SECRET"),
         (r#""revision":\d+|"microseconds":[\d.]+|"\d{16}(?:-\d+)?""#, "NUMBER"),
         (r"─+", "─"),

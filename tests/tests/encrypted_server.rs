@@ -57,14 +57,12 @@ fn every_connection_of_the_program_is_encrypted() {
     // workers are told of new chunks by the server
     let mut worker = sandbox.command(&["work"]).env("PGSERVICEFILE", &services).env("STOOK_STORE", url).spawn().unwrap();
     run(&["import", &sandbox.write_file("more.csv", "id,name\nt3,Chair\n"), "--detach"]);
-    let wait_for = |records: &str| {
-        let deadline = std::time::Instant::now() + Duration::from_secs(30);
-        while run(&["query", "thing | count(id)"]).lines().last().map(str::trim) != Some(records) && std::time::Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        assert_eq!(run(&["query", "thing | count(id)"]).lines().last().map(str::trim), Some(records));
-    };
-    wait_for("3");
+    let count = || serde_json::from_str::<serde_json::Value>(&run(&["query", "thing | count(id)", "--format", "json"])).unwrap()[0]["count(id)"].clone();
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while count() != 3 {
+        assert!(std::time::Instant::now() < deadline, "the worker has not done it: {}", count());
+        std::thread::sleep(Duration::from_millis(50));
+    }
     worker.kill().and_then(|()| worker.wait()).unwrap();
     let served = Served::with_variables(&sandbox, &["--workers", "1"], &[("PGSERVICEFILE", &services), ("STOOK_STORE", url)]);
     assert_eq!(served.get("/v1/main/thing/t1").expect_json(200)["name"], "Lamp");

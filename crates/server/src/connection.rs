@@ -109,7 +109,7 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
 }
 
 /// Answers the requests of a connection until it ends. Errors concern only its peer.
-async fn serve_connection(app: &App, service: RateCheckedService, stream: impl AsyncRead + AsyncWrite + Unpin + 'static, watcher: Watcher) {
+async fn serve_connection(app: &App, service: RateCheckedService, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, watcher: Watcher) {
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(app.options.stall).max_buf_size(head::MAX_HEAD_BYTES).max_headers(HEADERS);
     let _ = watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await;
