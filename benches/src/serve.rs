@@ -210,11 +210,40 @@ impl Bench<'_> {
         Ok((rate, (cost() - before) * 1e6 / (rate * SECONDS as f64)))
     }
 
+    /// Closed loop of clients that repeat what is refused; the numbers of requests that were done and refused.
+    fn hammered(&self, running: &Running, paths: &str, connections: &str) -> Result<(f64, f64)> {
+        let output = self.run_wrk(running, paths, connections)?;
+        let number = |line: Option<&str>| line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+        let all = number(output.lines().find(|line| line.contains(" requests in "))).ok_or_else(|| output.clone())?;
+        let refused = output.lines().find_map(|line| line.trim().strip_prefix("Non-2xx or 3xx responses:"));
+        let refused = number(refused).unwrap_or(0.0);
+        Ok((all - refused, refused))
+    }
+
     /// Closed loop on random paths of a file; requests a second, and the 99th percentile of their times in ms.
     ///
     /// # Errors
     /// When not all requests are answered.
     pub fn closed_loop(&self, running: &Running, paths: &str, connections: &str) -> Result<(f64, f64)> {
+        let output = self.run_wrk(running, paths, connections)?;
+        if output.contains("Non-2xx") || output.contains("Socket errors") {
+            return Err(format!("not all requests were answered:\n{output}"));
+        }
+        let found = |name: &str| output.lines().find_map(|line| line.trim().strip_prefix(name).map(str::trim)).ok_or_else(|| output.clone());
+        let number = |text: &str| text.trim_end_matches(|c: char| c.is_alphabetic()).parse::<f64>().map_err(|error| format!("{text}: {error}"));
+        let (rate, tail) = (found("Requests/sec:")?, found("99%")?);
+        let unit = match tail {
+            tail if tail.ends_with("us") => 0.001,
+            tail if tail.ends_with("ms") => 1.0,
+            _ => 1_000.0,
+        };
+        let rate = number(rate)?;
+        // where nothing was answered wrk shows a tail of nothing
+        Ok((rate, if rate > 0.0 { number(tail)? * unit } else { f64::INFINITY }))
+    }
+
+    /// What wrk prints of a closed loop on random paths of a file.
+    fn run_wrk(&self, running: &Running, paths: &str, connections: &str) -> Result<String> {
         let script = self.setting.root.join("benches/peers/paths.lua").display().to_string();
         let (url, time) = (format!("http://{}", running.address), format!("{SECONDS}s"));
         let header = running.token.as_ref().map(|token| format!("Authorization: {token}")).unwrap_or_else(|| "x-none: 1".into());
@@ -238,21 +267,7 @@ impl Bench<'_> {
             "--",
             paths,
         ];
-        let ran = execute(Path::new("taskset"), &arguments)?;
-        if ran.output.contains("Non-2xx") || ran.output.contains("Socket errors") {
-            return Err(format!("not all requests were answered:\n{}", ran.output));
-        }
-        let found = |name: &str| ran.output.lines().find_map(|line| line.trim().strip_prefix(name).map(str::trim)).ok_or_else(|| ran.output.clone());
-        let number = |text: &str| text.trim_end_matches(|c: char| c.is_alphabetic()).parse::<f64>().map_err(|error| format!("{text}: {error}"));
-        let (rate, tail) = (found("Requests/sec:")?, found("99%")?);
-        let unit = match tail {
-            tail if tail.ends_with("us") => 0.001,
-            tail if tail.ends_with("ms") => 1.0,
-            _ => 1_000.0,
-        };
-        let rate = number(rate)?;
-        // where nothing was answered wrk shows a tail of nothing
-        Ok((rate, if rate > 0.0 { number(tail)? * unit } else { f64::INFINITY }))
+        Ok(execute(Path::new("taskset"), &arguments)?.output)
     }
 
     /// Open loop: each request with the microsecond at which it begins.
@@ -652,6 +667,21 @@ fn overload(bench: &Bench<'_>, figures: &mut Figures, file: &str) -> Result<()> 
         let all = (rate * seconds as f64) as u64;
         (0..all).map(|number| json!([(number as f64 * 1e6 / rate) as u64, "GET", COSTLY, ""])).collect()
     };
+    // callers that ask again as soon as they are refused
+    const HAMMERING: &str = "200";
+    let calm_cost = bench.wrk(&running, &paths, "8", false)?.1;
+    let cost = || processor_seconds(running.child.id());
+    let before = cost();
+    let (done, refused) = bench.hammered(&running, &paths, HAMMERING)?;
+    let spent = (cost() - before) * 1e6;
+    let per_refusal = (spent - done * calm_cost).max(0.0) / refused.max(1.0);
+    let rate = single_sample(done / SECONDS as f64);
+    let title = format!("stook serve --max-requests 8, {HAMMERING} clients that repeat what is refused at once: done");
+    figures.ratio(&title, &rate, "req/s", "8 clients that wait for answers", &single_sample(max_rate), 0.9);
+    let refusal = single_sample(per_refusal);
+    let reference = format!("what is done {calm_cost:.0}");
+    figures.judged_at_most("the same: a refusal", &refusal, "CPU µs", &reference, &refusal.divided_by(&single_sample(calm_cost)), 0.1);
+    figures.ratio_without_bar("the same: refused", &single_sample(refused / SECONDS as f64), "req/s", "done", &rate);
     let (calm, storm) = (max_rate / 4.0, max_rate * 10.0);
     let calm_before = bench.open_loop(&running, requests_at(calm, 5))?;
     let (before, drops) = (memory(running.child.id()), dropped_connections());

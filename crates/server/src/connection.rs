@@ -3,6 +3,7 @@
 use crate::guard::head;
 use crate::guard::pace::{RateCheckedBody, TransferRate};
 use crate::idle::{OpenConnection, OpenConnections};
+use crate::log::RequestLogLevel;
 use crate::{App, log};
 use axum::Router;
 use axum::body::Body;
@@ -32,7 +33,7 @@ const HEADERS: usize = 100;
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long a shutdown waits for requests in progress.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often tokens are read from the store again, and the certificate is looked at.
+/// How often tokens are read from the store again, the certificate is looked at, and refusals are logged.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves these routes until `stop` is done; then accepts no new requests and finishes those in progress.
@@ -133,6 +134,9 @@ async fn fetch_ahead(app: Arc<App>) {
 async fn refresh_secrets(app: Arc<App>) {
     loop {
         tokio::time::sleep(REFRESH_INTERVAL).await;
+        if app.options.log != RequestLogLevel::None {
+            app.refusals.write_log();
+        }
         let token_app = app.clone();
         let refresh = move || token_app.tokens.refresh(&*token_app.store).and_then(|()| token_app.metrics.refresh_tenants(&*token_app.store));
         if let Ok(Err(error)) = tokio::task::spawn_blocking(refresh).await {

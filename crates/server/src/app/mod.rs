@@ -8,6 +8,7 @@ pub mod workers;
 
 use crate::guard::access::TokenCache;
 use crate::guard::admission::{AdmissionGate, ClassLimits, RequestClass};
+use crate::guard::refusals::Refusals;
 use crate::log::RequestLogLevel;
 use crate::metrics::{Metrics, MetricsHistory};
 use crate::reads::LookupService;
@@ -117,6 +118,7 @@ pub struct App {
     /// Why the import workers are stopped at the moment.
     pub(crate) workers_failed: Mutex<Option<String>>,
     pub(crate) requests: RequestIds,
+    pub(crate) refusals: Refusals,
 }
 
 impl App {
@@ -152,6 +154,7 @@ impl App {
             ending: AtomicBool::new(false),
             workers_failed: Mutex::default(),
             requests: RequestIds::default(),
+            refusals: Refusals::default(),
         }))
     }
 

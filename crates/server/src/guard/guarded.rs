@@ -5,6 +5,7 @@ use crate::app::request_ids::REQUEST_ID;
 use crate::guard::access::{Caller, refuse_other_origins};
 use crate::guard::admission::{AdmissionPermit, RequestClass};
 use crate::guard::problem::Problem;
+use crate::guard::refusals::Refused;
 use crate::guard::request::GuardedRequest;
 use crate::log::{self, RequestLogLevel};
 use crate::metrics::{RequestCounters, RequestStep, UNKNOWN_TENANT};
@@ -90,7 +91,8 @@ async fn guard(State(GuardSettings { app, class, is_open, is_declared }): State<
     };
     let (took, status) = (began.elapsed(), response.status());
     app.metrics.count_response(&counters, status.as_u16(), took);
-    let is_problem = status.is_server_error() || took > Duration::from_secs(1);
+    // refusals have a line a second together
+    let is_problem = (status.is_server_error() || took > Duration::from_secs(1)) && response.extensions().get::<Refused>().is_none();
     if app.options.log == RequestLogLevel::All || (is_problem && app.options.log == RequestLogLevel::Problems) {
         let (method, path) = logged.map_or((None, None), |(method, path)| (Some(method.to_string()), Some(path)));
         log::write(
@@ -175,7 +177,15 @@ async fn admit_and_answer(app: &Arc<App>, admission: &Admission<'_>, request: Re
     };
     let permit = match app.gate(class).enter().await {
         Ok(permit) => AdmissionPermit::new(permit, app.metrics.given_up().clone()),
-        Err(problem) => return problem.into_response(),
+        Err(problem) => {
+            let pause = app.refusals.pause(Instant::now());
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+            let mut response = problem.into_response();
+            response.extensions_mut().insert(Refused);
+            return response;
+        }
     };
     counters.count_step(RequestStep::Started);
     match class {

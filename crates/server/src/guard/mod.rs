@@ -1,6 +1,6 @@
 //! What happens to every request before its handler runs.
 //!
-//! `guarded` is the middleware. `access` identifies the caller, and `admission` decides whether the request is processed now, waits or is refused.
+//! `guarded` is the middleware. `access` identifies the caller, and `admission` decides whether the request is processed now, waits or is refused; `refusals` says when a refusal is sent.
 //! `request` gives handlers the checked parts of a request, and `blocking` runs work that may block. `problem` is the response to a request that
 //! cannot be fulfilled, `head` refuses heads that are too large or ambiguous, and `pace` limits how slowly a peer may send or receive.
 
@@ -11,6 +11,7 @@ mod guarded;
 pub(crate) mod head;
 pub(crate) mod pace;
 pub(crate) mod problem;
+pub(crate) mod refusals;
 pub(crate) mod request;
 
 pub(crate) use guarded::add_request_id;
