@@ -90,7 +90,8 @@ fn a_store_in_use_is_backed_up_and_restored_into_either_kind_of_store() {
 
         // backed up while an import writes
         let more = sandbox.write_file("more.csv", books(10_000, 60_000));
-        let mut import = sandbox.command(&["import", &more, "--source", "shelf"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+        let mut import =
+            sandbox.command(&["import", &more, "--source", "shelf"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
         let count = |sandbox: &Sandbox| sandbox.json(&["query", "book | count(id)", "--format", "json"])[0]["count(id)"].as_i64().expect("a number");
         while count(&sandbox) <= 3_000 {
             std::thread::sleep(Duration::from_millis(20));

@@ -57,7 +57,8 @@ fn every_connection_of_the_program_is_encrypted() {
     // workers are told of new chunks by the server
     let mut worker = sandbox.command(&["work"]).env("PGSERVICEFILE", &services).env("STOOK_STORE", url).spawn().unwrap();
     run(&["import", &sandbox.write_file("more.csv", "id,name\nt3,Chair\n"), "--detach"]);
-    let count = || serde_json::from_str::<serde_json::Value>(&run(&["query", "thing | count(id)", "--format", "json"])).unwrap()[0]["count(id)"].clone();
+    let count =
+        || serde_json::from_str::<serde_json::Value>(&run(&["query", "thing | count(id)", "--format", "json"])).unwrap()[0]["count(id)"].clone();
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
     while count() != 3 {
         assert!(std::time::Instant::now() < deadline, "the worker has not done it: {}", count());

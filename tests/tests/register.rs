@@ -141,8 +141,13 @@ fn wrong_requests_are_answered_in_the_registers_own_words() {
         assert_eq!(described("/pending-surveys", incomplete, 400), json!(["Required key 'email_address' is missing."]));
         assert_eq!(
             register.call("PUT", "/businesses/sample/link/s-9", &json!({})).expect_json(400)["description"],
-            "Required key 'collectionExerciseId' is missing."
+            json!(["Required key 'collectionExerciseId' is missing."])
         );
+        // a body that is no object is none, whatever it lacks
+        for (method, path) in [("PUT", "/businesses/sample/link/s-9"), ("GET", "/respondents/email")] {
+            let nothing = register.stook.send(method, &format!("{BASE}{path}"), &[("content-type", "application/json")], b"null").expect_json(400);
+            assert_eq!(nothing["description"], "send a JSON object, this is null");
+        }
         // plain text where its callers expect it
         let text = |path: &str, status: u16| {
             let reply = register.get(path);

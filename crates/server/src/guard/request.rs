@@ -140,14 +140,14 @@ impl RequestContext {
         parse_json(&self.bytes(body).await?)
     }
 
-    /// Reads the body as JSON of any media type that is JSON by its name, such as `application/vnd.example+json` (RFC 6839); null if it is empty.
+    /// Reads the body as JSON of any media type that is JSON by its name, such as `application/vnd.example+json` (RFC 6839); `None` if it is empty.
     ///
     /// # Errors
     /// 400, 413 or 415.
-    pub async fn any_json(&self, body: Body) -> HandlerResult<Json> {
+    pub async fn any_json(&self, body: Body) -> HandlerResult<Option<Json>> {
         let bytes = self.bytes(body).await?;
         if bytes.is_empty() {
-            return Ok(Json::Null);
+            return Ok(None);
         }
         let sent = self.header(header::CONTENT_TYPE)?.unwrap_or("application/json");
         let essence = sent.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -157,7 +157,7 @@ impl RequestContext {
                 format!("send application/json, or a type that ends in +json; this is {sent:?}"),
             ));
         }
-        parse_json(&bytes)
+        parse_json(&bytes).map(Some)
     }
 
     /// Returns the complete body, which the guard has received already.

@@ -5,6 +5,7 @@ use crate::guard::request::RequestContext;
 use axum::body::Body;
 use axum::http::StatusCode;
 use serde_json::{Map, Value as Json};
+use stook_catalogue::diagnostic::did_you_mean;
 use stook_catalogue::route::{GeneratedValue, Param, ParamLocation};
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_engine::transition;
@@ -53,17 +54,19 @@ pub async fn parameters(ctx: &mut RequestContext, params: &[Param], body: Body) 
     }
     let has = |location: ParamLocation| params.iter().any(|param| param.location == location);
     let (has_members, has_whole) = (has(ParamLocation::Body), has(ParamLocation::WholeBody));
-    let sent = if has_members || has_whole { ctx.any_json(body).await? } else { Json::Null };
+    let sent = if has_members || has_whole { ctx.any_json(body).await? } else { None };
     let (mut members, whole) = match sent {
-        whole if has_whole => (Map::new(), whole),
-        Json::Object(members) => (members, Json::Null),
-        Json::Null => (Map::new(), Json::Null),
-        other => {
+        None => (Map::new(), Json::Null),
+        Some(whole) if has_whole => (Map::new(), whole),
+        Some(Json::Object(members)) => (members, Json::Null),
+        Some(other) => {
             let shown: String = other.to_string().chars().take(40).collect();
             return Err(Problem::bad_request(format!("send a JSON object, this is {shown}")));
         }
     };
     let mut problems = Vec::new();
+    // what is wrong in a body is a list, whatever its length: more may be wrong in the next one
+    let mut are_listed = false;
     let mut values = Vec::with_capacity(params.len());
     for (param, texts) in params.iter().zip(texts) {
         let json = match param.location {
@@ -77,6 +80,7 @@ pub async fn parameters(ctx: &mut RequestContext, params: &[Param], body: Body) 
             _ => value_of_texts(param, &texts),
         };
         let value = value.map_err(|problem| param.wrong.clone().unwrap_or(problem));
+        let count_before = problems.len();
         match value.and_then(|value| check_value(param, value)) {
             Ok(value) => {
                 if let (Some(schema), Some(Value::Json(json))) = (&param.schema, &value) {
@@ -87,11 +91,17 @@ pub async fn parameters(ctx: &mut RequestContext, params: &[Param], body: Body) 
             Err(problem) if problems.contains(&problem) => {}
             Err(problem) => problems.push(problem),
         }
+        are_listed |= matches!(param.location, ParamLocation::Body | ParamLocation::WholeBody) && problems.len() > count_before;
     }
     if let (Some(name), false) = (members.keys().next(), ignores_unknown) {
-        problems.push(format!("There is no parameter {name}."));
+        let in_body = params.iter().filter(|param| param.location == ParamLocation::Body).map(|param| param.name.as_str());
+        let known: Vec<&str> = in_body.collect();
+        problems.push(match did_you_mean(name, known.iter().copied()) {
+            Some(near) => format!("There is no parameter {name}; did you mean {near}?"),
+            None => format!("There is no parameter {name}; there are {}.", known.join(", ")),
+        });
     }
-    if problems.is_empty() { Ok(values) } else { Err(with_status_400(Problem::unprocessable(problems))) }
+    if problems.is_empty() { Ok(values) } else { Err(with_status_400(Problem { are_listed, ..Problem::unprocessable(problems) })) }
 }
 
 /// Characters of codes that people type.
