@@ -7,7 +7,7 @@ target="${CARGO_TARGET_DIR:-target}"
 # built beside the tests, as tests/run.sh does it
 whole=$(cargo test --workspace --quiet --no-run --message-format=json-render-diagnostics |
   sed -n 's/.*"kind":\["bin"\].*"name":"stook".*"test":false.*"executable":"\([^"]*\)".*/\1/p')
-mkdir -p "$target/features/"{whole,none,lab,pages,postgres}
+mkdir -p "$target/features/"{whole,none,arrow,lab,pages,postgres}
 cp "$whole" "$target/features/whole/stook"
 
 # try FEATURES TEST...: what runs end to end with a program of these features
@@ -27,6 +27,7 @@ try() {
 }
 
 try "" folders outcomes collect tables work
+try arrow tables
 try lab lab
 try pages pages
 try postgres tables work

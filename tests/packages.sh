@@ -28,7 +28,7 @@ inside dpkg --install /tmp/stook.deb >"$work/log" 2>&1 || { cat "$work/log" >&2;
 version=$(inside stook -V)
 [ "stook $(inside dpkg-query -W -f '${Version}' stook)" = "$version-1" ] || fails "program and package have one version"
 holds "the package installs; $version"
-inside stook --version | grep -q '^features: lab, pages, postgres$' || fails "all features are in it"
+inside stook --version | grep -q '^features: arrow, lab, pages, postgres$' || fails "all features are in it"
 for file in usr/share/man/man1/stook.1.gz usr/share/man/man1/stook-import.1.gz usr/share/bash-completion/completions/stook usr/share/doc/stook/changelog.gz; do
   [ -s "$root/$file" ] || fails "/$file is installed"
 done

@@ -3,7 +3,12 @@
 use std::sync::OnceLock;
 
 /// The parts that a build may leave out.
-const FEATURES: [(&str, bool); 3] = [("lab", cfg!(feature = "lab")), ("pages", cfg!(feature = "pages")), ("postgres", cfg!(feature = "postgres"))];
+const FEATURES: [(&str, bool); 4] = [
+    ("arrow", cfg!(feature = "arrow")),
+    ("lab", cfg!(feature = "lab")),
+    ("pages", cfg!(feature = "pages")),
+    ("postgres", cfg!(feature = "postgres")),
+];
 
 /// The version, the commit that was built, if `STOOK_COMMIT` named it during the build, and the features of the build.
 pub(super) fn long() -> &'static str {
