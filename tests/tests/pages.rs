@@ -517,7 +517,7 @@ fn hostile_values_are_shown(sandbox: &Sandbox) {
 /// Books and their authors, with words.
 const WORDS: &str = "
 catalogue: shelf
-sources: { list: { format: json, as_of: meta.received, feeds: [ { into: book, when: $.title }, { into: author, when: $.name } ] } }
+sources: { list: { format: json, as_of: meta.received, let: { title: $.title, name: $.name }, feeds: [ { into: book, when: title != null }, { into: author, when: name != null } ] } }
 collections:
   book: { key: id, fields: { id: text, title: { type: text, index: words }, subjects: { type: [text], index: words } } }
   author: { key: id, fields: { id: text, name: { type: text, index: words } } }

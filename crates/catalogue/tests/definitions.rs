@@ -60,7 +60,7 @@ fn indexes_that_a_state_field_cannot_have_are_refused() {
 fn jobs_cannot_be_undone_in_sources_that_leave_more_behind_than_contributions() {
     let with = |words: &str, feed: &str| {
         format!(
-            "catalogue: a\nsources:\n  s: {{ format: json, undo: 30d, {words} {feed} }}\n  other: {{ format: json, into: x }}\n\
+            "catalogue: a\nsources:\n  s: {{ format: json, as_of: meta.received, undo: 30d, {words} {feed} }}\n  other: {{ format: json, as_of: meta.received, into: x }}\n\
              collections:\n  x: {{ key: k, fields: {{ k: text, f: text }} }}\n"
         )
     };

@@ -7,6 +7,9 @@ use std::process::Command;
 #[test]
 fn the_program_says_its_version() {
     let output = Command::new(env!("CARGO_BIN_EXE_stook")).arg("--version").output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout).trim_end(), concat!("stook ", env!("CARGO_PKG_VERSION")));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.first(), Some(&concat!("stook ", env!("CARGO_PKG_VERSION"))));
+    assert!(lines.len() == 3 && lines[1].starts_with("commit: ") && lines[2].starts_with("features: "), "{text}");
     assert!(output.status.success());
 }

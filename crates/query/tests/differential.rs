@@ -603,8 +603,8 @@ impl QueryGenerator<'_> {
     /// A search for some of the words that a record has.
     fn words(&mut self, name: usize) -> TestCondition {
         let (mut terms, mut texts) = (Vec::new(), Vec::new());
-        for _ in 0..=self.dice.below(2) {
-            let value = self.operand_value(name);
+        let value = self.operand_value(name);
+        for _ in 0..*self.dice.choose(&[1, 1, 2, 3]) {
             let mut words = words(&value).concat();
             if words.is_empty() {
                 words.push("a".into());

@@ -350,7 +350,8 @@ fn alternatives_with_indexes_find_what_a_scan_finds() {
     ] {
         // an alternative without an index, which never holds, makes them a scan
         let scanned = query.replacen(')', " or note=z)", 1);
-        assert_eq!(access_path_and_plan(&scanned.replace(" tags=common", "")).0, "reads every record of the collection");
+        let path = access_path_and_plan(&scanned.replace(" tags=common", "")).0;
+        assert!(!path.contains("each alternative"), "{path}");
         let indexed = keys(query);
         assert!(!indexed.is_empty(), "{query}");
         assert_eq!(indexed, keys(&scanned), "{query}");

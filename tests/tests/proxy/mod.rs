@@ -5,6 +5,9 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// What a client sends to ask for TLS.
+const TLS_REQUEST: [u8; 4] = 80_877_103_u32.to_be_bytes();
+
 pub struct Proxy {
     /// Where it listens.
     pub address: String,
@@ -64,12 +67,17 @@ fn serve(client: &TcpStream, server: &TcpStream, after: bool, every: u32, cut: &
         let _ = to_client.shutdown(Shutdown::Both);
     });
     let (mut from_client, mut to_server) = (client, server);
-    // the first message has no type
-    let mut length = [0; 4];
-    from_client.read_exact(&mut length)?;
-    let mut body = vec![0; u32::from_be_bytes(length) as usize - 4];
-    from_client.read_exact(&mut body)?;
-    to_server.write_all(&[&length[..], &body].concat())?;
+    // the first message has no type, nor has a question whether the server speaks TLS, which comes before it
+    loop {
+        let mut length = [0; 4];
+        from_client.read_exact(&mut length)?;
+        let mut body = vec![0; u32::from_be_bytes(length) as usize - 4];
+        from_client.read_exact(&mut body)?;
+        to_server.write_all(&[&length[..], &body].concat())?;
+        if body != TLS_REQUEST {
+            break;
+        }
+    }
     loop {
         let mut head = [0; 5];
         from_client.read_exact(&mut head)?;

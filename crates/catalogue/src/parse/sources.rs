@@ -271,12 +271,7 @@ impl DefinitionParser<'_> {
         for (_, obstacle) in obstacles.iter().filter(|(is_there, _)| *is_there) {
             self.problem(node, format!("jobs cannot be undone in a source with {obstacle}"));
         }
-        // days are no unit of other durations, because those of a calendar differ
-        let days = node.text().and_then(|text| text.strip_suffix('d')?.parse::<u16>().ok());
-        let micros = match days {
-            Some(days) => i64::from(days) * 86_400_000_000,
-            None => self.duration(node, "`undo`")?,
-        };
+        let micros = self.duration(node, "`undo`")?;
         if micros <= 0 {
             self.problem(node, "`undo` is how long jobs can be undone, such as 30d");
             return None;

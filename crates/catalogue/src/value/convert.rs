@@ -3,9 +3,9 @@
 use super::field_type::FieldType;
 use super::time::timestamp_from_text;
 use super::{PartialDate, Value, json, ranges_from_json, ranges_from_text, ranges_of, struct_of};
-use jiff::SignedDuration;
 use jiff::civil;
 use jiff::fmt::strtime::BrokenDownTime;
+use jiff::{SignedDuration, Span, SpanRelativeTo};
 use serde_json::Value as Json;
 use std::sync::Arc;
 use stook_geometry::{Geometry, Limits, Reading};
@@ -202,11 +202,13 @@ fn date_from_text(text: &str, format: Option<&str>) -> Option<i64> {
     Some(i64::from(days))
 }
 
-/// Parses a duration such as `1h30m`, `PT90M`, `-2s` or, with a unit as `format`, a bare number. Returns microseconds.
+/// Parses a duration such as `1h30m`, `PT90M`, `30d` (days of 24 hours), `-2s` or, with a unit as `format`, a bare number. Returns microseconds.
 pub fn duration_from_text(text: &str, format: Option<&str>) -> Option<i64> {
     let unit = match format {
         None => {
-            let duration: SignedDuration = text.parse().ok()?;
+            // months and years have no length
+            let with_days = || text.parse::<Span>().ok()?.to_duration(SpanRelativeTo::days_are_24_hours()).ok();
+            let duration: SignedDuration = text.parse().ok().or_else(with_days)?;
             return i64::try_from(duration.as_micros()).ok();
         }
         Some("d") => 86_400_000_000,

@@ -361,6 +361,10 @@ mod tests {
     fn durations_and_sizes_have_units() {
         assert_eq!(text("1h30m", FieldType::Duration, None), Some(Value::Int(5_400_000_000)));
         assert_eq!(text("PT90M", FieldType::Duration, None), Some(Value::Int(5_400_000_000)));
+        assert_eq!(text("P0D", FieldType::Duration, None), Some(Value::Int(0)));
+        assert_eq!(text("P1DT12H", FieldType::Duration, None), Some(Value::Int(129_600_000_000)));
+        assert_eq!(text("30d", FieldType::Duration, None), Some(Value::Int(2_592_000_000_000)));
+        assert_eq!(text("P1M", FieldType::Duration, None), None, "months have no length");
         assert_eq!(text("2800", FieldType::Duration, Some("ms")), Some(Value::Int(2_800_000)));
         assert_eq!(text("1.5 GiB", FieldType::Size, None), Some(Value::Int(1_610_612_736)));
         assert_eq!(text("10 kB", FieldType::Size, None), Some(Value::Int(10_000)));

@@ -59,8 +59,8 @@ impl Resolver<'_> {
             }
         }
         let Some(merged) = merged else { return Ok(None) };
-        // a day is a range of times
+        // days, and partial dates, are ranges of times
         let (_, ty) = self.resolve(&merged.path)?;
-        Ok(Some(merged).filter(|_| *ty.element() != FieldType::Timestamp))
+        Ok(Some(merged).filter(|_| !matches!(ty.element(), FieldType::Timestamp | FieldType::PartialDate)))
     }
 }

@@ -57,7 +57,7 @@ fn sequence(table: &FixedTable) -> String {
 fn dump(session: &mut Session, tables: &StoreTables, take: &mut dyn FnMut(BackupItem) -> Result<()>) -> DbResult<()> {
     // a snapshot begins with its first statement; sequences have no snapshot, and are at least as far when they are read after it
     session.batch("SET LOCAL enable_seqscan = on")?;
-    let clock: i64 = session.query_one("SELECT last_value FROM clock", &[])?.at(0)?;
+    let clock: i64 = session.query_one("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM clock", &[])?.at(0)?;
     let mut setting = |name: &str, value: String| take(BackupItem::Setting(name.to_owned(), value));
     setting(backed_up::DEFINITION, tables.catalogue().hash.clone())?;
     setting(backed_up::CLOCK, clock.to_string())?;
@@ -114,7 +114,10 @@ fn finish(session: &mut Session, catalogue: &Catalogue, settings: &HashMap<Strin
         }
     }
     let number = |name: &str| settings.get(name).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
-    session.query_one("SELECT setval('clock', greatest(last_value, $1::bigint, 1)) FROM clock", &[&number(backed_up::CLOCK)])?;
+    session.query_one(
+        "SELECT setval('clock', greatest(last_value, $1::bigint), is_called OR $1::bigint > 0) FROM clock",
+        &[&number(backed_up::CLOCK)],
+    )?;
     session.query_one("SELECT setval('tokens', greatest(last_value, (SELECT max(token) FROM chunks), 1)) FROM tokens", &[])?;
     for table in FIXED_TABLES.iter().filter(|table| table.numbering != Numbering::None) {
         let sql = format!(
