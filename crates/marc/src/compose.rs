@@ -153,7 +153,7 @@ impl<'r> Composer<'_, 'r> {
                 let field = MarcField { tag: entry.tag, data: &entry.data };
                 entry.tag == tag && field.subfields().any(|(code, value)| code == "a" && value.trim() == text)
             };
-            if !self.entries.iter().any(|entry| has_text(entry)) {
+            if !self.entries.iter().any(has_text) {
                 self.insert(Entry { tag, data: format!("  {}a{text}", char::from(SUBFIELD)).into(), from: None });
                 givers.push(giver);
             }

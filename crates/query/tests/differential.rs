@@ -312,7 +312,7 @@ enum TestCondition {
     /// Microseconds before now.
     Last(i64),
     /// Words, each a list of which the last may be the beginning of a word, as the query says them.
-    Words(Vec<(Vec<String>, bool)>, String),
+    Words(Vec<SearchTerm>, String),
     /// How a geometry lies to this one, which the query says with this text.
     Related(GeometryRelation, Value, String),
 }
@@ -382,8 +382,11 @@ fn words(value: &Value) -> Vec<Vec<String>> {
     value.elements().iter().map(|element| of_text(element.as_text().expect("a text"))).collect()
 }
 
+/// Words that follow each other, and whether of the last one only the beginning is given.
+type SearchTerm = (Vec<String>, bool);
+
 /// How often words follow each other, without overlaps; of the last one only the beginning may be given.
-fn occurrences((term, is_prefix): &(Vec<String>, bool), value: &Value) -> i64 {
+fn occurrences((term, is_prefix): &SearchTerm, value: &Value) -> i64 {
     let mut found = 0;
     for words in words(value) {
         let mut first = 0;
@@ -399,7 +402,7 @@ fn occurrences((term, is_prefix): &(Vec<String>, bool), value: &Value) -> i64 {
 }
 
 /// How well a value matches words.
-fn rank_of(terms: &[(Vec<String>, bool)], value: &Value) -> i64 {
+fn rank_of(terms: &[SearchTerm], value: &Value) -> i64 {
     let count: i64 = words(value).iter().map(|words| words.len() as i64).sum();
     let rank = |term| {
         let found = occurrences(term, value);
@@ -627,8 +630,8 @@ impl QueryGenerator<'_> {
     }
 
     /// The words that make a record rank higher.
-    fn searches<'q>(&self, query: &'q GeneratedQuery) -> Vec<(usize, &'q [(Vec<String>, bool)])> {
-        fn collect<'q>(tree: &'q TestTree, is_negated: bool, found: &mut Vec<(usize, &'q [(Vec<String>, bool)])>) {
+    fn searches<'q>(&self, query: &'q GeneratedQuery) -> Vec<(usize, &'q [SearchTerm])> {
+        fn collect<'q>(tree: &'q TestTree, is_negated: bool, found: &mut Vec<(usize, &'q [SearchTerm])>) {
             match tree {
                 TestTree::One(name, TestCondition::Words(terms, _)) if !is_negated => found.push((*name, terms)),
                 TestTree::One(..) => {}

@@ -189,7 +189,7 @@ impl ComparisonSql<'_> {
             Comparison::Exists(_) => format!("{} IS NOT NULL", self.sql),
             Comparison::During(days) => {
                 let bounds = during_bounds(*days).map(|bound| self.parameters.value(Value::Int(bound), &FieldType::PartialDate));
-                during_sql(&self.sql, bounds.each_ref().map(String::as_str))
+                during_sql(self.sql, bounds.each_ref().map(String::as_str))
             }
             // the relation is decided elsewhere, see [`crate::sql::geometry_filter`]
             Comparison::Related(_, wanted) if self.column.index.intersects => self.boxes_overlap(wanted),
