@@ -11,6 +11,7 @@
 
 mod address;
 mod clock;
+mod computed_column;
 mod dump;
 mod edges;
 mod former;

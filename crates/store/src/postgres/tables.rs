@@ -17,8 +17,9 @@
 //! accept long ones; a condition on a longer text is combined with the condition that follows for these characters. A `contains` index is a GIN index
 //! over trigrams computed by a function of the schema, so that no extension is needed.
 
+use super::computed_column::ComputedColumn;
 use super::session::{DbResult, Session};
-use super::values::{BoundingBox, RowExt, column_type, decode_column};
+use super::values::{BoundingBox, RowExt, column_type};
 use super::words_index::{words_column, words_index};
 use crate::StoreError;
 use crate::sql::store_schema::IndexChange;
@@ -575,40 +576,13 @@ fn list_index(session: &mut Session, collection: &Collection, field: &Field, had
     }
 }
 
-/// Number of bounding boxes computed at a time for a new index.
-const BOXES_PER_PAGE: usize = 10_000;
-
 /// Creates or drops an index of bounding boxes; one that is added later starts from what is stored.
 fn box_index(session: &mut Session, collection: &Collection, field: &Field, had_index: bool) -> DbResult<()> {
     let (table, column) = (quoted_name(&["r", &collection.name]), quoted_name(&["b", &field.name]));
     match IndexChange::choose(field.index.intersects, had_index) {
         IndexChange::Create => {
             session.batch(&format!("ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {column} box"))?;
-            let value = quoted_name(&["f", &field.name]);
-            let page_sql = format!(
-                "SELECT {value}, tenant, key FROM {table} WHERE {value} IS NOT NULL AND (tenant, key) > ($1::bigint, $2::text) \
-                 ORDER BY tenant, key LIMIT {BOXES_PER_PAGE}"
-            );
-            let fill_sql = format!(
-                "UPDATE {table} AS r SET {column} = u.around FROM unnest($1::bigint[], $2::text[], $3::box[]) AS u(tenant, key, around) \
-                 WHERE r.tenant = u.tenant AND r.key = u.key"
-            );
-            let mut after = (i64::MIN, String::new());
-            loop {
-                let rows = session.query(&page_sql, &[&after.0, &after.1])?;
-                let Some(last) = rows.last() else { break };
-                after = (last.at(1)?, last.at(2)?);
-                let (mut tenants, mut keys, mut boxes) = (Vec::<i64>::new(), Vec::<&str>::new(), Vec::new());
-                for row in &rows {
-                    // damaged values are reported when they are read
-                    if let Ok(value) = decode_column(row, 0, &FieldType::Geometry) {
-                        tenants.push(row.at(1)?);
-                        keys.push(row.at(2)?);
-                        boxes.push(BoundingBox::from_value(&value));
-                    }
-                }
-                session.execute(&fill_sql, &[&tenants, &keys, &boxes])?;
-            }
+            ComputedColumn { table: &table, column: &column, sql_type: "box" }.fill(session, field, BoundingBox::from_value)?;
             session.batch(&format!("CREATE INDEX {} ON {table} USING gist ({column})", quoted_name(&["g", &collection.name, &field.name])))
         }
         IndexChange::Drop => session.batch(&format!("ALTER TABLE {table} DROP COLUMN {column}")),
