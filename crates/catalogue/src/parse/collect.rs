@@ -3,35 +3,34 @@
 use super::keywords;
 use super::parser::DefinitionParser;
 use super::yaml::{Node, NodeKind};
-use crate::model::definition::{Collect, CollectProtocol, FormatFamily, OdataService};
+use crate::model::definition::{Collect, CollectProtocol, FileLocation, FormatFamily, OdataService};
 use crate::model::links::id_of;
 use crate::value::{FieldType, from_text};
 
 impl DefinitionParser<'_> {
     pub(super) fn collect(&mut self, source: &str, node: &Node, family: FormatFamily, records: Option<&str>) -> Option<Collect> {
         self.section(node, "collect", &[keywords::COLLECT])?;
-        let (services, protocol) = match (node.get("odata"), node.get("oai")) {
-            (Some(odata), None) => {
+        let (services, protocol) = match (node.get("odata"), node.get("oai"), node.get("files")) {
+            (Some(odata), None, None) => {
                 if family != FormatFamily::Json || records != Some("value") {
                     self.problem(node, "what is collected by OData is json with `records: $.value[*]`");
                 }
-                (self.collected_services(odata, "odata"), CollectProtocol::Odata(self.odata(node)?))
+                (self.collected_services(odata, "odata", Self::url), CollectProtocol::Odata(self.odata(node)?))
             }
-            (None, Some(oai)) => {
+            (None, Some(oai), None) => {
                 let is_record = family == FormatFamily::Marc || matches!(records, Some("record" | "ListRecords/record"));
                 if !is_record || !matches!(family, FormatFamily::Marc | FormatFamily::Xml) {
                     self.problem(node, "what is collected by OAI-PMH is marc, or xml with `records: ListRecords/record`");
                 }
-                for word in ["window", "page", "filter"] {
-                    if let Some(own) = node.get(word) {
-                        let help = "what is wanted of a repository stands in its URL: `?metadataPrefix=marc21&set=maps`";
-                        self.problem_with_help(own, format!("`{word}` is for OData"), help);
-                    }
-                }
-                (self.collected_services(oai, "oai"), CollectProtocol::Oai)
+                self.only_for_odata(node, "what is wanted of a repository stands in its URL: `?metadataPrefix=marc21&set=maps`");
+                (self.collected_services(oai, "oai", Self::url), CollectProtocol::Oai)
+            }
+            (None, None, Some(files)) => {
+                self.only_for_odata(node, "which files are wanted stands in their location: `s3://bucket/folder/*.csv`");
+                (self.collected_services(files, "files", Self::location), CollectProtocol::Files)
             }
             _ => {
-                self.problem(node, "`collect` has either `odata` or `oai`, the services that are asked");
+                self.problem(node, "`collect` has one of `odata`, `oai` and `files`, which says where from");
                 return None;
             }
         };
@@ -48,15 +47,37 @@ impl DefinitionParser<'_> {
         Some(Collect { id: id_of(&format!("{source} collect")), services, protocol, lag, since, credentials })
     }
 
-    /// Parses names and URLs of services.
-    fn collected_services(&mut self, node: &Node, word: &str) -> Vec<(String, String)> {
+    /// Reports words of OData beside another protocol.
+    fn only_for_odata(&mut self, node: &Node, help: &'static str) {
+        for word in ["window", "page", "filter"] {
+            if let Some(own) = node.get(word) {
+                self.problem_with_help(own, format!("`{word}` is for OData"), help);
+            }
+        }
+    }
+
+    /// Parses the location of files.
+    fn location(&mut self, node: &Node) -> Option<String> {
+        let location = self.text_of(node, "a location of files")?.to_owned();
+        // what the environment says is checked when files are collected
+        if !location.contains("${")
+            && let Err(reason) = FileLocation::parse(&location)
+        {
+            self.problem(node, reason);
+        }
+        Some(location)
+    }
+
+    /// Parses names of services, and where they are.
+    fn collected_services(&mut self, node: &Node, word: &str, address: fn(&mut Self, &Node) -> Option<String>) -> Vec<(String, String)> {
         let mut services = Vec::new();
         let NodeKind::Map(entries) = &node.kind else {
-            self.problem(node, format!("{word} is a mapping from names of services to URLs"));
+            let wanted = if word == "files" { "locations of files" } else { "URLs" };
+            self.problem(node, format!("{word} is a mapping from names to {wanted}"));
             return services;
         };
         for (name, url) in entries {
-            let (name, address) = (self.text_of(name, "a service's name"), self.url(url));
+            let (name, address) = (self.text_of(name, "a service's name"), address(self, url));
             let (Some(name), Some(address)) = (name, address) else { continue };
             services.push((name.to_owned(), address));
         }

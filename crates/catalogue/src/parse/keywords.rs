@@ -283,12 +283,21 @@ pub const COLLECT: &[Keyword] = &[
         r#"{"type":"object","minProperties":1,"additionalProperties":{"type":"string"}}"#,
         "Repositories of OAI-PMH by name, each with its URL, which also says what is wanted: `https://host/oai?metadataPrefix=marc21&set=maps`.",
     ),
+    word(
+        "files",
+        r#"{"type":"object","minProperties":1,"additionalProperties":{"type":"string"}}"#,
+        "Files by a name for each location: a folder (`inbox/`, `inbox/*.csv`), a file of a web server (`https://host/list.csv`), objects of S3 (`s3://bucket/folder/*.csv`).",
+    ),
     word("window", TEXT, "odata: the member of a document that says when it was published."),
     word("page", r#"{"type":"integer","minimum":1}"#, "odata: documents of a page; 1 000 if nothing is said."),
-    word("lag", TEXT, "Documents younger than this are left for the next harvest: `15m`."),
-    word("since", TEXT, "Where the first collection begins, a time."),
+    word("lag", TEXT, "Documents, or files, younger than this are left for the next collection: `15m`."),
+    word("since", TEXT, "Where the first collection begins, a time; older files are never collected."),
     word("filter", TEXT, "odata: a further condition, in its language."),
-    word("credentials", TEXT, "NAME of NAME_TOKEN, or of NAME_USER and NAME_PASSWORD, in the environment."),
+    word(
+        "credentials",
+        TEXT,
+        "NAME of NAME_TOKEN, or of NAME_USER and NAME_PASSWORD, in the environment; for S3 of NAME_ACCESS_KEY_ID and NAME_SECRET_ACCESS_KEY.",
+    ),
 ];
 
 /// `replaces`.

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 /// Arguments of `import`.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// Files, which may be compressed by gzip or zstd, and folders. All files below a folder are imported, except symbolic links and
+    /// Files, which may be compressed by gzip or zstd, and folders; also files of web servers (https://host/list.csv) and buckets
+    /// (s3://bucket/list.csv, with AWS_ACCESS_KEY_ID and the other variables of the environment). All files below a folder are imported, except symbolic links and
     /// names that begin with `.` or end in `.part` or `.tmp`. One job is created for each source that has files.
     #[arg(required_unless_present_any = ["resume", "retry"], value_name = "FILE|FOLDER")]
     pub files: Vec<PathBuf>,

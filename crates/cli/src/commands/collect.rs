@@ -40,6 +40,7 @@ pub fn run(location: &CatalogueLocation, arguments: &CollectArgs) -> CommandResu
             since: arguments.since.as_deref().map(|text| time("--since", text)).transpose()?,
             until: arguments.until.as_deref().map(|text| time("--until", text)).transpose()?,
             workers: threads(arguments.workers),
+            folder: location.folder.clone(),
         })
     };
     let requests: Vec<CollectRequest> = chosen.into_iter().map(request).collect::<Result<_, _>>()?;
@@ -174,12 +175,23 @@ fn report(source: &str, service: &str, done: &CollectReport, as_json: bool) {
         let until = show_timestamp(done.until);
         say!(
             "{}",
-            json!({ "source": source, "service": service, "pages": done.pages, "documents": done.counts.documents, "counts": counts, "until": until })
+            json!({
+                "source": source, "service": service, "pages": done.pages, "unchanged_files": done.unchanged_files,
+                "documents": done.counts.documents, "counts": counts, "until": until,
+            })
         );
         return;
     }
     let outcomes = outcomes(&done.counts);
     let outcomes = if outcomes.is_empty() { outcomes } else { format!(": {outcomes}") };
     let documents = count(done.counts.documents.max(0) as u64, "document");
-    say!("{source} {service}: {documents} in {}, until {}{outcomes}", count(done.pages, "page"), show_timestamp(done.until));
+    let until = show_timestamp(done.until);
+    match done.unchanged_files {
+        None => say!("{source} {service}: {documents} in {}, until {until}{outcomes}", count(done.pages, "page")),
+        Some(0) => say!("{source} {service}: {documents} in {}, until {until}{outcomes}", count(done.pages, "file")),
+        Some(unchanged) => {
+            let files = count(done.pages, "file");
+            say!("{source} {service}: {documents} in {files}, {} not changed, until {until}{outcomes}", count(unchanged, "file"));
+        }
+    }
 }

@@ -9,22 +9,26 @@ use crate::process::{stop_signal, threads};
 use crate::{CommandError, CommandResult};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::eval::ExpressionFailures;
+use stook_engine::EngineError;
 use stook_engine::chunk::changes::ChangeSummary;
 use stook_engine::import::files::MAX_NAMED_FILES;
-use stook_engine::import::{self, DryRunLimits, DryRunReport, ImportEvent, ImportProgress, ImportRequest, SortedFiles};
+use stook_engine::import::{self, DryRunLimits, DryRunReport, ImportEvent, ImportProgress, ImportRequest, SortedFiles, UploadRequest};
+use stook_engine::service::files::{self, FetchedFile};
 use stook_engine::work::JobRun;
 use stook_store::Store;
 use stook_store::journal::Outcome as Became;
 use stook_store::queue::{Job, JobId, JobState};
 
 pub fn import(location: &CatalogueLocation, arguments: &ImportArgs) -> CommandResult {
+    let (remote, files): (Vec<&PathBuf>, Vec<&PathBuf>) = arguments.files.iter().partition(|file| file.to_str().is_some_and(files::is_remote));
     let request = ImportRequest {
-        files: arguments.files.clone(),
+        files: files.into_iter().cloned().collect(),
         profile: arguments.profile.clone(),
         source: arguments.source.clone(),
         tenant: open::tenant(&arguments.tenant)?,
@@ -34,6 +38,9 @@ pub fn import(location: &CatalogueLocation, arguments: &ImportArgs) -> CommandRe
         unexpected: arguments.accept_unexpected,
     };
     if arguments.dry_run {
+        if let Some(remote) = remote.first() {
+            return Err(CommandError::usage(format!("{}: --dry-run is for files of this machine; download it first", remote.display())));
+        }
         return dry_run(location, &request, arguments.json);
     }
     let catalogue = location.catalogue()?;
@@ -45,11 +52,17 @@ pub fn import(location: &CatalogueLocation, arguments: &ImportArgs) -> CommandRe
         let store = location.prepared(&catalogue, false)?;
         return retry(&Import { catalogue, store, arguments, stop: stop_signal()? }, job);
     }
-    let sorted = import::sort_files(&catalogue, &request)?;
+    let stop = stop_signal()?;
+    let fetched = remote.iter().map(|location| files::fetch_file(&location.to_string_lossy(), &stop)).collect::<Result<Vec<_>, _>>()?;
+    let sorted = match request.files.as_slice() {
+        [] => SortedFiles { imports: Vec::new(), unclaimed: Vec::new(), is_many: false },
+        _ => import::sort_files(&catalogue, &request)?,
+    };
     let store = location.prepared(&catalogue, false)?;
     // all jobs are created before the first one starts: if one is interrupted, the others can be resumed
-    let jobs = import::create_all(&catalogue, &*store, &sorted.imports)?;
-    let import = Import { catalogue, store, arguments, stop: stop_signal()? };
+    let mut jobs = fetched.into_iter().map(|file| queue_fetched(&catalogue, &*store, &request, file)).collect::<Result<Vec<JobId>, _>>()?;
+    jobs.extend(import::create_all(&catalogue, &*store, &sorted.imports)?);
+    let import = Import { catalogue, store, arguments, stop };
     let mut code = 0;
     for (index, job) in jobs.iter().enumerate() {
         let result = run_job(&import, *job);
@@ -79,6 +92,21 @@ struct Import<'i> {
     store: Arc<dyn Store>,
     arguments: &'i ImportArgs,
     stop: Arc<AtomicBool>,
+}
+
+/// Makes a job of a file that was fetched.
+fn queue_fetched(catalogue: &Catalogue, store: &dyn Store, request: &ImportRequest, file: FetchedFile) -> Result<JobId, EngineError> {
+    let upload = UploadRequest {
+        name: file.name,
+        size: Some(file.size),
+        profile: request.profile.clone(),
+        source: request.source.clone(),
+        tenant: request.tenant.clone(),
+        as_of: request.as_of.or(file.modified),
+        retires_all: request.retires_all,
+        unexpected: request.unexpected,
+    };
+    Ok(import::upload(catalogue, store, &upload, Box::new(file.bytes), &mut |_| ())?.id)
 }
 
 /// Imports the failed documents of a job again.

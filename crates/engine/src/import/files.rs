@@ -72,6 +72,9 @@ fn found(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in given {
         let paths = if path.is_dir() { below(path)? } else { vec![path.clone()] };
+        if paths.is_empty() {
+            return Err(EngineError::Wrong(format!("{} has no files", path.display())));
+        }
         for file in paths {
             // opening it will report if it does not exist
             if seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())) {
@@ -84,7 +87,7 @@ fn found(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
 
 /// The files of a folder and its subfolders, in the byte order of their paths. Symbolic links are not followed; files that are hidden or still being
 /// written are left out.
-fn below(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn below(folder: &Path) -> Result<Vec<PathBuf>> {
     let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(folder) = folders.pop() {
         let failed = |error| EngineError::File { path: folder.display().to_string(), error };
@@ -104,9 +107,6 @@ fn below(folder: &Path) -> Result<Vec<PathBuf>> {
                 return Err(EngineError::Wrong(format!("{}: the name is not UTF-8; rename the file", path.display())));
             }
         }
-    }
-    if files.is_empty() {
-        return Err(EngineError::Wrong(format!("{} has no files", folder.display())));
     }
     files.sort_by(|one, other| one.as_os_str().as_encoded_bytes().cmp(other.as_os_str().as_encoded_bytes()));
     Ok(files)

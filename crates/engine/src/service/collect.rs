@@ -1,10 +1,11 @@
-//! Collects what services have published since the last time, a time window and a page at a time (those of OAI-PMH: `oai.rs`).
+//! Collects what services have published since the last time, a time window and a page at a time (those of OAI-PMH: `oai.rs`; files: `files.rs`).
 //!
 //! Each page becomes an import job of its own, named like a file that the service had delivered. After each page, the watermark of the service
 //! moves to the time of the page's last document, and a run that is stopped continues from there. Documents of exactly that time are fetched
 //! again, which changes nothing. Pages are separated by the documents' own times, not by their number from the beginning of the window, so
 //! what is published meanwhile is not skipped.
 
+use super::files::FileCollection;
 use super::http::{HttpAttempt, HttpClient, encoded, on_same_host, persist, with_environment};
 use super::oai::Repository;
 use super::page::{DeliveredPage, PageImport, time_in_name};
@@ -12,6 +13,7 @@ use crate::relations::SettlingUnit;
 use crate::relations::stored::number;
 use crate::{EngineError, Result};
 use serde_json::Value as Json;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -50,13 +52,17 @@ pub struct CollectRequest {
     pub until: Option<i64>,
     /// Number of worker threads for imports.
     pub workers: usize,
+    /// The folder of the definition, at which relative paths of files begin.
+    pub folder: PathBuf,
 }
 
 /// The result of collecting from a service.
 #[derive(Debug, Clone, Default)]
 pub struct CollectReport {
-    /// Number of pages.
+    /// Number of pages, or of files.
     pub pages: u64,
+    /// Number of files that were not collected because they have not changed; nothing for pages.
+    pub unchanged_files: Option<u64>,
     /// The outcomes of their documents.
     pub counts: OutcomeCounts,
     /// The time up to which everything has been collected, in microseconds.
@@ -69,7 +75,8 @@ pub struct CollectReport {
 /// When the store fails.
 pub fn journal(store: &dyn Store, tenant: &Tenant, collect: &Collect, service: &str) -> Result<Option<i64>> {
     let edges = store.edges(tenant, collect.id, service)?;
-    Ok(edges.first().map(number).transpose()?)
+    // other edges, with a group, are versions of files
+    Ok(edges.iter().find(|edge| edge.group.is_empty()).map(number).transpose()?)
 }
 
 /// Collects everything new from one service and imports it. `show` is called with what has been done so far.
@@ -105,6 +112,14 @@ pub fn collect(
             if let Some(reached) = repository.harvest(&pages, from, &mut done, show)? {
                 done.until = reached - collect.lag;
                 move_to(done.until)?;
+            }
+            return Ok(done);
+        }
+        CollectProtocol::Files => {
+            done.unchanged_files = Some(0);
+            if let Some(reached) = FileCollection::new(&pages, collect, name)?.collect(&url, &mut done, show)? {
+                done.until = reached;
+                move_to(reached)?;
             }
             return Ok(done);
         }

@@ -5,10 +5,16 @@ use base64::Engine;
 use std::io::Read;
 use std::time::{Duration, SystemTime};
 use stook_catalogue::value::{FieldType, from_text};
-use ureq::http::{HeaderMap, Uri};
+use ureq::config::{ConfigBuilder, RedirectAuthHeaders};
+use ureq::http::{HeaderMap, StatusCode, Uri};
+use ureq::typestate::AgentScope;
 
 /// The time limit for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
+/// The maximum number of redirects to a file.
+const FILE_REDIRECTS: u32 = 5;
+/// The time after which a server that sends nothing of a file has failed.
+const FILE_SILENCE: Duration = Duration::from_secs(60);
 /// The longest pause between attempts, even if a service asks for more.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// The number of bytes of an error response that are read.
@@ -33,27 +39,62 @@ pub struct HttpClient {
     credentials: Option<String>,
 }
 
+/// A request for a resource.
+pub struct HttpRequest<'r> {
+    /// Its URL.
+    pub url: &'r str,
+    /// The media types that are understood.
+    pub accept: &'r str,
+    /// Further headers, such as conditions.
+    pub headers: &'r [(&'static str, &'r str)],
+    /// The time limit for everything.
+    pub time: Duration,
+    /// The maximum number of bytes of the response.
+    pub max_bytes: u64,
+}
+
 impl HttpClient {
     /// `credentials` is a prefix of environment variables: NAME_TOKEN, or NAME_USER and NAME_PASSWORD.
     ///
     /// # Errors
     /// When these variables are not set.
     pub fn new(credentials: Option<&str>) -> Result<Self> {
-        let config = ureq::Agent::config_builder()
-            .timeout_connect(Some(CONNECT))
-            // a service that has moved needs a change of the definition
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .http_status_as_error(false)
-            .user_agent(concat!("stook/", env!("CARGO_PKG_VERSION")));
+        // a service that has moved needs a change of the definition
+        let config = configured().max_redirects(0).max_redirects_will_error(false);
+        Ok(Self { agent: config.build().into(), credentials: credentials.map(of_environment).transpose()? })
+    }
+
+    /// A client for files, which servers often keep elsewhere: it follows redirects, but not from https to http, and without the
+    /// credentials.
+    ///
+    /// # Errors
+    /// As [`HttpClient::new`].
+    pub fn for_files(url: &str, credentials: Option<&str>) -> Result<Self> {
+        let config = configured()
+            .max_redirects(FILE_REDIRECTS)
+            .https_only(url.starts_with("https:"))
+            .redirect_auth_headers(RedirectAuthHeaders::Never)
+            .timeout_per_read(Some(FILE_SILENCE));
         Ok(Self { agent: config.build().into(), credentials: credentials.map(of_environment).transpose()? })
     }
 
     /// Sends one request, within `time`. `take` reads the response, at most `most` bytes.
     pub fn get<T>(&self, url: &str, accept: &str, (time, most): (Duration, u64), take: ResponseReader<'_, T>) -> HttpAttempt<T> {
+        match self.get_if_changed(&HttpRequest { url, accept, headers: &[], time, max_bytes: most }, take) {
+            HttpAttempt::Answered(Some(taken)) => HttpAttempt::Answered(taken),
+            HttpAttempt::Answered(None) => HttpAttempt::GiveUp("it responded with 304 Not Modified to a request without a condition".into()),
+            HttpAttempt::RetryLater(reason, wait) => HttpAttempt::RetryLater(reason, wait),
+            HttpAttempt::GiveUp(reason) => HttpAttempt::GiveUp(reason),
+        }
+    }
+
+    /// Sends one request. `take` reads the response; `None` if the resource is as the condition in the request's headers says.
+    pub fn get_if_changed<T>(&self, request: &HttpRequest<'_>, take: ResponseReader<'_, T>) -> HttpAttempt<Option<T>> {
+        let HttpRequest { url, accept, headers, time, max_bytes: most } = *request;
         let mut request = self.agent.get(url).header("accept", accept).config().timeout_global(Some(time)).build();
-        if let Some(credentials) = &self.credentials {
-            request = request.header("authorization", credentials);
+        let credentials = self.credentials.as_deref().map(|credentials| ("authorization", credentials));
+        for (name, value) in headers.iter().copied().chain(credentials) {
+            request = request.header(name, value);
         }
         let mut response = match request.call() {
             Ok(response) => response,
@@ -68,7 +109,14 @@ impl HttpClient {
             if reader.exceeded {
                 return HttpAttempt::GiveUp(format!("the response exceeds {most} bytes"));
             }
-            return taken.unwrap_or_else(|error| HttpAttempt::RetryLater(error.to_string(), None));
+            return match taken.unwrap_or_else(|error| HttpAttempt::RetryLater(error.to_string(), None)) {
+                HttpAttempt::Answered(taken) => HttpAttempt::Answered(Some(taken)),
+                HttpAttempt::RetryLater(reason, wait) => HttpAttempt::RetryLater(reason, wait),
+                HttpAttempt::GiveUp(reason) => HttpAttempt::GiveUp(reason),
+            };
+        }
+        if status == StatusCode::NOT_MODIFIED {
+            return HttpAttempt::Answered(None);
         }
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let (wait, redirect) = (wait_of(response.headers()), header("location"));
@@ -84,6 +132,11 @@ impl HttpClient {
             _ => HttpAttempt::GiveUp(reason),
         }
     }
+}
+
+/// What all clients have in common.
+fn configured() -> ConfigBuilder<AgentScope> {
+    ureq::Agent::config_builder().timeout_connect(Some(CONNECT)).http_status_as_error(false).user_agent(concat!("stook/", env!("CARGO_PKG_VERSION")))
 }
 
 /// Limits what is read after decompression, because a small compressed response can be a large one.

@@ -1,6 +1,9 @@
-//! Requests to services, and what is collected from them page by page.
+//! Requests to services, and what is collected from them page by page, or file by file.
 
+mod bucket;
 pub mod collect;
+mod download;
+pub mod files;
 pub(crate) mod http;
 mod oai;
 mod oai_page;

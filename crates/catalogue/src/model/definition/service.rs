@@ -8,7 +8,7 @@ use regex::Regex;
 pub struct Collect {
     /// The number of their watermarks in a store.
     pub id: u32,
-    /// Each service's name and URL.
+    /// Each service's name, and its URL or the location of its files.
     pub services: Vec<(String, String)>,
     /// How they are asked.
     pub protocol: CollectProtocol,
@@ -27,6 +27,8 @@ pub enum CollectProtocol {
     Odata(OdataService),
     /// By OAI-PMH: for what has changed since a time.
     Oai,
+    /// Not asked: they are files of a folder, a web server or a bucket ([`FileLocation`](super::FileLocation)).
+    Files,
 }
 
 /// How OData services are asked.
