@@ -241,6 +241,7 @@ const NOT_GENERATED: &[(&str, &str)] = &[
     ("rule.around", "generated documents are not wrapped; tests/tests/harvest.rs has those that are"),
     ("field.around", "as rule.around"),
     ("collect.oai", "a generated source collects by OData; tests/tests/harvest.rs collects by OAI-PMH"),
+    ("collect.files", "as collect.oai; tests/tests/collected_files.rs collects files of folders, web servers and buckets"),
     ("collection.publish", "tests/tests/published.rs has the law of what is published: a harvest is an export"),
     ("publish.dc", "as collection.publish"),
     ("serve.repository", "as collection.publish"),
