@@ -13,6 +13,7 @@ mod commands;
 mod error;
 mod open;
 mod process;
+mod remote;
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};

@@ -17,7 +17,10 @@ mod write;
 
 pub use column::{ColumnProfile, NativeCounts, Numbers};
 pub use distinct::{DistinctValues, EXACT, Overlap};
-pub use guess::{CollectionPlan, FieldPlan, IndexPlan, KeyPlan, LinkPlan, Proposal, SourcePlan, ValueSource, column_types, propose};
+pub use guess::{
+    CollectPlan, CollectionPlan, FieldPlan, IndexPlan, KeyPlan, LinkPlan, NextPage, Proposal, SourcePlan, ValueSource, column_types, next_page,
+    propose,
+};
 pub use read::{FileGroup, Limits, ProfileError, group, profile};
 pub use report::{PARTS, proposal_to_json, to_json};
 pub use table::{Note, Reading, TableProfile};

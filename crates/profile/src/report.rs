@@ -67,6 +67,7 @@ pub fn proposal_to_json(proposal: &Proposal) -> Json {
             "documents": table.documents,
             "collection": proposal.collections[source.collection].name,
             "notes": table.notes,
+            "collect": source.collect.as_ref().map(|collect| &collect.location),
         })
     });
     let collections = proposal.collections.iter().map(|collection| {

@@ -1,6 +1,6 @@
 //! Writes a proposal as `catalogue.yaml`.
 
-use crate::guess::{CollectionPlan, FieldPlan, IndexPlan, KeyPlan, Proposal, SourcePlan, ValueSource};
+use crate::guess::{CollectPlan, CollectionPlan, FieldPlan, IndexPlan, KeyPlan, NextPage, Proposal, SourcePlan, ValueSource};
 use crate::table::TableProfile;
 use std::fmt::Write as _;
 use stook_catalogue::definition::{CsvEncoding, FormatFamily};
@@ -70,6 +70,9 @@ fn write_source(out: &mut String, proposal: &Proposal, source: &SourcePlan) {
         line(out, 2, &format!("has: {}", scalar(has)));
     }
     write_reading(out, table);
+    if let Some(collect) = &source.collect {
+        write_collect(out, collect);
+    }
     line(out, 2, "as_of: meta.received");
     if !source.lets.is_empty() {
         line(out, 2, "let:");
@@ -130,6 +133,26 @@ fn write_reading(out: &mut String, table: &TableProfile) {
     }
     if csv.short_rows {
         line(out, 2, "short_rows: absent");
+    }
+}
+
+fn write_collect(out: &mut String, collect: &CollectPlan) {
+    line(out, 2, "collect:");
+    let place = format!("{{ {}: {} }}", collect.name, scalar(&collect.location));
+    match &collect.next {
+        None => line(out, 3, &format!("files: {place}")),
+        Some(next) => {
+            line(out, 3, &format!("pages: {place}"));
+            match next {
+                NextPage::Link => line(out, 3, "page: { link: true }"),
+                NextPage::Member(member) => line(out, 3, &format!("page: {{ next: {} }}", scalar(member))),
+            }
+            comment(
+                out,
+                3,
+                "guess: the whole list is fetched each time; if the service can be asked for what has changed since a time, say by which argument (`changed: updated_since`)",
+            );
+        }
     }
 }
 

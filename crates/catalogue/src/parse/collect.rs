@@ -3,37 +3,58 @@
 use super::keywords;
 use super::parser::DefinitionParser;
 use super::yaml::{Node, NodeKind};
-use crate::model::definition::{Collect, CollectProtocol, FileLocation, FormatFamily, OdataService};
+use crate::model::definition::{Collect, CollectProtocol, FileLocation, FormatFamily, OdataService, PagedService};
 use crate::model::links::id_of;
 use crate::value::{FieldType, from_text};
 
 impl DefinitionParser<'_> {
     pub(super) fn collect(&mut self, source: &str, node: &Node, family: FormatFamily, records: Option<&str>) -> Option<Collect> {
         self.section(node, "collect", &[keywords::COLLECT])?;
-        let (services, protocol) = match (node.get("odata"), node.get("oai"), node.get("files")) {
-            (Some(odata), None, None) => {
+        let places = ["odata", "oai", "pages", "files"].map(|word| node.get(word).map(|node| (word, node)));
+        let (services, protocol) = match places {
+            [Some((word, odata)), None, None, None] => {
                 if family != FormatFamily::Json || records != Some("value") {
                     self.problem(node, "what is collected by OData is json with `records: $.value[*]`");
                 }
-                (self.collected_services(odata, "odata", Self::url), CollectProtocol::Odata(self.odata(node)?))
+                (self.collected_services(odata, word, Self::url), CollectProtocol::Odata(self.odata(node)?))
             }
-            (None, Some(oai), None) => {
+            [None, Some((word, oai)), None, None] => {
                 let is_record = family == FormatFamily::Marc || matches!(records, Some("record" | "ListRecords/record"));
                 if !is_record || !matches!(family, FormatFamily::Marc | FormatFamily::Xml) {
                     self.problem(node, "what is collected by OAI-PMH is marc, or xml with `records: ListRecords/record`");
                 }
-                self.only_for_odata(node, "what is wanted of a repository stands in its URL: `?metadataPrefix=marc21&set=maps`");
-                (self.collected_services(oai, "oai", Self::url), CollectProtocol::Oai)
+                self.only_for(
+                    node,
+                    "OData",
+                    &["window", "page", "filter"],
+                    "what is wanted of a repository stands in its URL: `?metadataPrefix=marc21&set=maps`",
+                );
+                (self.collected_services(oai, word, Self::url), CollectProtocol::Oai)
             }
-            (None, None, Some(files)) => {
-                self.only_for_odata(node, "which files are wanted stands in their location: `s3://bucket/folder/*.csv`");
-                (self.collected_services(files, "files", Self::location), CollectProtocol::Files)
+            [None, None, Some((word, pages)), None] => {
+                if !matches!(family, FormatFamily::Json | FormatFamily::Xml) {
+                    self.problem(node, format!("pages are json or xml; this source is {}", family.name()));
+                }
+                self.only_for(node, "OData", &["window", "filter"], "what is wanted of a service stands in its URL: `?status=open&per_page=100`");
+                (self.collected_services(pages, word, Self::url), CollectProtocol::Pages(self.paged(node, family)))
+            }
+            [None, None, None, Some((word, files))] => {
+                self.only_for(
+                    node,
+                    "OData",
+                    &["window", "page", "filter"],
+                    "which files are wanted stands in their location: `s3://bucket/folder/*.csv`",
+                );
+                (self.collected_services(files, word, Self::location), CollectProtocol::Files)
             }
             _ => {
-                self.problem(node, "`collect` has one of `odata`, `oai` and `files`, which says where from");
+                self.problem(node, "`collect` has one of `odata`, `oai`, `pages` and `files`, which says where from");
                 return None;
             }
         };
+        if !matches!(protocol, CollectProtocol::Pages(_)) {
+            self.only_for(node, "`pages`", &["changed", "as"], "here the definition knows how services are asked for what is new");
+        }
         let lag = node.get("lag").and_then(|node| self.duration(node, "lag")).unwrap_or(0);
         let since = node.get("since").and_then(|node| {
             let text = self.text_of(node, "since")?.to_owned();
@@ -47,13 +68,28 @@ impl DefinitionParser<'_> {
         Some(Collect { id: id_of(&format!("{source} collect")), services, protocol, lag, since, credentials })
     }
 
-    /// Reports words of OData beside another protocol.
-    fn only_for_odata(&mut self, node: &Node, help: &'static str) {
-        for word in ["window", "page", "filter"] {
+    /// Reports words of one protocol beside another.
+    fn only_for(&mut self, node: &Node, protocol: &str, words: &[&str], help: &'static str) {
+        for word in words {
             if let Some(own) = node.get(word) {
-                self.problem_with_help(own, format!("`{word}` is for OData"), help);
+                self.problem_with_help(own, format!("`{word}` is for {protocol}"), help);
             }
         }
+    }
+
+    fn paged(&mut self, node: &Node, family: FormatFamily) -> PagedService {
+        let page = node.get("page").and_then(|page| self.paging(page, family));
+        let changed = node.get("changed").and_then(|node| self.text_of(node, "the name of an argument")).map(str::to_owned);
+        let epoch = self.choice(node.get("as"), "choice for as", &[("text", false), ("epoch", true)]).unwrap_or(false);
+        for (word, own) in [("as", node.get("as")), ("since", node.get("since")), ("lag", node.get("lag"))] {
+            if let (None, Some(own)) = (&changed, own) {
+                self.problem(
+                    own,
+                    format!("`{word}` is about times: say in `changed` which argument takes the time since which documents have changed"),
+                );
+            }
+        }
+        PagedService { page, changed, epoch }
     }
 
     /// Parses the location of files.

@@ -266,9 +266,11 @@ pub const CALL_PAGE: &[Keyword] = &[
     word("offset", TEXT, "The argument with how many documents to leave out."),
     word("limit", TEXT, "The argument with how many documents to send."),
     word("size", r#"{"type":"integer","minimum":1}"#, "How many; 1 000 if nothing is said."),
-    word("next", TEXT, "json: the top object's member with the URL of what follows, such as `@odata.nextLink`."),
-    word("token", TEXT, "xml: the element with a token for what follows, such as `resumptionToken`."),
-    word("argument", TEXT, "The argument that takes the token; that of the element's name if nothing is said."),
+    word("number", TEXT, "The argument with the number of the page, which is 1 for the first."),
+    word("next", TEXT, "json: the member with the URL of what follows, such as `@odata.nextLink` or `links.next`."),
+    word("link", BOOLEAN, "Whether the header `Link` has the URL of what follows (`rel=\"next\"`)."),
+    word("token", TEXT, "The element (xml) or member (json) with a token for what follows, such as `resumptionToken` or `meta.next_cursor`."),
+    word("argument", TEXT, "The argument that takes the token; in XML that of the element's name if nothing is said."),
 ];
 
 /// `collect`.
@@ -284,12 +286,23 @@ pub const COLLECT: &[Keyword] = &[
         "Repositories of OAI-PMH by name, each with its URL, which also says what is wanted: `https://host/oai?metadataPrefix=marc21&set=maps`.",
     ),
     word(
+        "pages",
+        r#"{"type":"object","minProperties":1,"additionalProperties":{"type":"string"}}"#,
+        "Other services by name, each with the URL of a list, which may come in pages: `https://host/api/works?per_page=100`.",
+    ),
+    word(
         "files",
         r#"{"type":"object","minProperties":1,"additionalProperties":{"type":"string"}}"#,
         "Files by a name for each location: a folder (`inbox/`, `inbox/*.csv`), a file of a web server (`https://host/list.csv`), objects of S3 (`s3://bucket/folder/*.csv`).",
     ),
     word("window", TEXT, "odata: the member of a document that says when it was published."),
-    word("page", r#"{"type":"integer","minimum":1}"#, "odata: documents of a page; 1 000 if nothing is said."),
+    word(
+        "page",
+        r##"{"oneOf":[{"type":"integer","minimum":1},{"$ref":"#/$defs/call_page"}]}"##,
+        "odata: documents of a page; 1 000 if nothing is said. pages: how a list is cut.",
+    ),
+    word("changed", TEXT, "pages: the argument that takes the time since which documents have changed: `updated_since`."),
+    word("as", r#"{"enum":["text","epoch"]}"#, "pages: how that time is written, text (RFC 3339) or epoch (seconds)."),
     word("lag", TEXT, "Documents, or files, younger than this are left for the next collection: `15m`."),
     word("since", TEXT, "Where the first collection begins, a time; older files are never collected."),
     word("filter", TEXT, "odata: a further condition, in its language."),

@@ -238,20 +238,29 @@ impl DefinitionParser<'_> {
         }
     }
 
-    fn paging(&mut self, node: &Node, family: FormatFamily) -> Option<Pagination> {
+    pub(super) fn paging(&mut self, node: &Node, family: FormatFamily) -> Option<Pagination> {
         self.section(node, "page", &[keywords::CALL_PAGE])?;
-        let mut text = |word: &str| node.get(word).and_then(|node| self.text_of(node, word)).map(str::to_owned);
-        let (offset, limit, next, token, argument) = (text("offset"), text("limit"), text("next"), text("token"), text("argument"));
         let size = node.get("size").and_then(|node| self.number_of(node, "size", 1..=1_000_000)).map_or(1_000, u64::from);
-        match (offset, limit, next, token) {
-            (Some(offset), Some(limit), None, None) => Some(Pagination::Offset { offset, limit, size }),
-            (None, None, Some(next), None) if family == FormatFamily::Json => Some(Pagination::Next(next)),
-            (None, None, None, Some(token)) if family == FormatFamily::Xml => {
+        let mut text = |word: &str| node.get(word).and_then(|node| self.text_of(node, word)).map(str::to_owned);
+        let (offset, number, limit, next, token, argument) =
+            (text("offset"), text("number"), text("limit"), text("next"), text("token"), text("argument"));
+        let (by_link, link) = (node.get("link").is_some(), self.boolean(node.get("link"), "link"));
+        let is_json = family == FormatFamily::Json;
+        match (offset, number, limit, next, token, by_link) {
+            (Some(offset), None, Some(limit), None, None, false) => Some(Pagination::Offset { offset, limit, size }),
+            (None, Some(number), Some(limit), None, None, false) => Some(Pagination::Number { number, limit, size }),
+            (None, None, None, Some(next), None, false) if is_json => Some(Pagination::Next(next)),
+            (None, None, None, None, Some(token), false) => {
+                if is_json && argument.is_none() {
+                    self.problem(node, "`argument` says which argument takes the token");
+                }
                 let argument = argument.unwrap_or_else(|| token.clone());
                 Some(Pagination::Token(token, argument))
             }
+            (None, None, None, None, None, true) if link => Some(Pagination::Link),
             _ => {
-                self.problem(node, "a page has `offset` and `limit`, or `next` (json), or `token` (xml)");
+                let message = "a page has `offset` and `limit`, or `number` and `limit`, or `next` (json), or `token`, or `link: true`";
+                self.problem(node, message);
                 None
             }
         }

@@ -4,14 +4,17 @@ use super::profile::read;
 use crate::arguments::init::InitArgs;
 use crate::output::{count, number};
 use crate::output_file::Output;
+use crate::remote::LocalFiles;
 use crate::{CommandError, CommandResult};
 use serde_json::json;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use stook_catalogue::definition::FormatFamily;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::parse::parse;
-use stook_profile::{KeyPlan, Proposal, proposal_to_json, propose, write_definition};
+use stook_engine::service::files::is_remote;
+use stook_profile::{CollectPlan, KeyPlan, NextPage, Proposal, next_page, proposal_to_json, propose, write_definition};
 
 /// The definition in a new folder.
 const TEMPLATE: &str = include_str!("template.yaml");
@@ -29,7 +32,9 @@ pub fn init(arguments: &InitArgs) -> CommandResult {
         say!("created {}; edit it, then run `stook -C {} check`", file.display(), folder.display());
         return Ok(0);
     }
-    let mut proposal = propose(&name_of(&folder), read(&arguments.from, arguments.rows)?);
+    let files = LocalFiles::new(&arguments.from)?;
+    let mut proposal = propose(&name_of(&folder), read(&files.paths, arguments.rows)?);
+    collect_fetched(&mut proposal, &files);
     if let (None, Some(first)) = (&arguments.dir, proposal.sources.first()) {
         // whatever the folder at hand is called, the catalogue is one of these files
         proposal.name.clone_from(&first.name);
@@ -53,6 +58,21 @@ pub fn init(arguments: &InitArgs) -> CommandResult {
         show(&proposal, &text, &file, arguments);
     }
     Ok(if proposal.tables.iter().any(|table| table.problems > 0) { 2 } else { 0 })
+}
+
+/// Lets the sources of files from elsewhere collect them again.
+fn collect_fetched(proposal: &mut Proposal, files: &LocalFiles) {
+    for source in &mut proposal.sources {
+        let table = &mut proposal.tables[source.table];
+        let fetched = table.files.iter().find_map(|file| files.fetched.iter().find(|fetched| fetched.path == *file));
+        if let Some(fetched) = fetched {
+            let next = if fetched.goes_on { Some(NextPage::Link) } else { next_page(&fetched.path, &fetched.location) };
+            let next = next.filter(|_| matches!(table.reading.family, FormatFamily::Json | FormatFamily::Xml));
+            source.collect = Some(CollectPlan { name: source.name.clone(), location: fetched.location.clone(), next });
+            source.files.clear();
+        }
+        table.files.iter_mut().for_each(|file| *file = files.shown(file));
+    }
 }
 
 /// The name of a catalogue in a folder.
@@ -94,12 +114,18 @@ fn show(proposal: &Proposal, text: &str, file: &Path, arguments: &InitArgs) {
     let is_named = file.file_name().is_some_and(|name| name == "catalogue.yaml");
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty() && *folder != Path::new("."));
     let place = folder.map(|folder| format!(" -C {}", quoted(&folder.display().to_string()))).unwrap_or_default();
-    let files: Vec<String> = arguments.from.iter().map(|file| quoted(&file.display().to_string())).collect();
+    let files: Vec<String> =
+        arguments.from.iter().filter(|file| !file.to_str().is_some_and(is_remote)).map(|file| quoted(&file.display().to_string())).collect();
     say!("next:");
     if !is_named {
         say!("  rename it to catalogue.yaml");
     }
-    say!("  stook{place} import {}", files.join(" "));
+    if proposal.sources.iter().any(|source| source.collect.is_some()) {
+        say!("  stook{place} collect");
+    }
+    if !files.is_empty() {
+        say!("  stook{place} import {}", files.join(" "));
+    }
     if let Some(first) = proposal.collections.first() {
         say!("  stook{place} query {} --limit 10", first.name);
     }

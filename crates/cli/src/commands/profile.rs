@@ -3,6 +3,7 @@
 use crate::arguments::init::ProfileArgs;
 use crate::output::{count, number, table};
 use crate::process::stop_signal;
+use crate::remote::LocalFiles;
 use crate::{CommandError, CommandResult};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
@@ -15,7 +16,9 @@ const FREQUENT: usize = 3;
 const SHOWN: usize = 24;
 
 pub fn profile(arguments: &ProfileArgs) -> CommandResult {
-    let tables = read(&arguments.files, arguments.rows)?;
+    let files = LocalFiles::new(&arguments.files)?;
+    let mut tables = read(&files.paths, arguments.rows)?;
+    tables.iter_mut().flat_map(|table| &mut table.files).for_each(|file| *file = files.shown(file));
     for (index, found) in tables.iter().enumerate() {
         if arguments.json {
             say!("{}", to_json(found));

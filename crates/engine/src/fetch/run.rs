@@ -2,22 +2,21 @@
 
 use super::answer::ServiceAnswer;
 use super::limits::ServiceLimits;
-use super::response::{element_of, fresh_for, member_of};
-use super::url::{with_arguments, with_verb_only};
+use super::response::fresh_for;
 use crate::import;
 use crate::relations::SettleRules;
-use crate::service::http::{HttpAttempt, HttpClient, on_same_host, persist, with_environment};
+use crate::service::http::{HttpAttempt, HttpClient, persist, with_environment};
+use crate::service::paging::{PageWalk, ReceivedPage, next_link};
 use crate::work::JobRun;
 use crate::{EngineError, Result};
-use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use stook_catalogue::definition::{FormatFamily, Pagination, Service, ServiceCall, Source};
+use stook_catalogue::definition::{FormatFamily, Service, ServiceCall, Source};
 use stook_catalogue::value::show_timestamp;
-use stook_formats::read::{DocumentReader, open};
+use stook_formats::read::open;
 use stook_formats::strange;
 use stook_store::journal::{OUTCOMES, Outcome};
 use stook_store::queue::{JobId, JobState};
@@ -28,9 +27,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
 /// The number of issues of a page among which the first of a kind is looked for.
 const MAX_JOURNAL_ENTRIES: usize = 100;
-
-/// The maximum number of pages of an answer, for services that always return one more.
-const MAX_PAGES: u64 = 100_000;
 
 pub(super) struct FetchRun<'f> {
     pub(super) rules: &'f Arc<SettleRules>,
@@ -61,51 +57,25 @@ impl FetchRun<'_> {
         let base = with_environment(&self.service.url)?.replace("{tenant}", self.tenant.as_str());
         let client = HttpClient::new(self.service.credentials.as_deref())?;
         let folder = tempfile::Builder::new().prefix("stook-asked-").tempdir().map_err(|error| EngineError::Wrong(error.to_string()))?;
-        let first = format!("{}{request}", base.trim_end_matches('/'));
-        let mut url = match &call.page {
-            Some(Pagination::Offset { offset, limit, size }) => with_arguments(&first, &[(offset, "0"), (limit, &size.to_string())]),
-            _ => first.clone(),
-        };
+        let list = format!("{}{request}", base.trim_end_matches('/'));
+        let mut walk = PageWalk::new(call.page.as_ref(), self.source, list);
         let time: String = show_timestamp(answer.started).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
-        let mut full = None;
-        let (mut first_document, mut seen) = (None, HashSet::new());
-        for page in 0..MAX_PAGES {
+        for page in 0_u64.. {
             let file = folder.path().join(format!("{}_{time}_{page}.{}", self.source.name, self.source.family.name()));
-            self.request(&client, &url, &file)?;
-            if let Some(Pagination::Offset { offset, .. }) = &call.page {
-                let page_document = self.first_document(&file)?;
-                if page == 0 {
-                    first_document = page_document;
-                } else if page_document.is_some() && page_document == first_document {
-                    let reason = format!("it returned the same documents from {offset}={} on: it ignores `{offset}`", answer.documents);
-                    return Err(EngineError::Wrong(reason));
-                }
-            }
+            let link = self.request(&client, walk.url(), &file)?;
+            walk.check(&file)?;
             let documents = self.import(&file, answer, note)?;
-            let next = match &call.page {
-                None => None,
-                // a service may return fewer documents per page than requested: the last page is the first that is shorter than the first one
-                Some(Pagination::Offset { offset, limit, size }) if documents > 0 && documents >= *full.get_or_insert(documents) => {
-                    Some(with_arguments(&first, &[(offset, &answer.documents.to_string()), (limit, &size.to_string())]))
-                }
-                Some(Pagination::Offset { .. }) => None,
-                Some(Pagination::Next(member)) => member_of(&file, member)?.map(|next| on_same_host(&url, &next)).transpose()?,
-                Some(Pagination::Token(element, argument)) => {
-                    element_of(&file, element)?.map(|token| with_arguments(&with_verb_only(&first), &[(argument, &token)]))
-                }
-            };
+            let goes_on = walk.advance(&ReceivedPage { file: &file, link }, documents)?;
             let _ = std::fs::remove_file(&file);
-            match next {
-                Some(next) if !seen.insert(next.clone()) => return Err(EngineError::Wrong("it keeps returning the same page".into())),
-                Some(next) => url = next,
-                None => return Ok(()),
+            if !goes_on {
+                break;
             }
         }
-        Err(EngineError::Wrong(format!("it has more than {MAX_PAGES} pages")))
+        Ok(())
     }
 
-    /// Requests one page into a file.
-    fn request(&mut self, client: &HttpClient, url: &str, file: &Path) -> Result<()> {
+    /// Requests one page into a file; returns the address of the next one, if a header says it.
+    fn request(&mut self, client: &HttpClient, url: &str, file: &Path) -> Result<Option<String>> {
         let late = || format!("it did not answer within {} s", self.limits.deadline.as_secs_f64());
         let pause = |pause: Duration| {
             let until = Instant::now() + pause;
@@ -134,24 +104,15 @@ impl FetchRun<'_> {
                 Ok(if bytes == 0 {
                     HttpAttempt::RetryLater("it sent an empty response".into(), None)
                 } else {
-                    HttpAttempt::Answered(fresh_for(headers))
+                    HttpAttempt::Answered((fresh_for(headers), next_link(headers)))
                 })
             })
         };
-        let fresh = persist(self.service.attempts, FIRST_PAUSE, &pause, attempt).map_err(EngineError::Wrong)?;
+        let (fresh, link) = persist(self.service.attempts, FIRST_PAUSE, &pause, attempt).map_err(EngineError::Wrong)?;
         if let Some(fresh) = fresh {
             self.ttl = Some(self.ttl.map_or(fresh, |ttl| ttl.min(fresh)));
         }
-        Ok(())
-    }
-
-    /// A digest of the first document of a page.
-    fn first_document(&self, file: &Path) -> Result<Option<[u8; 32]>> {
-        let wrong = |error: std::io::Error| EngineError::Wrong(format!("its page cannot be read: {error}"));
-        let opened = open(file).map_err(wrong)?;
-        let Some(syntax) = opened.syntax.and_then(|found| found.as_family(self.source.family)) else { return Ok(None) };
-        let mut documents = DocumentReader::new(opened.bytes, syntax, self.source);
-        Ok(documents.next().map_err(wrong)?.map(|(_, bytes)| blake3::hash(bytes).into()))
+        Ok(link)
     }
 
     /// Imports a page; returns the number of its documents.

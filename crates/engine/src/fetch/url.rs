@@ -1,4 +1,4 @@
-//! The path of a call with its arguments, and those of its further pages.
+//! The path of a call with its arguments.
 
 use super::bind::{BoundArguments, pieces, type_of};
 use crate::service::http::encoded;
@@ -39,31 +39,4 @@ pub fn path(collection: &Collection, call: &ServiceCall, arguments: &BoundArgume
         }
     }
     path
-}
-
-/// A URL with additional arguments.
-pub(super) fn with_arguments(url: &str, arguments: &[(&String, &str)]) -> String {
-    let mut url = url.to_owned();
-    for (name, value) in arguments {
-        url.push(if url.contains('?') { '&' } else { '?' });
-        url.push_str(&format!("{}={}", encoded(name), encoded(value)));
-    }
-    url
-}
-
-/// In OAI-PMH, a request with a resumption token has no other argument than the verb.
-pub(super) fn with_verb_only(url: &str) -> String {
-    let Some((path, query)) = url.split_once('?') else { return url.to_owned() };
-    query.split('&').find(|part| part.starts_with("verb=")).map_or(path.to_owned(), |verb| format!("{path}?{verb}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arguments_are_added_or_left_out() {
-        assert_eq!(with_verb_only("http://a/oai?verb=ListRecords&from=2"), "http://a/oai?verb=ListRecords");
-        assert_eq!(with_arguments("http://a/oai?verb=L", &[(&"token".to_owned(), "a&b c")]), "http://a/oai?verb=L&token=a%26b%20c");
-    }
 }

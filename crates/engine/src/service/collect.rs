@@ -1,4 +1,5 @@
-//! Collects what services have published since the last time, a time window and a page at a time (those of OAI-PMH: `oai.rs`; files: `files.rs`).
+//! Collects what services have published since the last time, a time window and a page at a time (those of OAI-PMH: `oai.rs`; lists in
+//! pages: `paged.rs`; files: `files.rs`).
 //!
 //! Each page becomes an import job of its own, named like a file that the service had delivered. After each page, the watermark of the service
 //! moves to the time of the page's last document, and a run that is stopped continues from there. Documents of exactly that time are fetched
@@ -9,6 +10,7 @@ use super::files::FileCollection;
 use super::http::{HttpAttempt, HttpClient, encoded, on_same_host, persist, with_environment};
 use super::oai::Repository;
 use super::page::{DeliveredPage, PageImport, time_in_name};
+use super::paged::PagedList;
 use crate::relations::SettlingUnit;
 use crate::relations::stored::number;
 use crate::{EngineError, Result};
@@ -110,6 +112,14 @@ pub fn collect(
         CollectProtocol::Oai => {
             let repository = Repository::new(collect, name, (&url, source.family), stop)?;
             if let Some(reached) = repository.harvest(&pages, from, &mut done, show)? {
+                done.until = reached - collect.lag;
+                move_to(done.until)?;
+            }
+            return Ok(done);
+        }
+        CollectProtocol::Pages(service) => {
+            let list = PagedList::new(&pages, service, (name, &url), collect.credentials.as_deref())?;
+            if let Some(reached) = list.collect(from, &mut done, show)? {
                 done.until = reached - collect.lag;
                 move_to(done.until)?;
             }

@@ -1,6 +1,7 @@
 //! Downloads a file completely, before anything of it is imported.
 
 use super::http::{HttpAttempt, HttpClient, HttpRequest, http_date};
+use super::paging::next_link;
 use std::io::{Read, Seek, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -25,6 +26,8 @@ pub(super) struct Download {
     /// What the server says in order to be asked whether it has changed.
     pub(super) etag: Option<String>,
     pub(super) last_modified: Option<String>,
+    /// Whether a header leads to a next page.
+    pub(super) goes_on: bool,
 }
 
 impl Download {
@@ -43,7 +46,14 @@ pub(super) fn download(client: &HttpClient, url: &str, headers: &[(&'static str,
         if let Some(length) = length_of(headers).filter(|length| *length != size) {
             return Ok(HttpAttempt::RetryLater(format!("it sent {size} of {length} bytes"), None));
         }
-        Ok(HttpAttempt::Answered(Download { file, size, hash, etag: text("etag"), last_modified: text("last-modified") }))
+        Ok(HttpAttempt::Answered(Download {
+            file,
+            size,
+            hash,
+            etag: text("etag"),
+            last_modified: text("last-modified"),
+            goes_on: next_link(headers).is_some(),
+        }))
     })
 }
 

@@ -43,6 +43,8 @@ pub struct FetchedFile {
     pub size: u64,
     /// When it was changed, in microseconds, if that is known.
     pub modified: Option<i64>,
+    /// Whether it is a page of a list, and a header (`Link`) says where the next one is.
+    pub goes_on: bool,
 }
 
 /// Whether a location is not one of this machine.
@@ -73,7 +75,7 @@ pub fn fetch_file(location: &str, stop: &AtomicBool) -> Result<FetchedFile> {
     let download =
         download.map_err(wrong)?.ok_or_else(|| wrong("the server says that nothing has changed, although it was not asked that".into()))?;
     let (name, modified) = (shown_url(location).to_owned(), download.modified());
-    Ok(FetchedFile { name, bytes: download.file, size: download.size, modified })
+    Ok(FetchedFile { name, bytes: download.file, size: download.size, modified, goes_on: download.goes_on })
 }
 
 /// A file of a location.

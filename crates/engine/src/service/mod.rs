@@ -8,3 +8,5 @@ pub(crate) mod http;
 mod oai;
 mod oai_page;
 mod page;
+mod paged;
+pub(crate) mod paging;

@@ -191,8 +191,16 @@ impl Assembly<'_, '_> {
 
     /// The source of a table, with the rules of its fields.
     fn source(&mut self, table: usize, collection: usize, draft: &Draft) -> SourcePlan {
-        let mut source =
-            SourcePlan { name: self.names[table].clone(), table, collection, files: Vec::new(), has: None, lets: Vec::new(), map: Vec::new() };
+        let mut source = SourcePlan {
+            name: self.names[table].clone(),
+            table,
+            collection,
+            files: Vec::new(),
+            has: None,
+            lets: Vec::new(),
+            map: Vec::new(),
+            collect: None,
+        };
         for field in &draft.plan.fields {
             let origin = draft.origins[&field.name].iter().find(|(other, _)| *other == table);
             if let Some((_, position)) = origin {

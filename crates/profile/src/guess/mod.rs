@@ -1,6 +1,7 @@
 //! Guesses a definition from profiles: what the files list, by which keys, with which types, and how they are linked.
 
 mod assemble;
+mod collect;
 mod entries;
 mod files;
 mod keys;
@@ -11,6 +12,7 @@ mod together;
 mod types;
 
 pub use assemble::{column_types, propose};
+pub use collect::{CollectPlan, NextPage, next_page};
 
 use crate::table::{Note, TableProfile};
 use entries::Entry;
@@ -50,6 +52,8 @@ pub struct SourcePlan {
     pub lets: Vec<(String, String)>,
     /// Where the fields get their values.
     pub map: Vec<(String, ValueSource)>,
+    /// Where its documents are collected from, if they are not given as files.
+    pub collect: Option<CollectPlan>,
 }
 
 /// Where a field gets its value.

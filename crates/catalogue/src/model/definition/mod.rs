@@ -27,7 +27,9 @@ pub use pattern::{Captures, NamedRegex, PatternSet};
 pub use profile::{OnMatched, OnUnmatched, Profile, TenantShare};
 pub use publish::{DUBLIN_CORE, Publication, Repository};
 pub use rule::{ValueOrigin, ValueRule};
-pub use service::{ArgumentForm, CallArgument, Collect, CollectProtocol, OdataService, Pagination, Service, ServiceBinding, ServiceCall};
+pub use service::{
+    ArgumentForm, CallArgument, Collect, CollectProtocol, OdataService, PagedService, Pagination, Service, ServiceBinding, ServiceCall,
+};
 pub use source::{
     AcceptRule, AsOfRule, CompleteDelivery, CompleteFiles, CsvEncoding, CsvOptions, DocumentOptions, DocumentOrder, EmbeddedDocument, Feed, FeedEach,
     FieldMapping, FormatFamily, LetValue, MAX_MISSING_PERCENT, MergedCells, Source,

@@ -27,8 +27,21 @@ pub enum CollectProtocol {
     Odata(OdataService),
     /// By OAI-PMH: for what has changed since a time.
     Oai,
+    /// For a list in pages: all of it, or what has changed since a time.
+    Pages(PagedService),
     /// Not asked: they are files of a folder, a web server or a bucket ([`FileLocation`](super::FileLocation)).
     Files,
+}
+
+/// How services with lists in pages are asked.
+#[derive(Debug, Clone)]
+pub struct PagedService {
+    /// Where the next page is; without it, a list has one page.
+    pub page: Option<Pagination>,
+    /// The argument that takes the time since which documents have changed; without it, the service is always asked for all.
+    pub changed: Option<String>,
+    /// Whether that time is passed as seconds since 1970.
+    pub epoch: bool,
 }
 
 /// How OData services are asked.
@@ -147,8 +160,19 @@ pub enum Pagination {
         /// The number of documents per page.
         size: u64,
     },
-    /// The member of the top-level object that holds the URL of the next page.
+    /// By the number of the page, from 1 on, and documents per page.
+    Number {
+        /// The argument with the number of the page.
+        number: String,
+        /// The argument with the number of documents per page.
+        limit: String,
+        /// The number of documents per page.
+        size: u64,
+    },
+    /// The member that holds the URL of the next page, such as `next` or `links.next`.
     Next(String),
-    /// The element that holds a resumption token, and the argument that takes it (OAI-PMH).
+    /// The header `Link` has the URL of the next page.
+    Link,
+    /// The element or member that holds a token for the next page, and the argument that takes it (OAI-PMH).
     Token(String, String),
 }
