@@ -194,7 +194,8 @@ fn field_text(field: &FieldPlan) -> String {
     match field.index {
         IndexPlan::None => {}
         IndexPlan::Equal => more.push("index: equal"),
-        IndexPlan::Searched => more.push("fold: true, index: [equal, prefix]"),
+        IndexPlan::Searched => more.push("fold: true, index: [equal, prefix, words]"),
+        IndexPlan::Words => more.push("index: words"),
         IndexPlan::Intersects => more.push("index: intersects"),
     }
     if field.compare {

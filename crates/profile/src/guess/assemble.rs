@@ -20,6 +20,43 @@ const MAX_MARC_FIELDS: usize = 120;
 /// Fields of a collection that get an index.
 const MAX_INDEXES: usize = 8;
 
+/// Names of lists that say nothing of what is in them.
+const LIST_NAMES: &[&str] = &[
+    "content",
+    "contents",
+    "data",
+    "doc",
+    "docs",
+    "document",
+    "documents",
+    "element",
+    "elements",
+    "entries",
+    "entry",
+    "feature",
+    "features",
+    "hit",
+    "hits",
+    "item",
+    "items",
+    "list",
+    "member",
+    "message",
+    "object",
+    "objects",
+    "page",
+    "payload",
+    "record",
+    "records",
+    "response",
+    "result",
+    "results",
+    "row",
+    "rows",
+    "value",
+    "values",
+];
+
 /// For each field, the tables and entries it is read from.
 pub(crate) type Origins = BTreeMap<String, Vec<(usize, usize)>>;
 
@@ -38,8 +75,10 @@ pub fn propose(name: &str, tables: Vec<TableProfile>) -> Proposal {
     let mut lookups = Lookups::new();
     let mut drafts: Vec<Draft> = Vec::new();
     for group in groups(&guessed) {
-        let (first, _) = group.tables[0];
-        let collection = free(&guessed[first].thing, |name| drafts.iter().any(|draft| draft.plan.name == name));
+        // what documents call their list says more than what somebody called the file
+        let listed = group.tables.iter().find_map(|(table, _)| name_in_records(guessed[*table].table));
+        let thing = listed.unwrap_or_else(|| guessed[group.tables[0].0].thing.clone());
+        let collection = free(&thing, |name| drafts.iter().any(|draft| draft.plan.name == name));
         drafts.push(Assembly { tables: &guessed, names: &names, group: &group, lookups: &mut lookups }.draft(collection, drafts.len()));
     }
     add_links(&mut drafts, &guessed);
@@ -73,6 +112,14 @@ fn guess(table: &TableProfile) -> GuessedTable<'_> {
         entries.sort_by_key(|entry| entry.column);
     }
     GuessedTable { table, types, key, thing: collection_name(&stem(&table.files[0])), entries }
+}
+
+/// The name of the things in a file, by the name of the list in which they are; none if it says only that it is a list.
+fn name_in_records(table: &TableProfile) -> Option<String> {
+    let records = table.reading.records.as_deref()?;
+    let last = records.rsplit(['.', '/', ':']).next()?;
+    let is_of_anything = LIST_NAMES.contains(&last.to_ascii_lowercase().as_str());
+    (!is_of_anything && last.chars().all(|character| character.is_ascii_alphanumeric() || character == '_')).then(|| collection_name(last))
 }
 
 struct Assembly<'a, 't> {
@@ -342,6 +389,7 @@ fn finish(draft: &mut Draft, tables: &[GuessedTable<'_>]) {
         let chosen = match column(field) {
             _ if field.index != IndexPlan::None => field.index,
             _ if title == Some(index) && field.ty == FieldType::Text => IndexPlan::Searched,
+            _ if title == Some(index) => IndexPlan::Words,
             _ if is_key || left == 0 => IndexPlan::None,
             _ if field.ty == FieldType::Geometry => IndexPlan::Intersects,
             _ if linked.contains(&field.name) => IndexPlan::Equal,
@@ -380,7 +428,9 @@ fn title_of<'c>(fields: &[FieldPlan], column: impl Fn(&FieldPlan) -> Option<(&'c
         "fullname",
     ];
     let is_text = |field: &FieldPlan| field.ty == FieldType::Text;
-    let named = fields.iter().position(|field| is_text(field) && words(&field.name).last().is_some_and(|last| TITLES.contains(&last.as_str())));
+    // some services send titles as lists, of one title
+    let is_texts = |field: &FieldPlan| *field.ty.element() == FieldType::Text;
+    let named = fields.iter().position(|field| is_texts(field) && words(&field.name).last().is_some_and(|last| TITLES.contains(&last.as_str())));
     let is_phrase = |field: &FieldPlan| {
         column(field).is_some_and(|(column, documents)| {
             let mean = column.mean_length();

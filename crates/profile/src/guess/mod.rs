@@ -121,8 +121,10 @@ pub enum IndexPlan {
     None,
     /// For equality and ranges.
     Equal,
-    /// For words as people type them.
+    /// For words as people type them, and for the whole text.
     Searched,
+    /// For words as people type them.
+    Words,
     /// For geometries that meet.
     Intersects,
 }
