@@ -6,6 +6,8 @@
 //! their output. A line `...` of output stands for any number of lines. `<!-- varies -->` before a block: its output is not compared.
 //! `<!-- not run -->` before a block, or in the first lines of a page: it is not run.
 //!
+//! Where a page speaks of a PostgreSQL server, a private one is started.
+//!
 //! With `STOOK_TEST_UPDATE=1` pages are changed to show what is printed; lines that differ only by what varies stay, and so does output with
 //! a line `...`.
 
@@ -16,6 +18,7 @@ use std::fmt::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use stook_testkit::postgres::TestServer;
 use stook_tests::{repository, stook};
 
 /// A fenced block with what stands before it.
@@ -113,12 +116,22 @@ struct Example {
     shown: Option<String>,
 }
 
+/// The server that pages speak of. Another one, which is the test's own, takes its place.
+const SERVER: &str = "postgres://stook@127.0.0.1:5432/postgres";
+
 /// Runs a page; returns what is wrong with it.
 fn failed_examples(page: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(page).unwrap();
     if text.lines().take(12).any(|line| line.contains("<!-- not run")) {
         return Vec::new();
     }
+    let server = match text.contains(SERVER) {
+        true => match TestServer::shared() {
+            Some(server) => server.url("postgres"),
+            None => return Vec::new(),
+        },
+        false => SERVER.to_owned(),
+    };
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let (port, second_port) = (free_port(), free_port());
@@ -136,7 +149,7 @@ fn failed_examples(page: &Path) -> Vec<String> {
             continue;
         }
         for (command, output) in commands(&block.text) {
-            let replaced = command.replace(":7070", &format!(":{port}")).replace("8000", &format!("{second_port}"));
+            let replaced = command.replace(":7070", &format!(":{port}")).replace("8000", &format!("{second_port}")).replace(SERVER, &server);
             let served = replaced.replace("stook serve", &format!("stook serve --listen 127.0.0.1:{port}"));
             let replaced = match served.contains('&') || served == replaced {
                 true => served,
@@ -162,16 +175,23 @@ fn failed_examples(page: &Path) -> Vec<String> {
     let name = page.strip_prefix(repository()).unwrap_or(page).display();
     let mut wrong = Vec::new();
     let (mut updated, updates) = (text.clone(), std::env::var_os("STOOK_TEST_UPDATE").is_some());
+    // a command may be there several times: its place is after those before it
+    let mut reached = 0;
     for (number, Example { line, command, shown }) in expected.iter().enumerate() {
         let Some(written) = shown else { continue };
+        let example = format!("$ {command}\n{written}");
+        let begins = updated[reached..].find(&example).map_or(reached, |found| reached + found);
+        reached = begins + example.len();
         let shown = &written.replace(":7070", &format!(":{port}"));
         let actual_output = outputs.get(number).copied().unwrap_or("(it was not run)");
-        let printed = actual_output;
-        let (shown, actual_output) = (plain(shown, &root), plain(actual_output, &root));
+        let printed = &actual_output.replace(&server, SERVER);
+        let (shown, actual_output) = (plain(shown, &root), plain(&printed.replace(&second_port.to_string(), "8000"), &root));
         if !fits(&shown.lines().collect::<Vec<_>>(), &actual_output.lines().collect::<Vec<_>>()) {
             if updates && !written.lines().any(|line| line == "...") {
                 let printed = printed.replace(&format!(":{port}"), ":7070").replace(&second_port.to_string(), "8000");
-                updated = updated.replacen(&format!("$ {command}\n{written}"), &format!("$ {command}\n{}", merged(written, &printed, &root)), 1);
+                let replacement = format!("$ {command}\n{}", merged(written, &printed, &root));
+                updated.replace_range(begins..reached, &replacement);
+                reached = begins + replacement.len();
             }
             wrong.push(format!("{name}:{line}: $ {command}\nthe page shows\n{shown}\nit prints\n{actual_output}\n"));
         }
