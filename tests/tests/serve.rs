@@ -916,6 +916,72 @@ fn tokens_say_who_calls_and_what_is_allowed() {
 }
 
 #[test]
+fn tokens_expire_are_rotated_and_changed_in_a_running_server() {
+    for sandbox in sandboxes(THINGS) {
+        let (admin, timed) = (
+            sandbox.ok(&["token", "create", "--role", "admin"]).trim().to_owned(),
+            sandbox.ok(&["token", "create", "--role", "read", "--expires", "8s"]).trim().to_owned(),
+        );
+        let stook = Served::new(&sandbox, &["--workers", "0"]);
+        let of = |token: &str| stook.client(Some(token));
+        let ask = |token: &str| of(token).get("/v1/main/query?q=thing");
+        let started = Instant::now();
+        assert_eq!(ask(&timed).status, 200);
+        // the command line, in a running server: another role, then another secret with and without an overlap
+        let robot = sandbox.ok(&["token", "create", "--role", "read"]).trim().to_owned();
+        sandbox.ok(&["token", "change", "3", "--role", "write", "--name", "robot"]);
+        let second = sandbox.ok(&["token", "rotate", "3", "--overlap", "1h"]).trim().to_owned();
+        std::thread::sleep(Duration::from_millis(1_500));
+        assert_eq!((ask(&robot).status, ask(&second).status), (200, 200), "both secrets work");
+        assert_eq!(of(&second).call("POST", "/v1/main/thing", &json!({"code": "a", "title": "A"})).status, 201, "the role is another one");
+        let third = sandbox.ok(&["token", "rotate", "3", "--expires", "30d"]).trim().to_owned();
+        std::thread::sleep(Duration::from_millis(1_500));
+        assert_eq!((ask(&robot).status, ask(&third).status), (401, 200));
+        let replaced = ask(&second).expect_json(401);
+        assert!(replaced["detail"].as_str().unwrap().contains("rotated"), "{replaced}");
+        // the same by HTTP, at once
+        let rotated = of(&admin).call("POST", "/v1/main/tokens/3/rotate", &json!({"overlap": "1h"})).expect_json(200);
+        let fourth = rotated["token"].as_str().unwrap();
+        assert_eq!((ask(&third).status, ask(fourth).status), (200, 200));
+        assert!(rotated["expires"].is_string() && rotated["replaced_secret_until"].is_string(), "{rotated}");
+        let changed = of(&admin).call("PATCH", "/v1/main/tokens/3", &json!({"role": "read", "expires": null})).expect_json(200);
+        assert_eq!((&changed["role"], &changed["expires"], &changed["name"]), (&json!("read"), &Json::Null, &json!("robot")));
+        assert_eq!(of(fourth).call("POST", "/v1/main/thing", &json!({"code": "b", "title": "B"})).status, 403);
+        for (path, body, status) in [
+            ("/v1/main/tokens/3", json!({"expires": "yesterday"}), 422),
+            ("/v1/main/tokens/3", json!({"expires": 7}), 422),
+            ("/v1/main/tokens/3", json!({"secret": "x"}), 422),
+            ("/v1/main/tokens/99", json!({"name": "x"}), 404),
+            ("/v1/main/tokens/x", json!({"name": "x"}), 404),
+        ] {
+            assert_eq!(of(&admin).call("PATCH", path, &body).status, status, "{path} {body}");
+        }
+        assert_eq!(of(&admin).call("POST", "/v1/main/tokens/3/rotate", &json!({"overlap": "31d"})).status, 422);
+        assert_eq!(of(fourth).call("POST", "/v1/main/tokens/3/rotate", &json!({})).status, 403, "a token does not rotate itself");
+        assert_ne!(sandbox.run(&["token", "rotate", "3", "--overlap", "for a while"]).code, 0);
+        // the metrics say when; the first use is stored within a second
+        let metrics = of(&admin).get("/metrics").text();
+        assert!(metrics.contains("stook_token_expires_timestamp_seconds{token=\"2\",tenant=\"main\"} "), "{metrics}");
+        let listed = sandbox.json(&["token", "ls", "--json"]);
+        assert!(listed[1]["used"].is_string() && listed[1]["expires"].is_string(), "{listed}");
+        // then it expires, and the log has said so before
+        while started.elapsed() < Duration::from_millis(8_500) {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let expired = ask(&timed).expect_json(401);
+        assert!(expired["detail"].as_str().unwrap().starts_with("the token expired at 20"), "{expired}");
+        std::thread::sleep(Duration::from_millis(1_500));
+        let log = stook.log_text();
+        let said = |state: &str| log.lines().filter(|line| line.contains("\"event\":\"token\"") && line.contains(state)).count();
+        assert_eq!((said("expires soon"), said("\"expired\"")), (1, 1), "{log}");
+        // an expired one is revived by another expiry
+        sandbox.ok(&["token", "change", "2", "--expires", "never"]);
+        std::thread::sleep(Duration::from_millis(1_500));
+        assert_eq!(ask(&timed).status, 200);
+    }
+}
+
+#[test]
 fn a_token_for_metrics_sees_metrics_and_nothing_else_and_the_log_names_tokens_by_number() {
     let sandbox = Sandbox::new(THINGS);
     let token = |role: &str| sandbox.ok(&["token", "create", "--role", role, "--tenant", "*", "--name", "its-name"]).trim().to_owned();
@@ -978,6 +1044,7 @@ fn assert_hidden_from_other_tenants(sandbox: &Sandbox, fill: &dyn Fn(&str, &str)
                 "pick" => json!({"query": "item", "transition": "check_in"}),
                 "check_out_item" => json!({"patron": "x"}),
                 "create_token" => json!({"role": "read", "name": "x"}),
+                "change_token" => json!({"role": "read", "name": "theirs"}),
                 _ => json!({}),
             };
             let filled = |tenant: &str| {

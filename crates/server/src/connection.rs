@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use stook_catalogue::value::show_timestamp;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -138,9 +139,17 @@ async fn refresh_secrets(app: Arc<App>) {
             app.refusals.write_log();
         }
         let token_app = app.clone();
-        let refresh = move || token_app.tokens.refresh(&*token_app.store).and_then(|()| token_app.metrics.refresh_tenants(&*token_app.store));
+        let refresh = move || {
+            token_app.tokens.refresh(&*token_app.store)?;
+            token_app.metrics.refresh_tenants(&*token_app.store)?;
+            token_app.tokens.store_uses(&*token_app.store)
+        };
         if let Ok(Err(error)) = tokio::task::spawn_blocking(refresh).await {
             log::write("tokens", [("error", error.to_string().into())]);
+        }
+        for token in app.tokens.expiring_soon() {
+            let state = if token.has_expired() { "expired" } else { "expires soon" };
+            log::write("token", [("id", token.id.into()), ("state", state.into()), ("expires", show_timestamp(token.expires).into())]);
         }
         let app = app.clone();
         let refreshed = tokio::task::spawn_blocking(move || app.options.tls.as_ref().map_or(Ok(false), |tls| tls.refresh())).await;

@@ -30,7 +30,7 @@ use tokio::net::TcpListener;
 pub use app::workers::work;
 pub use app::{App, ServerOptions};
 pub use connection::serve_routes;
-pub use guard::{access, admission, guarded};
+pub use guard::{access, admission, guarded, secret};
 pub use log::{RequestLogLevel, worked};
 pub use router::router;
 pub use tls::ServerTls;

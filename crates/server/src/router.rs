@@ -14,7 +14,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::handler::Handler;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{delete, get, post};
+use axum::routing::{get, patch, post};
 use std::sync::Arc;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::ids::CollectionId;
@@ -51,7 +51,8 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/{tenant}/jobs/{job}/undo", post(jobs::undo))
         .route("/v1/{tenant}/jobs/{job}/retry", post(jobs::retry))
         .route("/v1/{tenant}/tokens", get(tokens::list).post(tokens::create))
-        .route("/v1/{tenant}/tokens/{token}", delete(tokens::revoke));
+        .route("/v1/{tenant}/tokens/{token}", patch(tokens::change).delete(tokens::revoke))
+        .route("/v1/{tenant}/tokens/{token}/rotate", post(tokens::rotate));
     if app.catalogue.repository.is_some() {
         v1 = v1.route("/v1/{tenant}/oai", get(oai::get).post(oai::post).layer(CompressionLayer::new()));
         let first = app.catalogue.published().next().map(|(id, ..)| ("/v1/{tenant}/sru".to_owned(), id));

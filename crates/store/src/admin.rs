@@ -1,6 +1,6 @@
 //! Jobs, chunks and tokens of a store. None of them depends on the definition, so they can be read and written whatever definition the store has.
 
-use crate::access::{NewToken, Token};
+use crate::access::{NewToken, Token, TokenChange};
 use crate::journal::JournalEntry;
 #[cfg(feature = "postgres")]
 use crate::postgres::PostgresStore;
@@ -125,6 +125,14 @@ impl AdminStore {
     /// As there.
     pub fn create_token(&self, token: NewToken) -> Result<u64> {
         self.0.create_token(token)
+    }
+
+    /// As [`Tokens::change_token`](crate::Tokens::change_token).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn change_token(&self, id: u64, change: TokenChange) -> Result<bool> {
+        self.0.change_token(id, change)
     }
 
     /// As [`Tokens::revoke_token`](crate::Tokens::revoke_token).

@@ -54,7 +54,7 @@ pub enum RequestLog {
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
     /// Create a token and show its secret, which cannot be shown again.
-    #[command(after_help = "Example:\n  stook token create --role write --name import-robot")]
+    #[command(after_help = "Example:\n  stook token create --role write --name import-robot --expires 90d")]
     Create {
         /// What the token allows.
         #[arg(long, value_name = "ROLE", value_parser = ["metrics", "read", "write", "admin"])]
@@ -65,9 +65,42 @@ pub enum TokenCommand {
         /// A name to recognise the token by.
         #[arg(long, default_value = "", value_name = "N")]
         name: String,
+        /// When it expires: after a time such as 90d or 12h, or at a time such as 2027-01-01T00:00:00Z [default: never].
+        #[arg(long, value_name = "WHEN")]
+        expires: Option<String>,
         /// Print JSON.
         #[arg(long)]
         json: bool,
+    },
+    /// Give a token a new secret and show it. The old one works for the overlap.
+    #[command(after_help = "Example:\n  stook token rotate 3 --overlap 1h --expires 90d")]
+    Rotate {
+        /// The token's number, as `stook token ls` shows it.
+        id: u64,
+        /// How long the old secret still works, such as 1h or 7d; at most 30d.
+        #[arg(long, default_value = "0s", value_name = "TIME")]
+        overlap: String,
+        /// When the token expires from now on: a time such as 90d or 2027-01-01T00:00:00Z, or never [default: as before].
+        #[arg(long, value_name = "WHEN")]
+        expires: Option<String>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Change a token's name, role or expiry. Servers apply it after a second at most.
+    #[command(after_help = "Example:\n  stook token change 3 --role read --expires never")]
+    Change {
+        /// The token's number, as `stook token ls` shows it.
+        id: u64,
+        /// What the token allows from now on.
+        #[arg(long, value_name = "ROLE", value_parser = ["metrics", "read", "write", "admin"])]
+        role: Option<String>,
+        /// Its name from now on.
+        #[arg(long, value_name = "N")]
+        name: Option<String>,
+        /// When it expires from now on: a time such as 90d or 2027-01-01T00:00:00Z, or never.
+        #[arg(long, value_name = "WHEN")]
+        expires: Option<String>,
     },
     /// List tokens, without their secrets, which are not stored.
     Ls {

@@ -39,6 +39,7 @@ pub async fn metrics_text(app: &Arc<App>, headers: &HeaderMap) -> Result<String,
     ] {
         metrics.set(gauge, value as u64);
     }
+    metrics.set_token_expiry(&app.tokens.expiring());
     let store = app.store.clone();
     let store_state = tokio::task::spawn_blocking(move || Ok::<_, StoreError>((store.chunks(None)?, store.stats()?))).await;
     if let Ok(Ok((chunks, stats))) = store_state {

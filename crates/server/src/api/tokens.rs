@@ -1,22 +1,32 @@
-//! Tokens by HTTP. A tenant's admin sees and makes the tokens of that tenant.
+//! Tokens by HTTP. A tenant's admin sees, makes and changes the tokens of that tenant.
 
 use crate::api::response::json_answer;
-use crate::guard::access::new_token;
+use crate::guard::access::{TOKEN_NAME, is_token_name};
 use crate::guard::blocking::blocking;
 use crate::guard::problem::{HandlerResult, Problem};
-use crate::guard::request::MAX_INTEGER;
 use crate::guard::request::reject_other_members;
-use crate::guard::request::{JSON, RequestContext};
+use crate::guard::request::{JSON, MAX_INTEGER, PATCH, RequestContext};
+use crate::guard::secret::{Secret, expiry, now, overlap};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::IntoResponse;
-use serde_json::{Value as Json, json};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value as Json, json};
 use stook_catalogue::value::show_timestamp;
-use stook_store::access::{NewToken, Role, Token};
+use stook_store::access::{NewSecret, NewToken, Role, Token, TokenChange};
 
 fn shown(token: &Token) -> Json {
-    let Token { id, created, token } = token;
-    json!({ "id": id, "tenant": token.tenant.as_ref().map(|tenant| tenant.as_str()), "role": token.role.name(), "name": token.name, "created": show_timestamp(*created) })
+    let Token { id, created, used, former, token } = token;
+    let time = |time: Option<i64>| time.map(show_timestamp);
+    json!({
+        "id": id,
+        "tenant": token.tenant.as_ref().map(|tenant| tenant.as_str()),
+        "role": token.role.name(),
+        "name": token.name,
+        "created": show_timestamp(*created),
+        "used": time(*used),
+        "expires": time(token.expires),
+        "replaced_secret_until": time(former.as_ref().map(|former| former.until).filter(|until| *until > now())),
+    })
 }
 
 /// Lists the tenant's tokens.
@@ -30,43 +40,127 @@ pub async fn list(ctx: RequestContext) -> HandlerResult {
     Ok(json_answer(StatusCode::OK, json!({ "tokens": shown_tokens }).to_string()))
 }
 
-/// `{"role": R, "name": N}`: makes a token; its secret is shown only in this response.
+/// Takes a role out of a body; `None` if it is not there.
+fn role(sent: &mut Map<String, Json>) -> HandlerResult<Option<Role>> {
+    let Some(value) = sent.remove("role") else { return Ok(None) };
+    let role = value.as_str().and_then(Role::from_name);
+    role.map(Some).ok_or_else(|| Problem::unprocessable(vec!["role: metrics, read, write or admin".into()]))
+}
+
+/// Takes a name out of a body; `None` if it is not there.
+fn name(sent: &mut Map<String, Json>) -> HandlerResult<Option<String>> {
+    match sent.remove("name") {
+        None => Ok(None),
+        Some(Json::String(name)) if is_token_name(&name) => Ok(Some(name)),
+        Some(_) => Err(Problem::unprocessable(vec![format!("name: {TOKEN_NAME}")])),
+    }
+}
+
+/// Takes the expiry out of a body; `None` if it is not there, `Some(None)` if it is null.
+fn expires(sent: &mut Map<String, Json>) -> HandlerResult<Option<Option<i64>>> {
+    let unfit = |reason: String| Problem::unprocessable(vec![format!("expires: {reason}")]);
+    match sent.remove("expires") {
+        None => Ok(None),
+        Some(Json::Null) => Ok(Some(None)),
+        Some(Json::String(text)) => expiry(&text, now()).map(|at| Some(Some(at))).map_err(unfit),
+        Some(_) => Err(unfit("a text such as \"90d\" or \"2027-01-01T00:00:00Z\", or null".into())),
+    }
+}
+
+fn random_secret() -> HandlerResult<Secret> {
+    Secret::random().map_err(|error| Problem::unavailable(format!("the system's random number generator failed: {error}")))
+}
+
+/// A response with a secret.
+fn with_secret(status: StatusCode, body: &Json) -> Response {
+    let mut response = json_answer(status, body.to_string());
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// `{"role": R, "name": N, "expires": WHEN}`: makes a token; its secret is shown only in this response.
 pub async fn create(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
     let mut sent = ctx.object(body, JSON).await?;
-    let role = match sent.remove("role").as_ref().and_then(Json::as_str).and_then(Role::from_name) {
-        Some(role) => role,
-        None => return Err(Problem::unprocessable(vec!["role: metrics, read, write or admin".into()])),
-    };
-    let name = match sent.remove("name") {
-        Some(Json::String(name)) if name.chars().count() <= 100 && !name.chars().any(char::is_control) => name,
-        _ => return Err(Problem::unprocessable(vec!["name: at most 100 characters, without control characters".into()])),
-    };
+    let missing = |what: &str| Problem::unprocessable(vec![format!("{what} is missing")]);
+    let role = role(&mut sent)?.ok_or_else(|| missing("role (metrics, read, write or admin)"))?;
+    let name = name(&mut sent)?.ok_or_else(|| missing("name"))?;
+    let expires = expires(&mut sent)?.flatten();
     reject_other_members(&sent)?;
-    let created = new_token(Some(ctx.tenant.clone()), role, name);
-    let (secret, token) = created.map_err(|error| Problem::unavailable(format!("the system's random number generator failed: {error}")))?;
+    let secret = random_secret()?;
+    let stored = NewToken { digest: secret.digest(), tenant: Some(ctx.tenant.clone()), role, name: name.clone(), expires };
     ctx.count_store_reached();
     let app = ctx.app.clone();
-    let stored: NewToken = token.clone();
     let id = blocking(move || {
         let id = app.store.create_token(stored)?;
         app.tokens.refresh(&*app.store).map(|()| id)
     });
     let id = id.await?;
-    let body = json!({ "id": id, "tenant": ctx.tenant.as_str(), "role": role.name(), "name": token.name, "token": secret });
-    let mut response = json_answer(StatusCode::CREATED, body.to_string());
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(response)
+    let tenant = ctx.tenant.as_str();
+    let body =
+        json!({ "id": id, "tenant": tenant, "role": role.name(), "name": name, "expires": expires.map(show_timestamp), "token": secret.text() });
+    Ok(with_secret(StatusCode::CREATED, &body))
+}
+
+/// The token in the path, which must be one of the tenant's.
+fn token_not_found(ctx: &RequestContext) -> Problem {
+    Problem::not_found(format!("there is no token {:?} here", ctx.segment("token")))
+}
+
+/// Changes the token in the path, if it is one of the tenant's; returns it as it is then.
+async fn change_token(ctx: &RequestContext, change: TokenChange) -> HandlerResult<Token> {
+    let id: u64 = ctx.segment("token").parse().ok().filter(|id| *id <= MAX_INTEGER as u64).ok_or_else(|| token_not_found(ctx))?;
+    ctx.count_store_reached();
+    let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
+    let changed = blocking(move || {
+        let find = || -> stook_store::Result<Option<Token>> {
+            Ok(app.store.tokens()?.into_iter().find(|token| token.id == id && token.token.tenant.as_ref() == Some(&tenant)))
+        };
+        if find()?.is_none() || !app.store.change_token(id, change)? {
+            return Ok(None);
+        }
+        app.tokens.refresh(&*app.store)?;
+        find()
+    });
+    changed.await?.ok_or_else(|| token_not_found(ctx))
+}
+
+/// `{"role": R, "name": N, "expires": WHEN}`: changes what is given.
+pub async fn change(ctx: RequestContext, body: Body) -> HandlerResult {
+    ctx.caller.require_role(Role::Admin)?;
+    ctx.params.end()?;
+    let mut sent = ctx.object(body, PATCH).await?;
+    let change = TokenChange { role: role(&mut sent)?, name: name(&mut sent)?, expires: expires(&mut sent)?, secret: None };
+    reject_other_members(&sent)?;
+    let token = change_token(&ctx, change).await?;
+    Ok(json_answer(StatusCode::OK, shown(&token).to_string()))
+}
+
+/// `{"overlap": TIME, "expires": WHEN}`: gives a token a new secret, which is shown only in this response. The old one works for the overlap.
+pub async fn rotate(ctx: RequestContext, body: Body) -> HandlerResult {
+    ctx.caller.require_role(Role::Admin)?;
+    ctx.params.end()?;
+    let mut sent = ctx.object(body, JSON).await?;
+    let expires = expires(&mut sent)?;
+    let former_until = match sent.remove("overlap") {
+        None => now(),
+        Some(Json::String(text)) => overlap(&text, now()).map_err(|reason| Problem::unprocessable(vec![format!("overlap: {reason}")]))?,
+        Some(_) => return Err(Problem::unprocessable(vec!["overlap: a text such as \"1h\"".into()])),
+    };
+    reject_other_members(&sent)?;
+    let secret = random_secret()?;
+    let change = TokenChange { expires, secret: Some(NewSecret { digest: secret.digest(), former_until }), ..TokenChange::default() };
+    let mut body = shown(&change_token(&ctx, change).await?);
+    body["token"] = secret.text().into();
+    Ok(with_secret(StatusCode::OK, &body))
 }
 
 /// Revokes one of the tenant's tokens.
 pub async fn revoke(ctx: RequestContext) -> HandlerResult {
     ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
-    let text = ctx.segment("token");
-    let not_found = || Problem::not_found(format!("there is no token {text:?} here"));
-    let id: u64 = text.parse().ok().filter(|id| *id <= MAX_INTEGER as u64).ok_or_else(not_found)?;
+    let id: u64 = ctx.segment("token").parse().ok().filter(|id| *id <= MAX_INTEGER as u64).ok_or_else(|| token_not_found(&ctx))?;
     ctx.count_store_reached();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
     let revoked = blocking(move || {
@@ -74,5 +168,5 @@ pub async fn revoke(ctx: RequestContext) -> HandlerResult {
         let revoked = is_own_token && app.store.revoke_token(id)?;
         app.tokens.refresh(&*app.store).map(|()| revoked)
     });
-    if revoked.await? { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(not_found()) }
+    if revoked.await? { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(token_not_found(&ctx)) }
 }

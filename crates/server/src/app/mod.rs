@@ -6,9 +6,9 @@ pub mod request_ids;
 pub mod vocabularies;
 pub mod workers;
 
-use crate::guard::access::TokenCache;
 use crate::guard::admission::{AdmissionGate, ClassLimits, RequestClass};
 use crate::guard::refusals::Refusals;
+use crate::guard::tokens::TokenCache;
 use crate::log::RequestLogLevel;
 use crate::metrics::{Metrics, MetricsHistory};
 use crate::reads::LookupService;

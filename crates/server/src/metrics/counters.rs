@@ -1,6 +1,7 @@
 //! Counters in the text format of Prometheus.
 
 use super::totals::ProcessTotals;
+use crate::guard::tokens::ExpiringToken;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
@@ -67,6 +68,12 @@ struct GaugeLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TokenLabels {
+    token: u64,
+    tenant: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CacheLabels {
     kind: &'static str,
     result: &'static str,
@@ -92,6 +99,7 @@ pub struct Metrics {
     connections: Gauge,
     gauges: Family<GaugeLabels, Gauge>,
     store_calls: Family<GaugeLabels, Counter>,
+    token_expiry: Family<TokenLabels, Gauge>,
     /// Hits and misses of records and of lists.
     cached: [[Counter; 2]; 2],
     commits: Counter,
@@ -129,6 +137,8 @@ impl Default for Metrics {
         registry.register("connections", "Open connections", connections.clone());
         registry.register("state", "State of queue, admission and cache", gauges.clone());
         registry.register("store_calls", "Store lookups", store_calls.clone());
+        let token_expiry = Family::default();
+        registry.register_with_unit("token_expires_timestamp", "When tokens expire, in seconds since 1970", Unit::Seconds, token_expiry.clone());
         let (commits, written, writing) = (Counter::default(), Counter::default(), Counter::default());
         registry.register("store_commits", "Transactions that this process has committed", commits.clone());
         registry.register("store_rows", "Rows of records they have written", written.clone());
@@ -144,6 +154,7 @@ impl Default for Metrics {
             connections,
             gauges,
             store_calls,
+            token_expiry,
             cached: ["record", "list"].map(|kind| ["hit", "miss"].map(|result| cached.get_or_create_owned(&CacheLabels { kind, result }))),
             commits,
             written,
@@ -329,6 +340,15 @@ impl Metrics {
     /// Sets a gauge; called when the metrics are read.
     pub fn set(&self, what: &'static str, value: u64) {
         self.gauges.get_or_create(&GaugeLabels { what }).set(value as i64);
+    }
+
+    /// Sets when tokens expire; called when the metrics are read.
+    pub fn set_token_expiry(&self, tokens: &[ExpiringToken]) {
+        self.token_expiry.clear();
+        for token in tokens {
+            let labels = TokenLabels { token: token.id, tenant: token.tenant.clone().unwrap_or_else(|| "*".into()) };
+            self.token_expiry.get_or_create(&labels).set(token.expires / 1_000_000);
+        }
     }
 
     /// Sets the metrics of the store.

@@ -7,7 +7,7 @@ use crate::guard::problem::{HandlerResult, Problem};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 
 /// Lists the tenant's tokens.
@@ -19,14 +19,16 @@ pub async fn page(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
         } @else {
             div.wide tabindex="0" {
                 table {
-                    thead { tr { th scope="col" { "name" } th scope="col" { "role" } th scope="col" { "made (UTC)" } th scope="col" { "change" } } }
+                    thead { tr { th scope="col" { "name" } th scope="col" { "role" } th scope="col" { "made (UTC)" } th scope="col" { "last used" } th scope="col" { "expires" } th scope="col" { "change" } } }
                     tbody {
                         @for token in items(&tokens["tokens"]) {
                             tr {
                                 th scope="row" { bdi { (named(token, "name")) } " " span.quiet { "no. " (plain(&token["id"])) } }
                                 td { (named(token, "role")) }
                                 td { (moment(&token["created"])) }
-                                td { (revoke(&ctx, token)) }
+                                td { (moment_or(&token["used"], "never")) }
+                                td { (moment_or(&token["expires"], "never")) }
+                                td { (rotate(&ctx, token)?) (revoke(&ctx, token)) }
                             }
                         }
                     }
@@ -41,15 +43,46 @@ pub async fn page(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
             select #role name="role" {
                 option value="read" { "read" } option value="write" { "also write and import" } option value="admin" { "do everything" }
             }
+            label for="expires" { "Expires" } (expiry_choice("expires", "never"))
             button { "Create" }
         }
     };
     Ok(RenderedPage::new("Tokens", body))
 }
 
+/// Shows a time, or a word if there is none.
+fn moment_or(time: &Json, word: &str) -> Markup {
+    html! { @if time.is_null() { span.quiet { (word) } } @else { (moment(time)) } }
+}
+
+/// Offers times after which a token expires; the first choice has this name.
+fn expiry_choice(id: &str, unchanged: &str) -> Markup {
+    html! {
+        select id=(id) name="expires" {
+            option value="" { (unchanged) } option value="30d" { "in 30 days" } option value="90d" { "in 90 days" } option value="365d" { "in a year" }
+        }
+    }
+}
+
+fn label_of(token: &Json) -> String {
+    if named(token, "name").is_empty() { format!("no. {}", plain(&token["id"])) } else { named(token, "name").to_owned() }
+}
+
+/// Offers to give a token a new secret.
+fn rotate(ctx: &PageContext, token: &Json) -> HandlerResult<Markup> {
+    let (id, label) = (plain(&token["id"]), label_of(token));
+    let (overlap_id, expiry_id) = (format!("overlap-{id}"), format!("expires-{id}"));
+    let fields = html! {
+        (csrf(ctx)) input type="hidden" name="once" value=(one_time_mark()?); input type="hidden" name="rotate" value=(id);
+        label for=(overlap_id) { "The old secret works" }
+        select id=(overlap_id) name="overlap" { option value="1h" { "for an hour" } option value="7d" { "for 7 days" } option value="0s" { "no longer" } }
+        label for=(expiry_id) { "Expires" } (expiry_choice(&expiry_id, "as before"))
+    };
+    Ok(confirmed("rotate", &label, &ctx.to("tokens/change", &[]), &fields))
+}
+
 fn revoke(ctx: &PageContext, token: &Json) -> Markup {
-    let id = plain(&token["id"]);
-    let token_label = if named(token, "name").is_empty() { format!("no. {id}") } else { named(token, "name").to_owned() };
+    let (id, token_label) = (plain(&token["id"]), label_of(token));
     confirmed("revoke", &token_label, &ctx.to("tokens/change", &[]), &html! { (csrf(ctx)) input type="hidden" name="revoke" value=(id); })
 }
 
@@ -60,19 +93,25 @@ fn one_time_mark() -> HandlerResult<String> {
     Ok(hex(&mark))
 }
 
-/// Makes a token, which is shown only once, or revokes one.
+/// Makes or rotates a token, whose secret is shown only once, or revokes one.
 pub async fn change(ctx: Arc<PageContext>, form: SubmittedForm) -> HandlerResult<Response> {
     if let Some(id) = form.get("revoke") {
         let id = parse_number(Some(id), "a token")?;
         ctx.send(Method::DELETE, &format!("/tokens/{id}"), &[], None).await?;
         return Ok(Redirect::to(&ctx.to("tokens", &[])).into_response());
     }
-    let request = json!({ "name": form.required("name")?, "role": form.required("role")? });
-    if !ctx.is_first(form.required("once")?) {
+    let is_first = ctx.is_first(form.required("once")?);
+    let expires = form.get("expires").map(|time| ("expires", time.to_owned()));
+    let (path, members) = match form.get("rotate") {
+        Some(id) => (format!("/tokens/{}/rotate", parse_number(Some(id), "a token")?), vec![("overlap", form.required("overlap")?.to_owned())]),
+        None => ("/tokens".into(), vec![("name", form.required("name")?.to_owned()), ("role", form.required("role")?.to_owned())]),
+    };
+    let request: Map<String, Json> = members.into_iter().chain(expires).map(|(name, value)| (name.to_owned(), value.into())).collect();
+    if !is_first {
         let detail = "this form was submitted already and the token was shown then; if you did not see it, revoke it and create another";
         return Err(Problem::new(StatusCode::CONFLICT, detail));
     }
-    let created = ctx.send(Method::POST, "/tokens", &[], Some(&request)).await?;
+    let created = ctx.send(Method::POST, &path, &[], Some(&Json::Object(request))).await?;
     let body = html! {
         main.narrow {
             h1 { "A new token" }

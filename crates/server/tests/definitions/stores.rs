@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use stook_catalogue::definition::Catalogue;
 use stook_engine::settle::SettleRules;
-use stook_server::access::new_token;
+use stook_server::secret::Secret;
 use stook_server::{App, RequestLogLevel, ServerOptions, router};
 use stook_store::Store;
-use stook_store::access::Role;
+use stook_store::access::{NewToken, Role};
 use stook_store::postgres::{self, PostgresStore};
 use stook_store::sqlite::{self, SqliteStore};
 use stook_testkit::postgres::TestServer;
@@ -34,7 +34,9 @@ fn next() -> u64 {
 
 impl TestSetup {
     fn new(kind: &'static str, catalogue: &Arc<Catalogue>, store: Arc<dyn Store>) -> Result<Self, String> {
-        let (token, new) = new_token(None, Role::Admin, "test".into()).map_err(|error| error.to_string())?;
+        let secret = Secret::random().map_err(|error| error.to_string())?;
+        let (token, digest) = (secret.text().to_owned(), secret.digest());
+        let new = NewToken { digest, tenant: None, role: Role::Admin, name: "test".into(), expires: None };
         store.create_token(new).map_err(|error| format!("{kind}: {error}"))?;
         let options = ServerOptions { log: RequestLogLevel::None, cache: 1 << 20, ..ServerOptions::default() };
         let app = App::new(catalogue.clone(), store.clone(), options).map_err(|error| format!("{kind}: {error}"))?;

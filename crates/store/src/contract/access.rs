@@ -44,6 +44,8 @@ pub struct NewToken {
     pub role: Role,
     /// A name for people.
     pub name: String,
+    /// From when it is refused, in microseconds; `None` if it does not expire.
+    pub expires: Option<i64>,
 }
 
 /// A stored token.
@@ -53,8 +55,43 @@ pub struct Token {
     pub id: u64,
     /// When it was created, in microseconds.
     pub created: i64,
-    /// The token as it was created.
+    /// About when it was last used; `None` if it never was.
+    pub used: Option<i64>,
+    /// The secret that its last rotation replaced.
+    pub former: Option<FormerSecret>,
+    /// What it is now.
     pub token: NewToken,
+}
+
+/// A secret that was replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FormerSecret {
+    /// SHA-256 of the secret.
+    pub digest: [u8; 32],
+    /// From when it is refused, in microseconds.
+    pub until: i64,
+}
+
+/// A change of a token; what is `None` stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TokenChange {
+    /// Another name.
+    pub name: Option<String>,
+    /// Another role.
+    pub role: Option<Role>,
+    /// Another expiry; `Some(None)` for none.
+    pub expires: Option<Option<i64>>,
+    /// Another secret.
+    pub secret: Option<NewSecret>,
+}
+
+/// A secret that replaces a token's present one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewSecret {
+    /// SHA-256 of the secret.
+    pub digest: [u8; 32],
+    /// From when the present secret is refused, in microseconds.
+    pub former_until: i64,
 }
 
 /// The columns of a token's row.
@@ -65,18 +102,29 @@ pub(crate) struct TokenRow {
     pub(crate) role: String,
     pub(crate) name: String,
     pub(crate) created: i64,
+    pub(crate) expires: Option<i64>,
+    pub(crate) used: Option<i64>,
+    pub(crate) former_digest: Option<Vec<u8>>,
+    pub(crate) former_until: Option<i64>,
 }
+
+/// The columns of a [`TokenRow`], in its order.
+pub(crate) const TOKEN_COLUMNS: &str = "id, digest, tenant, role, name, created, expires, used, former_digest, former_until";
 
 impl TryFrom<TokenRow> for Token {
     type Error = StoreError;
 
     fn try_from(row: TokenRow) -> Result<Self> {
-        let TokenRow { id, digest, tenant, role, name, created } = row;
+        let TokenRow { id, digest, tenant, role, name, created, expires, used, former_digest, former_until } = row;
         let damaged = || StoreError::Other(format!("token {id} is damaged"));
         let digest = digest.try_into().map_err(|_| damaged())?;
         let tenant = tenant.map(|tenant| Tenant::new(&tenant)).transpose()?;
         let role = Role::from_name(&role).ok_or_else(damaged)?;
-        Ok(Self { id: id as u64, created, token: NewToken { digest, tenant, role, name } })
+        let former = match former_digest.zip(former_until) {
+            Some((digest, until)) => Some(FormerSecret { digest: digest.try_into().map_err(|_| damaged())?, until }),
+            None => None,
+        };
+        Ok(Self { id: id as u64, created, used, former, token: NewToken { digest, tenant, role, name, expires } })
     }
 }
 
@@ -88,7 +136,7 @@ pub trait Tokens {
     /// When the database fails.
     fn create_token(&self, token: NewToken) -> Result<u64>;
 
-    /// Returns all tokens that have not been revoked.
+    /// Returns all tokens that have not been revoked, also expired ones.
     ///
     /// # Errors
     /// When the database fails.
@@ -99,6 +147,18 @@ pub trait Tokens {
     /// # Errors
     /// When the database fails.
     fn has_had_tokens(&self) -> Result<bool>;
+
+    /// Changes a token that has not been revoked; returns false if there is none with this number.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn change_token(&self, id: u64, change: TokenChange) -> Result<bool>;
+
+    /// Notes for tokens, by their numbers, when they were used. An earlier time than the one that is stored changes nothing.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn note_token_uses(&self, uses: &[(u64, i64)]) -> Result<()>;
 
     /// Revokes a token; returns false if there is none with this number.
     ///

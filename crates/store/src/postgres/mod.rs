@@ -9,6 +9,7 @@
 //! * [`dump`] gives everything for a backup, and takes it.
 //! * [`tables`] maps a definition to tables of one schema, [`values`] encodes values, [`tenants`] finds the ids of tenants.
 
+mod access;
 mod address;
 mod clock;
 mod computed_column;
@@ -32,6 +33,7 @@ mod tags;
 mod tenants;
 mod unique;
 mod unit;
+mod upgrade;
 mod values;
 mod words_index;
 mod writer;

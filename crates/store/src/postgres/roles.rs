@@ -8,7 +8,6 @@ use super::tenants::{NO_TENANT, tenant_id};
 use super::values::RowExt;
 use super::{edges, former, marks, pass, query, records, tables, tags};
 use super::{jobs, journal};
-use crate::access::{NewToken, Token, TokenRow, Tokens};
 use crate::cancel::CancelToken;
 use crate::changes::{ChangeRange, Changes, RevisedRecord};
 use crate::former::{FormerContribution, OtherJob};
@@ -325,40 +324,6 @@ impl Tags for PostgresStore {
             Some(tenant) => tags::trees(session, &self.context.tables, tenant, collection, keys),
             None => Ok(vec![Vec::new(); keys.len()]),
         })
-    }
-}
-
-impl Tokens for PostgresStore {
-    fn create_token(&self, token: NewToken) -> Result<u64> {
-        let sql = "INSERT INTO api_tokens(digest, tenant, role, name, created) VALUES ($1, $2, $3, $4, $5) RETURNING id";
-        let tenant = token.tenant.as_ref().map(Tenant::as_str);
-        let id = self.context.transaction_once(|session, commit_time| {
-            let row = session.query_one(sql, &[&token.digest.as_slice(), &tenant, &token.role.name(), &token.name, &commit_time])?;
-            row.at::<i64>(0)
-        })?;
-        Ok(id as u64)
-    }
-
-    fn tokens(&self) -> Result<Vec<Token>> {
-        self.with_reader(|session| {
-            let sql = "SELECT id, digest, tenant, role, name, created FROM api_tokens WHERE revoked IS NULL ORDER BY id";
-            let rows = session.query(sql, &[])?;
-            let token = |row: &::tokio_postgres::Row| -> DbResult<Token> {
-                let row =
-                    TokenRow { id: row.at(0)?, digest: row.at(1)?, tenant: row.at(2)?, role: row.at(3)?, name: row.at(4)?, created: row.at(5)? };
-                Ok(Token::try_from(row)?)
-            };
-            rows.iter().map(token).collect()
-        })
-    }
-
-    fn has_had_tokens(&self) -> Result<bool> {
-        self.with_reader(|session| session.query_one("SELECT EXISTS(SELECT 1 FROM api_tokens)", &[])?.at(0))
-    }
-
-    fn revoke_token(&self, id: u64) -> Result<bool> {
-        let sql = "UPDATE api_tokens SET revoked = $1 WHERE id = $2 AND revoked IS NULL";
-        self.write(|session, commit_time| Ok(session.execute(sql, &[&commit_time, &(id as i64)])? == 1))
     }
 }
 

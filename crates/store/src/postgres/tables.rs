@@ -32,7 +32,7 @@ use stook_catalogue::links::Derivation;
 use stook_catalogue::value::FieldType;
 
 /// Version of the parts of the format that do not depend on the definition.
-const FORMAT: &str = "10";
+pub const FORMAT: &str = "11";
 
 /// Number of characters of a text that an index contains.
 pub const INDEXED_CHARACTERS: usize = 600;
@@ -74,7 +74,7 @@ CREATE TABLE calls(tenant bigint NOT NULL, id bytea NOT NULL, request bytea NOT 
   PRIMARY KEY(tenant, id));
 CREATE INDEX calls_made ON calls(made);
 CREATE TABLE api_tokens(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, digest bytea NOT NULL UNIQUE, tenant text, role text NOT NULL,
-  name text NOT NULL, created bigint NOT NULL, revoked bigint);
+  name text NOT NULL, created bigint NOT NULL, revoked bigint, expires bigint, used bigint, former_digest bytea, former_until bigint);
 CREATE TABLE tag_stamps(tenant bigint PRIMARY KEY, stamp bigint NOT NULL);
 CREATE TABLE tags(tenant bigint NOT NULL, collection bigint NOT NULL, name text COLLATE "C" NOT NULL, kind text NOT NULL, definition text NOT NULL,
   comment text NOT NULL, attributes text NOT NULL, created bigint NOT NULL, changed bigint NOT NULL, generation bigint NOT NULL, job bigint NOT NULL,
@@ -268,6 +268,7 @@ pub fn prepare(session: &mut Session, tables: &StoreTables, schema: &str) -> DbR
         put_meta(session, "shape", "{\"collections\":{}}")?;
         session.execute("INSERT INTO tenants(name) VALUES ($1)", &[&crate::DEFAULT_TENANT])?;
     }
+    let upgraded = super::upgrade::upgrade(session)?;
     check_format(session)?;
     let definition = &tables.definition;
     let (mut changes, mut redefined) = (Vec::new(), false);
@@ -293,13 +294,17 @@ pub fn prepare(session: &mut Session, tables: &StoreTables, schema: &str) -> DbR
         put_meta(session, "distributed", "yes")?;
     }
     session.batch("COMMIT")?;
-    Ok((changes, redefined))
+    Ok((upgraded.into_iter().chain(changes).collect(), redefined))
 }
 
 /// Fails for a store of another format.
 pub fn check_format(session: &mut Session) -> DbResult<()> {
     let format = meta(session, "format")?;
-    if format.as_deref() == Some(FORMAT) { Ok(()) } else { Err(crate::sql::store_schema::other_format(format.as_deref(), FORMAT, &[]).into()) }
+    if format.as_deref() == Some(FORMAT) {
+        Ok(())
+    } else {
+        Err(crate::sql::store_schema::other_format(format.as_deref(), FORMAT, super::upgrade::UPGRADABLE_FORMATS).into())
+    }
 }
 
 /// Whether the database is the coordinator of a Citus cluster.

@@ -45,7 +45,7 @@ pub struct FixedTable {
 
 use ColumnKind::{Bool, Bytes, Int, Text};
 
-/// All of them, but for those of records.
+/// All of them, but for those of records. New columns are added at the end and may be null: a row of a backup that was made before has fewer.
 pub const FIXED_TABLES: &[FixedTable] = &[
     FixedTable { name: "tenants", columns: &[("id", Int), ("name", Text), ("given", Int)], numbering: Numbering::Highest },
     FixedTable { name: "generations", columns: &[("id", Int), ("hash", Bytes)], numbering: Numbering::Highest },
@@ -146,7 +146,19 @@ pub const FIXED_TABLES: &[FixedTable] = &[
     },
     FixedTable {
         name: "api_tokens",
-        columns: &[("id", Int), ("digest", Bytes), ("tenant", Text), ("role", Text), ("name", Text), ("created", Int), ("revoked", Int)],
+        columns: &[
+            ("id", Int),
+            ("digest", Bytes),
+            ("tenant", Text),
+            ("role", Text),
+            ("name", Text),
+            ("created", Int),
+            ("revoked", Int),
+            ("expires", Int),
+            ("used", Int),
+            ("former_digest", Bytes),
+            ("former_until", Int),
+        ],
         numbering: Numbering::Sequence,
     },
     FixedTable { name: "tag_stamps", columns: &[("tenant", Int), ("stamp", Int)], numbering: Numbering::None },
@@ -361,8 +373,11 @@ fn weight(cell: &Cell) -> usize {
 }
 
 /// Adds a row to the batch; one of another table is written first.
-fn add(batch: Batch, table: &str, cells: Vec<Cell>, (catalogue, tables): (&Catalogue, &mut dyn FillTables)) -> Result<Batch> {
+fn add(batch: Batch, table: &str, mut cells: Vec<Cell>, (catalogue, tables): (&Catalogue, &mut dyn FillTables)) -> Result<Batch> {
     if let Some(fixed) = fixed_tables(catalogue).find(|fixed| fixed.name == table) {
+        if cells.len() < fixed.columns.len() {
+            cells.resize(fixed.columns.len(), Cell::Value(Value::Null));
+        }
         if cells.len() != fixed.columns.len() {
             return Err(StoreError::Wrong(format!("a row of `{table}` has {} cells, and {} are expected", cells.len(), fixed.columns.len())));
         }

@@ -126,6 +126,11 @@ pub(crate) fn parse_collection_names(names: Option<&str>) -> crate::Result<Vec<S
     names.and_then(|names| serde_json::from_str(names).ok()).ok_or_else(missing)
 }
 
+/// What is said about a store that was brought up to date.
+pub(crate) fn upgraded(from: &str, to: &str) -> String {
+    format!("the store was upgraded from format {from} to {to}; older versions of this program can no longer open it")
+}
+
 /// The error for a store of another format. Formats in `upgraded` can be upgraded by `stook prepare`.
 pub(crate) fn other_format(format: Option<&str>, own_format: &str, upgraded: &[&str]) -> crate::StoreError {
     let format = format.unwrap_or("?");

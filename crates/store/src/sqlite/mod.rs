@@ -17,6 +17,7 @@
 //!
 //! Any program that knows SQLite can read, check and copy the file.
 
+mod access;
 mod backup;
 mod connection;
 mod disk_space;

@@ -8,7 +8,6 @@ use super::tables::TenantTables;
 use super::tenants::{NO_TENANT, tenant_id};
 use super::writer::{self, SqliteWriter, WriterCommand};
 use super::{edges, former, jobs, journal, marks, pass, query, queue, records, tables, tags};
-use crate::access::{NewToken, Token, TokenRow, Tokens};
 use crate::cancel::CancelToken;
 use crate::changes::{ChangeRange, Changes, RevisedRecord};
 use crate::former::{FormerContribution, OtherJob};
@@ -373,52 +372,6 @@ impl Tags for SqliteStore {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
             Some(tenant) => tags::trees(connection, &self.tables, tenant, collection, keys),
             None => Ok(vec![Vec::new(); keys.len()]),
-        })
-    }
-}
-
-impl Tokens for SqliteStore {
-    fn create_token(&self, token: NewToken) -> Result<u64> {
-        self.write(move |connection, commit_time| {
-            let sql = "INSERT INTO api_tokens(digest, tenant, role, name, created) VALUES (?, ?, ?, ?, ?)";
-            let tenant = token.tenant.as_ref().map(Tenant::as_str);
-            execute(connection, sql, params![token.digest.as_slice(), tenant, token.role.name(), token.name, commit_time])?;
-            Ok(connection.last_insert_rowid() as u64)
-        })
-    }
-
-    fn tokens(&self) -> Result<Vec<Token>> {
-        self.with_reader(|connection| {
-            let sql = "SELECT id, digest, tenant, role, name, created FROM api_tokens WHERE revoked IS NULL ORDER BY id";
-            let mut statement = connection.prepare_cached(sql).map_err(store_error)?;
-            let mut rows = statement.query([]).map_err(store_error)?;
-            let mut tokens = Vec::new();
-            while let Some(row) = rows.next().map_err(store_error)? {
-                let get = || -> rusqlite::Result<_> {
-                    Ok(TokenRow {
-                        id: row.get(0)?,
-                        digest: row.get(1)?,
-                        tenant: row.get(2)?,
-                        role: row.get(3)?,
-                        name: row.get(4)?,
-                        created: row.get(5)?,
-                    })
-                };
-                tokens.push(get().map_err(store_error)?.try_into()?);
-            }
-            Ok(tokens)
-        })
-    }
-
-    fn has_had_tokens(&self) -> Result<bool> {
-        self.with_reader(|connection| connection.query_row("SELECT EXISTS(SELECT 1 FROM api_tokens)", [], |row| row.get(0)).map_err(store_error))
-    }
-
-    fn revoke_token(&self, id: u64) -> Result<bool> {
-        self.write(move |connection, commit_time| {
-            let sql = "UPDATE api_tokens SET revoked = ? WHERE id = ? AND revoked IS NULL";
-            let mut statement = connection.prepare_cached(sql).map_err(store_error)?;
-            Ok(statement.execute(params![commit_time, id as i64]).map_err(store_error)? == 1)
         })
     }
 }

@@ -35,7 +35,7 @@ use stook_catalogue::ids::{CollectionId, FieldId, IdVec, SourceId};
 use stook_catalogue::value::{FieldType, Value};
 
 /// Version of the parts of the format that do not depend on the definition.
-pub const FORMAT: &str = "11";
+pub const FORMAT: &str = "12";
 
 /// What the store records of a definition with this hash: to a process that knows another format, it looks like another definition.
 pub fn format_and_hash(hash: &str) -> String {
@@ -77,7 +77,7 @@ CREATE TABLE calls(tenant INTEGER NOT NULL, id BLOB NOT NULL, request BLOB NOT N
   PRIMARY KEY(tenant, id)) WITHOUT ROWID;
 CREATE INDEX calls_made ON calls(made);
 CREATE TABLE api_tokens(id INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, tenant TEXT, role TEXT NOT NULL, name TEXT NOT NULL,
-  created INTEGER NOT NULL, revoked INTEGER);
+  created INTEGER NOT NULL, revoked INTEGER, expires INTEGER, used INTEGER, former_digest BLOB, former_until INTEGER);
 CREATE TABLE tag_stamps(tenant INTEGER PRIMARY KEY, stamp INTEGER NOT NULL);
 CREATE TABLE tags(tenant INTEGER NOT NULL, collection INTEGER NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL, definition TEXT NOT NULL,
   comment TEXT NOT NULL, attributes TEXT NOT NULL, created INTEGER NOT NULL, changed INTEGER NOT NULL, generation INTEGER NOT NULL, job INTEGER NOT NULL,

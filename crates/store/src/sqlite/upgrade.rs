@@ -3,8 +3,9 @@
 //! | from | what changes |
 //! |---|---|
 //! | 10 | index entries of keys and links are in columns, so that every program can check and copy the file |
+//! | 10, 11 | tokens expire, are rotated, and say when they were used |
 //!
-//! The columns are added first. Then rows are rewritten a few thousand at a time, so that the WAL stays short and an interrupted upgrade continues
+//! Columns of records are added first. Then rows are rewritten a few thousand at a time, so that the WAL stays short and an interrupted upgrade continues
 //! where it stopped. The indexes are changed in one transaction at the end, which also rewrites rows that a process of the earlier version has
 //! written meanwhile.
 
@@ -13,10 +14,17 @@ use super::tables::{FORMAT, columns_of, conflict_index, meta, put_meta};
 use crate::Result;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
-/// The only earlier format that stores may have.
 const INDEXES_WITH_FUNCTIONS: &str = "10";
+const TOKENS_WITHOUT_EXPIRY: &str = "11";
 /// Formats that can be upgraded.
-pub const UPGRADABLE_FORMATS: &[&str] = &[INDEXES_WITH_FUNCTIONS];
+pub const UPGRADABLE_FORMATS: &[&str] = &[INDEXES_WITH_FUNCTIONS, TOKENS_WITHOUT_EXPIRY];
+/// What formats before 12 have not.
+const ADDITIONS: &str = "
+ALTER TABLE api_tokens ADD COLUMN expires INTEGER;
+ALTER TABLE api_tokens ADD COLUMN used INTEGER;
+ALTER TABLE api_tokens ADD COLUMN former_digest BLOB;
+ALTER TABLE api_tokens ADD COLUMN former_until INTEGER;
+";
 /// Rows that are rewritten in one transaction.
 const BATCH_ROWS: i64 = 5_000;
 
@@ -26,15 +34,36 @@ pub fn upgrade(connection: &mut Connection) -> Result<Option<String>> {
     if !connection.query_row(exists, [], |row| row.get::<_, bool>(0)).map_err(store_error)? {
         return Ok(None);
     }
-    match meta(connection, "format")?.as_deref() {
+    let from = match meta(connection, "format")?.as_deref() {
         Some(INDEXES_WITH_FUNCTIONS) => {
             add_columns(connection)?;
-            Ok(Some(format!(
-                "the store was upgraded from format {INDEXES_WITH_FUNCTIONS} to {FORMAT}; older versions of this program can no longer open it"
-            )))
+            INDEXES_WITH_FUNCTIONS
         }
-        _ => Ok(None),
+        Some(TOKENS_WITHOUT_EXPIRY) => {
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(store_error)?;
+            if meta(&transaction, "format")?.as_deref() != Some(TOKENS_WITHOUT_EXPIRY) {
+                // another process has already done it
+                return Ok(None);
+            }
+            finish(&transaction)?;
+            transaction.commit().map_err(store_error)?;
+            TOKENS_WITHOUT_EXPIRY
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(crate::sql::store_schema::upgraded(from, FORMAT)))
+}
+
+/// Adds what every earlier format lacks, and records the present one.
+fn finish(connection: &Connection) -> Result<()> {
+    connection.execute_batch(ADDITIONS).map_err(store_error)?;
+    put_meta(connection, "format", FORMAT)?;
+    if let Some(definition) = meta(connection, "definition")? {
+        // format 10 recorded the hash alone
+        let hash = definition.rsplit(' ').next().unwrap_or_default();
+        put_meta(connection, "definition", &super::tables::format_and_hash(hash))?;
     }
+    Ok(())
 }
 
 /// The columns that a collection's table gets.
@@ -102,10 +131,7 @@ fn add_columns(connection: &mut Connection) -> Result<()> {
         }
         transaction.execute_batch(&sql).map_err(store_error)?;
     }
-    put_meta(&transaction, "format", FORMAT)?;
-    if let Some(hash) = meta(&transaction, "definition")? {
-        put_meta(&transaction, "definition", &super::tables::format_and_hash(&hash))?;
-    }
+    finish(&transaction)?;
     transaction.commit().map_err(store_error)?;
     // the WAL need not keep what was rewritten; a reader may prevent this
     let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");

@@ -41,6 +41,7 @@ macro_rules! conformance {
                 the_change_log_lists_transitions_newest_first,
                 a_unit_that_fails_logs_nothing,
                 tokens_are_listed_until_they_are_revoked,
+                tokens_are_changed_rotated_and_say_when_they_were_used,
                 versions_are_those_of_the_records_that_are_read,
                 commit_numbers_grow_with_every_commit_and_local_observers_are_notified,
             ],
