@@ -90,9 +90,18 @@ impl CatalogueLocation {
     /// Opens the store to import or to run workers. A file is created, and changed as the definition requires; the tables of a server are changed
     /// only if `prepare` is true. Prints what was changed.
     pub fn prepared(&self, catalogue: &Arc<Catalogue>, prepare: bool) -> Result<Arc<dyn Store>, CommandError> {
+        self.opened(catalogue, &postgres::PostgresOptions { prepare, ..postgres::PostgresOptions::default() })
+    }
+
+    /// The same for a server, whose callers are not left waiting while the database is down.
+    pub fn served(&self, catalogue: &Arc<Catalogue>) -> Result<Arc<dyn Store>, CommandError> {
+        self.opened(catalogue, &postgres::PostgresOptions { outage: SERVED_OUTAGE, ..UNPREPARED })
+    }
+
+    fn opened(&self, catalogue: &Arc<Catalogue>, options: &postgres::PostgresOptions) -> Result<Arc<dyn Store>, CommandError> {
         let store: Arc<dyn Store> = match self.address()? {
             StoreAddress::File(path) => Arc::new(file(&path, catalogue, sqlite::SqliteOptions::default())?),
-            StoreAddress::Server(url) => server(&url, catalogue, &postgres::PostgresOptions { prepare, ..postgres::PostgresOptions::default() })?,
+            StoreAddress::Server(url) => server(&url, catalogue, options)?,
         };
         notes_of_areas(catalogue).iter().for_each(|note| eprintln!("note: {note}"));
         for change in store.changes() {
@@ -208,8 +217,11 @@ impl CatalogueLocation {
     }
 }
 
+/// Seconds for which requests to `stook serve` wait for a database that cannot be reached, before all are refused at once.
+const SERVED_OUTAGE: u64 = 2;
+
 /// Options for a server's store that is opened without preparing it.
-const UNPREPARED: postgres::PostgresOptions = postgres::PostgresOptions { wait: 30, connections: 16, prepare: false, read_only: false };
+const UNPREPARED: postgres::PostgresOptions = postgres::PostgresOptions { wait: 30, outage: 30, connections: 16, prepare: false, read_only: false };
 
 fn file(path: &Path, catalogue: &Arc<Catalogue>, options: sqlite::SqliteOptions) -> Result<SqliteStore, CommandError> {
     SqliteStore::open(path, catalogue.clone(), options).map_err(|error| named(path, &error))

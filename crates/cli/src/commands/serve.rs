@@ -18,7 +18,7 @@ const BACKLOG: u32 = 4_096;
 pub fn serve(location: &CatalogueLocation, arguments: &ServeArgs) -> CommandResult {
     let stop = stop_signal()?;
     let catalogue = location.catalogue()?;
-    let store = location.prepared(&catalogue, false)?;
+    let store = location.served(&catalogue)?;
     let workers = match arguments.workers {
         Some(workers) => workers,
         None if location.is_file()? => threads(None),

@@ -5,6 +5,8 @@
 pub struct PostgresOptions {
     /// How long to wait for the server, or for a free connection, in seconds.
     pub wait: u64,
+    /// How long callers wait for a server that cannot be reached, in seconds; after that, all are refused at once until it answers again.
+    pub outage: u64,
     /// Maximum number of connections.
     pub connections: usize,
     /// Whether to create and change tables to fit the definition; if not, a store that does not fit is refused.
@@ -15,6 +17,6 @@ pub struct PostgresOptions {
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        Self { wait: 30, connections: 16, prepare: true, read_only: false }
+        Self { wait: 30, outage: 30, connections: 16, prepare: true, read_only: false }
     }
 }

@@ -59,6 +59,8 @@ impl From<::tokio_postgres::Error> for DatabaseError {
             code if [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code) => {
                 DatabaseError::ConnectionLost(text)
             }
+            // a statement that another client has prepared on this connection, or this one on another
+            code if [SqlState::DUPLICATE_PSTATEMENT, SqlState::INVALID_SQL_STATEMENT_NAME].contains(code) => shared_connections(),
             code if *code == SqlState::LOCK_NOT_AVAILABLE => DatabaseError::Store(StoreError::Held),
             code if *code == SqlState::DISK_FULL => DatabaseError::Store(StoreError::Full),
             code if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::INSUFFICIENT_PRIVILEGE].contains(code) => {
@@ -72,6 +74,13 @@ impl From<::tokio_postgres::Error> for DatabaseError {
             _ => DatabaseError::Store(StoreError::Other(text)),
         }
     }
+}
+
+/// The error where a pooler gives one connection of the database to several clients in turn.
+fn shared_connections() -> DatabaseError {
+    let reason = "a pooler gives connections of the database to several clients in turn (PgBouncer with pool_mode = transaction or statement), but Stook keeps \
+                  settings and statements on its connections: connect to PostgreSQL itself, or set pool_mode = session for this database";
+    DatabaseError::Store(StoreError::Wrong(reason.into()))
 }
 
 impl From<ConnectError> for DatabaseError {
@@ -415,14 +424,34 @@ pub struct PoolStats {
     pub waiting: u64,
 }
 
+/// How long callers of a pool wait.
+#[derive(Debug, Clone, Copy)]
+pub struct PoolWaits {
+    /// For a free connection, and for a server that restarts.
+    pub wait: Duration,
+    /// For a server that cannot be reached. After so long without it, callers are refused at once.
+    pub outage: Duration,
+}
+
+/// A server that cannot be reached.
+struct Outage {
+    since: Instant,
+    /// When a connection was last tried.
+    tried: Instant,
+}
+
+/// While callers are refused at once, one of them in this time tries to connect.
+const OUTAGE_RETRY: Duration = Duration::from_millis(500);
+
 /// A bounded number of connections.
 pub struct Pool {
     address: ServerAddress,
     schema: String,
-    wait: Duration,
+    waits: PoolWaits,
     max_open: usize,
     idle: Mutex<IdleSessions>,
     returned: Condvar,
+    outage: Mutex<Option<Outage>>,
 }
 
 /// A connection from the pool; it is returned when dropped.
@@ -432,14 +461,15 @@ pub struct Pooled<'p> {
 }
 
 impl Pool {
-    pub fn new(address: ServerAddress, schema: String, wait: Duration, max_open: usize) -> Self {
+    pub fn new(address: ServerAddress, schema: String, waits: PoolWaits, max_open: usize) -> Self {
         Self {
             address,
             schema,
-            wait,
+            waits,
             max_open,
             idle: Mutex::new(IdleSessions { sessions: Vec::new(), open: 0, waiting: 0 }),
             returned: Condvar::new(),
+            outage: Mutex::default(),
         }
     }
 
@@ -458,7 +488,7 @@ impl Pool {
 
     /// Returns a connection, as soon as one is free and the server responds.
     pub fn get(&self) -> DbResult<Pooled<'_>> {
-        let deadline = Instant::now() + self.wait;
+        let deadline = Instant::now() + self.waits.wait;
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             while let Some(session) = idle.sessions.pop() {
@@ -468,13 +498,14 @@ impl Pool {
                 idle.open -= 1;
             }
             if idle.open < self.max_open {
+                self.check_reachable()?;
                 idle.open += 1;
                 drop(idle);
                 return self.open(deadline);
             }
             let mut remaining = deadline.saturating_duration_since(Instant::now());
             if remaining.is_zero() {
-                return Err(StoreError::Busy(self.wait.as_secs()).into());
+                return Err(StoreError::Busy(self.waits.wait.as_secs()).into());
             }
             if let Some(cancel_token) = CancelToken::current() {
                 if cancel_token.is_cancelled() {
@@ -494,6 +525,15 @@ impl Pool {
         PoolStats { open: idle.open as u64, idle: idle.sessions.len() as u64, waiting: idle.waiting }
     }
 
+    /// Checks that each connection is one to the database, and not to a pooler that shares them: then one sees what another has set.
+    pub fn check_own_connections(&self) -> DbResult<()> {
+        let (mut first, mut second) = (self.get()?, self.get()?);
+        let mark = format!("{}-{}", std::process::id(), first.number);
+        first.batch(&format!("SET stook.session = '{mark}'"))?;
+        let seen: Option<String> = second.query_one("SELECT current_setting('stook.session', true)", &[])?.try_get(0)?;
+        if seen.is_some_and(|seen| seen == mark) { Err(shared_connections()) } else { Ok(()) }
+    }
+
     /// Opens a connection outside the pool that receives the notifications of a channel.
     pub fn listen(&self, channel: &str) -> DbResult<Session> {
         let mut session = Session::open(&self.address, &self.schema)?;
@@ -501,16 +541,19 @@ impl Pool {
         Ok(session)
     }
 
-    /// Connects; waits for a server that is starting or restarting.
+    /// Connects; waits for a server that is starting or restarting, unless it has been away for long.
     fn open(&self, deadline: Instant) -> DbResult<Pooled<'_>> {
         let mut pause = Duration::from_millis(10);
         loop {
-            match Session::open(&self.address, &self.schema) {
+            let opened = Session::open(&self.address, &self.schema);
+            let lasts = self.note_reachable(!matches!(opened, Err(DatabaseError::ConnectionLost(_))));
+            match opened {
                 Ok(session) => return Ok(Pooled { pool: self, session: Some(session) }),
-                Err(DatabaseError::ConnectionLost(_)) if Instant::now() + pause < deadline => std::thread::sleep(pause),
+                Err(DatabaseError::ConnectionLost(_)) if Instant::now() + pause < deadline && !lasts => std::thread::sleep(pause),
                 Err(error) => {
                     self.idle.lock().unwrap_or_else(PoisonError::into_inner).open -= 1;
-                    self.returned.notify_one();
+                    // those who wait for a connection learn that there will be none
+                    self.returned.notify_all();
                     return Err(error);
                 }
             }
@@ -518,9 +561,32 @@ impl Pool {
         }
     }
 
+    /// Fails at once while the server has been away for long; but one caller in a while may try to connect.
+    fn check_reachable(&self) -> DbResult<()> {
+        let mut outage = self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(outage) = outage.as_mut().filter(|outage| outage.since.elapsed() >= self.waits.outage) else { return Ok(()) };
+        if outage.tried.elapsed() < OUTAGE_RETRY {
+            let seconds = outage.since.elapsed().as_secs();
+            return Err(StoreError::ReadOnly(format!("the database server has not answered for {seconds} s; try again later")).into());
+        }
+        outage.tried = Instant::now();
+        Ok(())
+    }
+
+    /// Notes whether the server was reached; returns whether it has been away for long.
+    fn note_reachable(&self, is_reached: bool) -> bool {
+        let mut outage = self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_reached {
+            *outage = None;
+            return false;
+        }
+        let now = Instant::now();
+        outage.get_or_insert(Outage { since: now, tried: now }).since.elapsed() >= self.waits.outage
+    }
+
     /// Does `work` on a connection, again if the connection was lost before anything was committed, or on a conflict with another transaction.
     pub fn run<T>(&self, mut work: impl FnMut(&mut Session) -> DbResult<T>) -> DbResult<T> {
-        let deadline = Instant::now() + self.wait;
+        let deadline = Instant::now() + self.waits.wait;
         let mut attempts = 0;
         loop {
             let result = {

@@ -4,7 +4,7 @@ use super::address::parse_url;
 use super::clock::ServerClock;
 use super::options::PostgresOptions;
 use super::queue;
-use super::session::{DatabaseError, DbResult, Pool, Session};
+use super::session::{DatabaseError, DbResult, Pool, PoolWaits, Session};
 use super::tables::{self, StoreTables};
 use super::values::RowExt;
 use super::writer::{PostgresWriter, WriteContext};
@@ -65,8 +65,9 @@ impl PostgresStore {
         let (address, schema) = parse_url(url)?;
         let tables = Arc::new(tables);
         // a user who waits for a command to start soon learns that a server does not respond
-        let first_pool = Pool::new(address.clone(), schema.clone(), FIRST_WAIT.min(Duration::from_secs(options.wait)), 1);
-        let wait = Duration::from_secs(options.wait);
+        let waits = |wait: Duration| PoolWaits { wait, outage: Duration::from_secs(options.outage).min(wait) };
+        let first_pool = Pool::new(address.clone(), schema.clone(), waits(FIRST_WAIT.min(Duration::from_secs(options.wait))), 2);
+        let wait = waits(Duration::from_secs(options.wait));
         let observer = Pool::new(address.clone(), schema.clone(), wait, 1);
         let pool = Arc::new(Pool::new(address, schema, wait, options.connections.max(2)));
         let make_ready = |session: &mut Session| match options.prepare {
@@ -77,6 +78,9 @@ impl PostgresStore {
             DatabaseError::ConnectionLost(reason) => StoreError::Other(format!("the server does not answer: {reason}")),
             other => other.into(),
         })?;
+        if purpose != AccessMode::Read {
+            first_pool.check_own_connections().map_err(StoreError::from)?;
+        }
         pool.adopt(first_pool);
         let clock = Arc::new(ServerClock { last: AtomicI64::new(0), offset: AtomicI64::new(0) });
         let last_commit_time: i64 = pool.run(|session| {
@@ -96,7 +100,7 @@ impl PostgresStore {
     /// When the server does not respond, or the store has another format.
     pub fn prepared_for(url: &str) -> Result<Option<StoreSchema>> {
         let (address, schema) = parse_url(url)?;
-        let pool = Pool::new(address, schema, FIRST_WAIT, 1);
+        let pool = Pool::new(address, schema, PoolWaits { wait: FIRST_WAIT, outage: FIRST_WAIT }, 1);
         let read = pool.run(|session| {
             if !session.query_one("SELECT to_regclass('meta') IS NOT NULL", &[])?.at::<bool>(0)? {
                 return Ok(None);
