@@ -387,7 +387,8 @@ pub fn acquire_and_release(store: &str, catalogue: &str, transitions: u64) -> Ex
             })
         };
         let (acquire, release) = (transition_request("acquire"), transition_request("release"));
-        let resolved = stook_query::resolve("machine status=Ready tag=vmx-or-svm", &catalogue, &*store, &tenant, store.clock())?;
+        let resolved =
+            stook_query::resolve("machine status=Ready tag=vmx-or-svm", &stook_query::QueryScope::all(&catalogue, &*store, &tenant), store.clock())?;
         let plan = resolved.map_err(|problem| problem.message)?.plan;
         let (transitions_done, granted_twice) = (AtomicU64::new(0), AtomicU64::new(0));
         let picks = PickGroups::default();

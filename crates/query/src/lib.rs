@@ -91,17 +91,16 @@ pub use language::{
 pub use language::{MAX_CONDITIONS, MAX_GROUP_COLUMNS, MAX_PARTS, MAX_QUERY, MAX_STARS};
 pub use language::{as_value, consists_of, named_columns, parse};
 pub use plan::{AllCollectionsQuery, CompiledQuery, ResultColumn, may_query_all_collections, resolve_all_collections};
-pub use plan::{Highlights, TagQuery, check_tag, compile, tags_of, words_alone};
+pub use plan::{Highlights, QueryScope, TagQuery, check_tag, compile, tags_of, words_alone};
 
-use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::Diagnostic;
-use stook_store::{Store, StoreError, Tenant};
+use stook_store::StoreError;
 
 /// The plan of a store for the text of a query, or what is wrong with the text. `now` is the time `last` counts back from, in microseconds.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use stook_query::resolve;
+/// use stook_query::{QueryScope, resolve};
 /// use stook_store::sqlite::{SqliteOptions, SqliteStore};
 /// use stook_store::{DEFAULT_TENANT, Queries, Store, Tenant};
 ///
@@ -121,12 +120,13 @@ use stook_store::{Store, StoreError, Tenant};
 /// let store = SqliteStore::open(&file, catalogue.clone(), SqliteOptions::default())?;
 /// let tenant = Tenant::new(DEFAULT_TENANT)?;
 ///
-/// let found = resolve("book pages>300 | grep code", &catalogue, &store, &tenant, store.clock())?;
+/// let scope = QueryScope::all(&catalogue, &store, &tenant);
+/// let found = resolve("book pages>300 | grep code", &scope, store.clock())?;
 /// let compiled = found.map_err(|problem| problem.message)?;
 /// assert_eq!(compiled.columns[0].name, "code");
 /// assert!(store.find(&compiled.plan)?.rows.is_empty());
 ///
-/// let problem = resolve("book pagse>300", &catalogue, &store, &tenant, store.clock())?.err().ok_or("no problem")?;
+/// let problem = resolve("book pagse>300", &scope, store.clock())?.err().ok_or("no problem")?;
 /// assert_eq!((problem.span, problem.help.as_deref()), (5..10, Some("did you mean `pages`?")));
 /// # Ok(())
 /// # }
@@ -134,15 +134,9 @@ use stook_store::{Store, StoreError, Tenant};
 ///
 /// # Errors
 /// When the store fails; it is read only for tags. The inner error says what is wrong with the query, with its position.
-pub fn resolve(
-    text: &str,
-    catalogue: &Catalogue,
-    store: &dyn Store,
-    tenant: &Tenant,
-    now: i64,
-) -> Result<Result<CompiledQuery, Diagnostic>, StoreError> {
+pub fn resolve(text: &str, scope: &QueryScope<'_>, now: i64) -> Result<Result<CompiledQuery, Diagnostic>, StoreError> {
     match parse(text) {
-        Ok(query) => plan::resolve_parsed(query, catalogue, store, tenant, now),
+        Ok(query) => plan::resolve_parsed(query, scope, now),
         Err(problem) => Ok(Err(problem)),
     }
 }

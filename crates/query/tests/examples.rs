@@ -5,7 +5,7 @@
 mod support;
 
 use stook_query::examples::LESSONS;
-use stook_query::{parse, resolve, resolve_all_collections};
+use stook_query::{QueryScope, parse, resolve, resolve_all_collections};
 use support::{NOW, definition, filled, main_tenant};
 
 #[test]
@@ -16,11 +16,12 @@ fn every_example_is_a_query_of_the_documented_catalogue() {
     let (text, _) = after.split_once("```").expect("its end");
     let filled = filled(definition(text), &[]);
     let (store, tenant) = (&filled.store, main_tenant());
+    let scope = QueryScope::all(&filled.catalogue, store, &tenant);
     for example in LESSONS.iter().flat_map(|lesson| lesson.examples) {
-        let everywhere = resolve_all_collections(example.query, &filled.catalogue, store, &tenant, NOW).expect("the store works");
+        let everywhere = resolve_all_collections(example.query, &scope, NOW).expect("the store works");
         let is_understood = match everywhere {
             Some(found) => found.map(|_| ()),
-            None => resolve(example.query, &filled.catalogue, store, &tenant, NOW).expect("the store works").map(|_| ()),
+            None => resolve(example.query, &scope, NOW).expect("the store works").map(|_| ()),
         };
         assert!(is_understood.is_ok(), "{}: {:?}", example.query, is_understood.err());
         assert!(parse(example.query).is_ok() && !example.about.is_empty());

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::value::Value;
-use stook_query::{FacetValue, as_value, complete, facets};
+use stook_query::{FacetValue, QueryScope, as_value, complete, facets};
 use stook_store::Queries;
 use support::{Filled, Record, compiled, definition, filled, main_tenant};
 
@@ -100,7 +100,7 @@ fn a_value_is_counted_once_of_a_record_and_none_of_rows_that_are_no_records() {
 #[test]
 fn texts_are_completed_with_existing_names_and_values() {
     let words = |text: &str| -> Vec<String> {
-        let found = complete(text, &THINGS.catalogue, &THINGS.store, &main_tenant()).expect("completed");
+        let found = complete(text, &QueryScope::all(&THINGS.catalogue, &THINGS.store, &main_tenant())).expect("completed");
         for completion in &found {
             assert!(completion.query.ends_with(&completion.word), "{completion:?}");
         }

@@ -6,7 +6,7 @@ use crate::api::{
 };
 use crate::api::{suggest, summary, tags, tenants, tokens, transitions, unknown};
 use crate::guard::admission::RequestClass;
-use crate::guard::request::RequestContext;
+use crate::guard::undecided::UndecidedContext;
 use crate::guard::{add_request_id, guarded, guarded_declared};
 #[cfg(feature = "pages")]
 use crate::pages;
@@ -18,6 +18,7 @@ use axum::routing::{get, patch, post};
 use std::sync::Arc;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::ids::CollectionId;
+use stook_store::access::Operation;
 use tower_http::compression::CompressionLayer;
 
 /// Returns all routes of an application.
@@ -58,7 +59,8 @@ pub fn router(app: &Arc<App>) -> Router {
         let first = app.catalogue.published().next().map(|(id, ..)| ("/v1/{tenant}/sru".to_owned(), id));
         let named = app.catalogue.published().map(|(id, collection, _)| (format!("/v1/{{tenant}}/sru/{}", collection.name), id));
         for (path, id) in first.into_iter().chain(named) {
-            v1 = v1.route(&path, get(move |ctx: RequestContext| sru::get(ctx.with_collection(id))).layer(CompressionLayer::new()));
+            let search = move |ctx: UndecidedContext| async move { sru::get(ctx.of(Operation::Read, id)?).await };
+            v1 = v1.route(&path, get(search).layer(CompressionLayer::new()));
         }
     }
     let rows = get(export::rows).layer(CompressionLayer::new());
@@ -68,7 +70,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/{tenant}/jobs/{job}/failed", get(failed::get));
     for (index, collection) in app.catalogue.collections.enumerate() {
         v1 = v1.merge(collection_routes(index, collection));
-        let export = move |ctx: RequestContext| export::collection(ctx.with_collection(index));
+        let export = move |ctx: UndecidedContext| async move { export::collection(ctx.of(Operation::Read, index)?).await };
         bulk = bulk.route(&format!("/v1/{{tenant}}/export/{}", collection.name), get(export).layer(CompressionLayer::new()));
     }
     let events = Router::new().route("/v1/{tenant}/jobs/{job}/events", get(jobs::events)).route("/v1/{tenant}/query/events", get(queries::events));
@@ -105,37 +107,43 @@ pub fn router(app: &Arc<App>) -> Router {
 
 /// Returns the routes of one collection.
 fn collection_routes(index: CollectionId, collection: &Collection) -> Router<Arc<App>> {
+    // reads and writes the collection, if the caller may
+    macro_rules! read {
+        ($handler:path) => {
+            move |ctx: UndecidedContext| async move { $handler(ctx.of(Operation::Read, index)?).await }
+        };
+    }
+    macro_rules! write {
+        ($handler:path) => {
+            move |ctx: UndecidedContext, body: Body| async move { $handler(ctx.of(Operation::Write, index)?, body).await }
+        };
+    }
     let collection_path = format!("/v1/{{tenant}}/{}", collection.name);
     let record_path = format!("{collection_path}/{{key}}");
-    let record_handlers = get(move |ctx: RequestContext| records::get(ctx.with_collection(index)))
-        .put(move |ctx: RequestContext, body: Body| records::put(ctx.with_collection(index), body))
-        .patch(move |ctx: RequestContext, body: Body| records::patch(ctx.with_collection(index), body))
-        .delete(move |ctx: RequestContext| records::delete(ctx.with_collection(index)));
-    let collection_handlers = get(move |ctx: RequestContext| records::by_key(ctx.with_collection(index)))
-        .post(move |ctx: RequestContext, body: Body| records::create(ctx.with_collection(index), body));
+    let delete = move |ctx: UndecidedContext| async move { records::delete(ctx.of(Operation::Write, index)?).await };
+    let record_handlers = get(read!(records::get)).put(write!(records::put)).patch(write!(records::patch)).delete(delete);
     let mut router = Router::new()
-        .route(&collection_path, collection_handlers)
+        .route(&collection_path, get(read!(records::by_key)).post(write!(records::create)))
         .route(&record_path, record_handlers)
-        .route(&format!("{record_path}/explain"), get(move |ctx: RequestContext| records::explain(ctx.with_collection(index))))
-        .route(&format!("{record_path}/document"), get(move |ctx: RequestContext| records::document(ctx.with_collection(index))))
-        .route(&format!("{record_path}/log"), get(move |ctx: RequestContext| records::log(ctx.with_collection(index))));
+        .route(&format!("{record_path}/explain"), get(read!(records::explain)))
+        .route(&format!("{record_path}/document"), get(read!(records::document)))
+        .route(&format!("{record_path}/log"), get(read!(records::log)));
     if collection.tags.is_some() {
         let tags_path = format!("/v1/{{tenant}}/tags/{}", collection.name);
         let tag_path = format!("{tags_path}/{{tag}}");
-        let tags_handlers = get(move |ctx: RequestContext| tags::list(ctx.with_collection(index)))
-            .post(move |ctx: RequestContext, body: Body| tags::create(ctx.with_collection(index), body));
-        let tag_handlers = get(move |ctx: RequestContext| tags::get(ctx.with_collection(index)))
-            .patch(move |ctx: RequestContext, body: Body| tags::set(ctx.with_collection(index), body))
-            .delete(move |ctx: RequestContext| tags::remove(ctx.with_collection(index)));
+        let tags_handlers = get(read!(tags::list)).post(write!(tags::create));
+        let remove = move |ctx: UndecidedContext| async move { tags::remove(ctx.of(Operation::Write, index)?).await };
+        let rebuild = move |ctx: UndecidedContext| async move { tags::rebuild(ctx.of(Operation::Write, index)?).await };
         router = router
             .route(&tags_path, tags_handlers)
-            .route(&tag_path, tag_handlers)
-            .route(&format!("{tag_path}/rebuild"), post(move |ctx: RequestContext| tags::rebuild(ctx.with_collection(index))))
-            .route(&format!("{tag_path}/records"), post(move |ctx: RequestContext, body: Body| tags::assign(ctx.with_collection(index), body)));
+            .route(&tag_path, get(read!(tags::get)).patch(write!(tags::set)).delete(remove))
+            .route(&format!("{tag_path}/rebuild"), post(rebuild))
+            .route(&format!("{tag_path}/records"), post(write!(tags::assign)));
     }
     for transition in &collection.transitions {
         let name = transition.name.clone();
-        let run = move |ctx: RequestContext, body: Body| transitions::run(ctx.with_collection(index), name.clone(), body);
+        let run =
+            move |ctx: UndecidedContext, body: Body| async move { transitions::run(ctx.of(Operation::Write, index)?, name.clone(), body).await };
         router = router.route(&format!("{record_path}/{}", transition.name), post(run));
     }
     router

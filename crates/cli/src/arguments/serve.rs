@@ -54,11 +54,16 @@ pub enum RequestLog {
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
     /// Create a token and show its secret, which cannot be shown again.
-    #[command(after_help = "Example:\n  stook token create --role write --name import-robot --expires 90d")]
+    #[command(
+        after_help = "Example:\n  stook token create --role write --name import-robot --expires 90d\n  stook token create --may read:book,import:loan --name desk"
+    )]
     Create {
-        /// What the token allows.
-        #[arg(long, value_name = "ROLE", value_parser = ["metrics", "read", "write", "admin"])]
-        role: String,
+        /// What the token allows, for all collections.
+        #[arg(long, value_name = "ROLE", value_parser = ["metrics", "read", "write", "admin"], required_unless_present = "may", conflicts_with = "may")]
+        role: Option<String>,
+        /// What the token allows, for single collections: read, import or write, with commas between them.
+        #[arg(long, value_name = "RIGHTS")]
+        may: Option<String>,
         /// The tenant whose records the token gives access to; `*` for all tenants.
         #[arg(long, default_value = "main", value_name = "T")]
         tenant: String,
@@ -87,14 +92,17 @@ pub enum TokenCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Change a token's name, role or expiry. Servers apply it after a second at most.
+    /// Change a token's name, rights or expiry. Servers apply it after a second at most.
     #[command(after_help = "Example:\n  stook token change 3 --role read --expires never")]
     Change {
         /// The token's number, as `stook token ls` shows it.
         id: u64,
-        /// What the token allows from now on.
-        #[arg(long, value_name = "ROLE", value_parser = ["metrics", "read", "write", "admin"])]
+        /// What the token allows from now on, for all collections.
+        #[arg(long, value_name = "ROLE", value_parser = ["metrics", "read", "write", "admin"], conflicts_with = "may")]
         role: Option<String>,
+        /// What the token allows from now on, for single collections: read, import or write, with commas between them.
+        #[arg(long, value_name = "RIGHTS")]
+        may: Option<String>,
         /// Its name from now on.
         #[arg(long, value_name = "N")]
         name: Option<String>,

@@ -19,7 +19,7 @@ use stook_formats::TableColumn;
 use stook_formats::spreadsheet::MAX_CELL_TEXT;
 use stook_formats::typed::{TypedFormat, TypedWriter};
 use stook_query::{
-    AllCollectionsQuery, CompiledQuery, Highlights, ResultColumn, Suggestion, Vocabulary, resolve, resolve_all_collections, words_alone,
+    AllCollectionsQuery, CompiledQuery, Highlights, QueryScope, ResultColumn, Suggestion, Vocabulary, resolve, resolve_all_collections, words_alone,
 };
 use stook_store::plan::QueryPlan;
 use stook_store::{Store, StoreError, Tenant};
@@ -28,7 +28,7 @@ pub fn suggest(location: &CatalogueLocation, text: &str, tenant: &str, as_json: 
     let (catalogue, store) = location.read()?;
     let tenant = open::tenant(tenant)?;
     let vocabulary = Vocabulary::learn(&catalogue, &*store, &tenant, None)?;
-    let found = stook_query::suggest(&vocabulary, &catalogue, &*store, &tenant, text)?;
+    let found = stook_query::suggest(&vocabulary, &QueryScope::all(&catalogue, &*store, &tenant), text)?;
     if as_json {
         let shown: Vec<Json> = found.iter().map(Suggestion::to_json).collect();
         say!("{}", Json::Array(shown));
@@ -88,10 +88,11 @@ pub fn query(location: &CatalogueLocation, arguments: &QueryArgs) -> CommandResu
     let (catalogue, store) = if fetches { location.written().map_err(add_read_only_hint)? } else { location.read()? };
     let tenant = open::tenant(&arguments.tenant)?;
     let query_error = |problem| CommandError::new(render("query", &arguments.query, &[problem], colours()).trim_end().to_owned());
-    if let Some(all) = resolve_all_collections(&arguments.query, &catalogue, &*store, &tenant, store.clock())? {
+    let scope = QueryScope::all(&catalogue, &*store, &tenant);
+    if let Some(all) = resolve_all_collections(&arguments.query, &scope, store.clock())? {
         return show_all(&*store, &all.map_err(query_error)?, arguments);
     }
-    let mut compiled = match resolve(&arguments.query, &catalogue, &*store, &tenant, store.clock())? {
+    let mut compiled = match resolve(&arguments.query, &scope, store.clock())? {
         Ok(compiled) => compiled,
         Err(problem) => {
             let problem = query_error(problem);
@@ -122,7 +123,7 @@ fn meant_queries(catalogue: &Arc<Catalogue>, store: &dyn Store, tenant: &Tenant,
         return Ok(String::new());
     }
     let vocabulary = Vocabulary::learn(catalogue, store, tenant, None)?;
-    let found = stook_query::suggest(&vocabulary, catalogue, store, tenant, text)?;
+    let found = stook_query::suggest(&vocabulary, &QueryScope::all(catalogue, store, tenant), text)?;
     let queries: String = found.iter().map(|suggestion| format!("\n    {}", suggestion.query)).collect();
     Ok(if queries.is_empty() { queries } else { format!("\nqueries that these words may mean:{queries}") })
 }

@@ -6,17 +6,18 @@ use crate::output::table;
 use crate::{CommandError, CommandResult};
 use serde_json::json;
 use stook_catalogue::value::show_timestamp;
-use stook_server::access::{TOKEN_NAME, is_token_name};
+use stook_server::access::{TOKEN_NAME, checked_rights, is_token_name};
 use stook_server::secret::{Secret, expiry, now, overlap};
-use stook_store::access::{NewSecret, NewToken, Role, Token, TokenChange};
+use stook_store::access::{NewSecret, NewToken, Rights, Role, Token, TokenChange};
 
 pub fn token(location: &CatalogueLocation, command: &TokenCommand) -> CommandResult {
     match command {
-        TokenCommand::Create { role, tenant, name, expires, json } => {
+        TokenCommand::Create { role, may, tenant, name, expires, json } => {
             let tenant = if tenant == "*" { None } else { Some(open::tenant(tenant)?) };
             let expires = expires.as_deref().map(|when| expiry(when, now())).transpose().map_err(CommandError::usage)?;
             let secret = random_secret()?;
-            let token = NewToken { digest: secret.digest(), tenant, role: role_named(role)?, name: checked_name(name)?, expires };
+            let rights = rights(location, role.as_deref(), may.as_deref())?.ok_or_else(|| CommandError::usage("give --role or --may"))?;
+            let token = NewToken { digest: secret.digest(), tenant, rights, name: checked_name(name)?, expires };
             if !location.exists()? {
                 // the first token may be created before the first document is imported
                 location.written()?;
@@ -31,13 +32,13 @@ pub fn token(location: &CatalogueLocation, command: &TokenCommand) -> CommandRes
             change(location, *id, TokenChange { expires: changed_expiry(expires.as_deref())?, secret: Some(new_secret), ..TokenChange::default() })?;
             show_secret(*id, &secret, *json);
         }
-        TokenCommand::Change { id, role, name, expires } => {
-            if role.is_none() && name.is_none() && expires.is_none() {
-                return Err(CommandError::usage("say what to change: --role, --name or --expires"));
+        TokenCommand::Change { id, role, may, name, expires } => {
+            let rights = rights(location, role.as_deref(), may.as_deref())?;
+            if rights.is_none() && name.is_none() && expires.is_none() {
+                return Err(CommandError::usage("say what to change: --role, --may, --name or --expires"));
             }
-            let role = role.as_deref().map(role_named).transpose()?;
             let name = name.as_deref().map(checked_name).transpose()?;
-            change(location, *id, TokenChange { role, name, expires: changed_expiry(expires.as_deref())?, secret: None })?;
+            change(location, *id, TokenChange { rights, name, expires: changed_expiry(expires.as_deref())?, secret: None })?;
             say!("token {id} is changed");
         }
         TokenCommand::Ls { json } => {
@@ -46,7 +47,7 @@ pub fn token(location: &CatalogueLocation, command: &TokenCommand) -> CommandRes
                 say!("{}", json!(tokens.iter().map(as_json).collect::<Vec<_>>()));
             } else {
                 let rows: Vec<Vec<String>> = tokens.iter().map(row).collect();
-                say!("{}", table(&["token", "tenant", "role", "name", "created", "used", "expires"], &rows, &[true]));
+                say!("{}", table(&["token", "tenant", "may", "name", "created", "used", "expires"], &rows, &[true]));
             }
         }
         TokenCommand::Revoke { id } => {
@@ -63,8 +64,16 @@ fn random_secret() -> Result<Secret, CommandError> {
     Secret::random().map_err(|error| CommandError::new(format!("the system's random number generator failed: {error}")))
 }
 
-fn role_named(name: &str) -> Result<Role, CommandError> {
-    Role::from_name(name).ok_or_else(|| CommandError::usage("a role is metrics, read, write or admin"))
+/// The rights of `--role`, or of `--may`, whose collections the definition must have.
+fn rights(location: &CatalogueLocation, role: Option<&str>, may: Option<&str>) -> Result<Option<Rights>, CommandError> {
+    match (role, may) {
+        (_, Some(may)) => checked_rights(may, &*location.catalogue()?).map(Some).map_err(|reason| CommandError::usage(format!("--may: {reason}"))),
+        (Some(role), None) => {
+            let role = Role::from_name(role).ok_or_else(|| CommandError::usage("a role is metrics, read, write or admin"))?;
+            Ok(Some(role.into()))
+        }
+        (None, None) => Ok(None),
+    }
 }
 
 fn checked_name(name: &str) -> Result<String, CommandError> {
@@ -105,7 +114,8 @@ fn as_json(token: &Token) -> serde_json::Value {
     json!({
         "id": token.id,
         "tenant": tenant(token),
-        "role": details.role.name(),
+        "role": details.rights.role().name(),
+        "may": details.rights.to_string().split(',').collect::<Vec<_>>(),
         "name": details.name,
         "created": show_timestamp(token.created),
         "used": token.used.map(show_timestamp),
@@ -124,5 +134,5 @@ fn row(token: &Token) -> Vec<String> {
         None => "never".into(),
     };
     let used = token.used.map_or("never".into(), time);
-    vec![token.id.to_string(), tenant(token), details.role.name().to_owned(), details.name.clone(), time(token.created), used, expires]
+    vec![token.id.to_string(), tenant(token), details.rights.to_string(), details.name.clone(), time(token.created), used, expires]
 }

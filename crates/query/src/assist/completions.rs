@@ -1,6 +1,7 @@
 //! Completions of a text being typed: names of the definition, and values that records have.
 
 use crate::language::as_value;
+use crate::plan::QueryScope;
 use serde_json::{Value as Json, json};
 use std::collections::HashSet;
 use stook_catalogue::definition::{Catalogue, Collection};
@@ -30,14 +31,15 @@ impl Completion {
     }
 }
 
-/// Completions of the last word of a text: first collections and names of the definition, then fields, then values of an indexed field. After
+/// Completions of the last word of a text: first collections and names of the definition, then fields, then values of an indexed field that the caller may read. After
 /// aggregates `by`, and then what rows can be grouped by.
 ///
 /// # Errors
 /// When the store fails.
 ///
 /// Cost: one index lookup for each value.
-pub fn complete(text: &str, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant) -> Result<Vec<Completion>> {
+pub fn complete(text: &str, scope: &QueryScope<'_>) -> Result<Vec<Completion>> {
+    let QueryScope { catalogue, store, tenant, visible } = *scope;
     let start = last_word(text);
     let (before, last) = text.split_at(start);
     let first = before.split([' ', ',', '\t']).find(|part| !part.is_empty());
@@ -68,7 +70,7 @@ pub fn complete(text: &str, catalogue: &Catalogue, store: &dyn Store, tenant: &T
         }
         (Some(index), Some((name, prefix))) => {
             let prefix = prefix.trim_start_matches('"');
-            let values = if prefix.contains(['*', '"']) {
+            let values = if prefix.contains(['*', '"']) || !visible(index) {
                 Vec::new()
             } else {
                 values(catalogue, store, tenant, &BegunCondition { collection: index, name, prefix })?

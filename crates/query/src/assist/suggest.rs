@@ -6,7 +6,7 @@
 
 use super::vocabulary::{WordIndex, WordIndexBuilder};
 use crate::language::{MAX_GROUP_COLUMNS, parse};
-use crate::plan::compile;
+use crate::plan::{QueryScope, compile};
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -198,17 +198,18 @@ struct ScoredInterpretation {
     reason: String,
 }
 
-/// The queries that a text may mean, best first.
+/// The queries that a text may mean, of collections that the caller may read, best first.
 ///
 /// # Errors
 /// When the store fails.
-pub fn suggest(vocabulary: &Vocabulary, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, text: &str) -> Result<Vec<Suggestion>> {
+pub fn suggest(vocabulary: &Vocabulary, scope: &QueryScope<'_>, text: &str) -> Result<Vec<Suggestion>> {
+    let QueryScope { catalogue, store, tenant, visible } = *scope;
     let tokens = tokens(text);
     let mut found: Vec<Suggestion> = Vec::new();
     let (exact_matches, similar_words) = (RefCell::default(), RefCell::default());
-    for (index, collection) in catalogue.collections.enumerate().filter(|(_, collection)| collection.rows_of.is_none()) {
-        let suggester =
-            Suggester { vocabulary, catalogue, store, tenant, index, collection, exact_matches: &exact_matches, similar_words: &similar_words };
+    for (index, collection) in catalogue.collections.enumerate().filter(|(index, collection)| collection.rows_of.is_none() && visible(*index)) {
+        let (exact_matches, similar_words) = (&exact_matches, &similar_words);
+        let suggester = Suggester { vocabulary, catalogue, store, tenant, visible, index, collection, exact_matches, similar_words };
         found.extend(suggester.suggestion(&tokens)?);
     }
     found.retain(|suggestion| {
@@ -283,6 +284,8 @@ struct Suggester<'r> {
     catalogue: &'r Catalogue,
     store: &'r dyn Store,
     tenant: &'r Tenant,
+    /// Whether the caller may read a collection.
+    visible: &'r dyn Fn(CollectionId) -> bool,
     index: CollectionId,
     collection: &'r Collection,
     /// The field that has a value, by collection and value, so that the store is read once for each.
@@ -602,7 +605,7 @@ impl Suggester<'_> {
     /// The alias, and the field it tests here, if a record of another collection has exactly this value.
     fn alias_with_value(&self, token: &str) -> Result<Option<(String, String)>> {
         for alias in &self.catalogue.aliases {
-            let Some(other) = alias.select.filter(|other| *other != self.index) else { continue };
+            let Some(other) = alias.select.filter(|other| *other != self.index && (self.visible)(*other)) else { continue };
             let test = alias.tests.iter().find(|test| test.matches.as_ref().is_none_or(|shape| shape.is_match(token)));
             let own_field = test.and_then(|test| test.fields.iter().find(|(collection, _)| *collection == self.index));
             let Some((_, field)) = own_field else { continue };

@@ -5,13 +5,14 @@
 use super::columns::ResultColumn;
 use super::everywhere::{EverywhereSearch, words_alone};
 use super::resolve::resolve_parsed;
+use super::scope::QueryScope;
 use super::words::Highlights;
 use crate::language::{GrepItem, Query, Stage, parse};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::Diagnostic;
 use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
-use stook_store::{Result, Store, Tenant};
+use stook_store::{Result, Store};
 
 /// The name that stands for all collections.
 pub const ALL_COLLECTIONS: &str = "records";
@@ -30,21 +31,16 @@ pub fn may_query_all_collections(text: &str, catalogue: &Catalogue) -> bool {
     text.trim_start().starts_with(ALL_COLLECTIONS) || words_alone(text, catalogue).is_some()
 }
 
-/// Resolves a text that is a query of all collections. The inner error says what is wrong with the query. `now` is as for [`crate::resolve`].
+/// Resolves a text that is a query of all collections, of those that the caller may read. The inner error says what is wrong with the query. `now` is as for [`crate::resolve`].
 ///
 /// # Errors
 /// When the store fails.
-pub fn resolve_all_collections(
-    text: &str,
-    catalogue: &Catalogue,
-    store: &dyn Store,
-    tenant: &Tenant,
-    now: i64,
-) -> Result<Option<std::result::Result<AllCollectionsQuery, Diagnostic>>> {
+pub fn resolve_all_collections(text: &str, scope: &QueryScope<'_>, now: i64) -> Result<Option<std::result::Result<AllCollectionsQuery, Diagnostic>>> {
+    let catalogue = scope.catalogue;
     if !may_query_all_collections(text, catalogue) {
         return Ok(None);
     }
-    if let Some(found) = EverywhereSearch::of_text(text, catalogue, tenant, now).transpose() {
+    if let Some(found) = EverywhereSearch::of_text(text, scope, now).transpose() {
         return Ok(Some(found.map(AllCollectionsQuery::Words)));
     }
     let is_known = catalogue.collection(ALL_COLLECTIONS).is_some() || catalogue.aliases.iter().any(|word| word.name == ALL_COLLECTIONS);
@@ -56,10 +52,11 @@ pub fn resolve_all_collections(
         return Ok(Some(Err(problem.help("leave out all but `grep`, or ask one collection"))));
     }
     let (mut plans, mut refused) = (Vec::new(), None);
-    for (index, collection) in catalogue.collections.enumerate().filter(|(_, collection)| collection.rows_of.is_none()) {
+    let visible = catalogue.collections.enumerate().filter(|(index, collection)| collection.rows_of.is_none() && (scope.visible)(*index));
+    for (index, collection) in visible {
         let mut collection_query: Query = query.clone();
         collection_query.lookup.collection.text.clone_from(&collection.name);
-        match resolve_parsed(collection_query, catalogue, store, tenant, now)? {
+        match resolve_parsed(collection_query, scope, now)? {
             // this is no condition on the collection's own records: its name has become a column of another collection
             Ok(compiled) if compiled.plan.collection != index => {
                 let problem = || Diagnostic::new(query.lookup.collection.span.clone(), "no collection has all that these conditions are on");

@@ -4,6 +4,7 @@
 use super::all_collections::ALL_COLLECTIONS;
 use super::columns::ResultColumn;
 use super::compile::compile;
+use super::scope::QueryScope;
 use super::words::word_fields;
 use crate::language::{ComparisonOperator, FieldPath, MAX_QUERY, Query, QueryCondition, Selection, ValueLiteral};
 use stook_catalogue::definition::Catalogue;
@@ -11,7 +12,7 @@ use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
 use stook_catalogue::value::{FieldType, Value};
 use stook_catalogue::words::WordSearch;
 use stook_store::plan::{PlanColumn, QueryPlan};
-use stook_store::{Result, Store, StoreError, Tenant};
+use stook_store::{Result, Store, StoreError};
 
 /// Maximum number of rows, as they are all sorted by their rank.
 pub const MAX_ROWS_EVERYWHERE: u64 = 10_000;
@@ -56,10 +57,12 @@ impl EverywhereSearch {
     ///
     /// # Errors
     /// What is wrong with the words.
-    pub fn of_text(text: &str, catalogue: &Catalogue, tenant: &Tenant, now: i64) -> std::result::Result<Option<Self>, Diagnostic> {
+    pub fn of_text(text: &str, scope: &QueryScope<'_>, now: i64) -> std::result::Result<Option<Self>, Diagnostic> {
+        let QueryScope { catalogue, tenant, visible, .. } = *scope;
         let Some(search) = words_alone(text, catalogue) else { return Ok(None) };
         let mut plans = Vec::new();
-        for collection in catalogue.collections.iter().filter(|collection| !word_fields(collection).is_empty()) {
+        let searched = catalogue.collections.enumerate().filter(|(index, collection)| visible(*index) && !word_fields(collection).is_empty());
+        for (_, collection) in searched {
             let path = FieldPath { text: collection.name.clone(), span: 0..text.len() };
             let value = ValueLiteral { pieces: vec![text.to_owned()], span: 0..text.len() };
             let condition = QueryCondition { path: path.clone(), operator: ComparisonOperator::Words, values: vec![value], span: 0..text.len() };

@@ -10,6 +10,7 @@ mod compile;
 mod conditions;
 mod everywhere;
 mod resolve;
+mod scope;
 mod tags;
 mod words;
 
@@ -18,5 +19,6 @@ pub use columns::ResultColumn;
 pub use compile::{CompiledQuery, compile};
 pub use everywhere::words_alone;
 pub use resolve::resolve_parsed;
+pub use scope::QueryScope;
 pub use tags::{TagQuery, check_tag, tags_of};
 pub use words::Highlights;

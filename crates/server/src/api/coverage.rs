@@ -3,7 +3,7 @@
 use crate::api::response::json_answer;
 use crate::guard::blocking::reading;
 use crate::guard::problem::{HandlerResult, Problem};
-use crate::guard::request::RequestContext;
+use crate::guard::undecided::{Decides, UndecidedContext};
 use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -12,6 +12,7 @@ use stook_catalogue::ids::FieldId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_engine::settle::measured;
+use stook_store::access::Operation;
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 
 const DAY: i64 = 86_400_000_000;
@@ -30,7 +31,8 @@ struct CoverageCell {
 
 /// `?collection=PARENT.COVERAGE&from=&until=`: the percentages of a coverage by day and group. The day is that of the rows' first timestamp field,
 /// which `with:` gives them.
-pub async fn days(mut ctx: RequestContext) -> HandlerResult {
+pub async fn days(ctx: UndecidedContext) -> HandlerResult {
+    let mut ctx = ctx.decided(Decides::ByName);
     let coverage_name = ctx.params.single("collection")?.ok_or_else(|| Problem::bad_request("say ?collection=PARENT.COVERAGE"))?;
     let time = |text: Option<String>| match text {
         None => Ok(None),
@@ -41,6 +43,7 @@ pub async fn days(mut ctx: RequestContext) -> HandlerResult {
     let catalogue = ctx.app.catalogue.clone();
     let (index, collection) =
         catalogue.collection(&coverage_name).ok_or_else(|| Problem::not_found(format!("there is no collection {coverage_name:?}")))?;
+    ctx.require(Operation::Read, index)?;
     let Some([at, group, percentage]) = columns(collection) else {
         let reason = "its rows have no time, group and percentage: `with:` gives them a time of their parent";
         return Err(Problem::not_found(format!("{coverage_name} cannot be shown by day; {reason}")));
@@ -83,13 +86,16 @@ pub async fn days(mut ctx: RequestContext) -> HandlerResult {
 }
 
 /// `?collection=PARENT.COVERAGE&parent=KEY`: the children of one parent that the coverage counts, by group and start.
-pub async fn children(mut ctx: RequestContext) -> HandlerResult {
+pub async fn children(ctx: UndecidedContext) -> HandlerResult {
+    let mut ctx = ctx.decided(Decides::ByName);
     let coverage_name = ctx.params.single("collection")?.ok_or_else(|| Problem::bad_request("say ?collection=PARENT.COVERAGE"))?;
     let parent = ctx.params.single("parent")?.ok_or_else(|| Problem::bad_request("say ?parent=KEY"))?;
     ctx.params.end()?;
     let parent = Key::new(parent).map_err(|error| Problem::bad_request(error.to_string()))?;
     let missing = || Problem::not_found(format!("there is no coverage {coverage_name:?}"));
-    let (_, rows) = ctx.app.catalogue.collection(&coverage_name).ok_or_else(missing)?;
+    let catalogue = ctx.app.catalogue.clone();
+    let (index, rows) = catalogue.collection(&coverage_name).ok_or_else(missing)?;
+    ctx.require(Operation::Read, index)?;
     let coverage = rows.rows_of.ok_or_else(missing)?;
     ctx.count_store_reached();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
@@ -97,6 +103,8 @@ pub async fn children(mut ctx: RequestContext) -> HandlerResult {
     let Some((link, found)) = reading(read).await? else {
         return Err(Problem::not_found(format!("{coverage_name} sums the rows of another coverage and has no children of its own")));
     };
+    // what is shown are keys of the children
+    ctx.require(Operation::Read, catalogue.links[link].child_collection)?;
     let mut groups: Vec<(&str, Vec<Json>)> = Vec::new();
     for child in found.iter().take(MAX_CHILDREN) {
         let mut shown = json!({ "key": child.key });

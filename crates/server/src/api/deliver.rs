@@ -5,20 +5,21 @@ use crate::api::uploads::UploadParams;
 use crate::guard::blocking::blocking;
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::RequestContext;
+use crate::guard::undecided::{Decides, UndecidedContext};
 use axum::body::Body;
 use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
 use stook_engine::deliver::{self, DeliverResult};
-use stook_store::access::Role;
 use stook_store::journal::{DocumentOutcome, Issue, Outcome};
 
 /// Max bytes of JSON that is mapped on the async thread, because handing it to a blocking thread would cost as much.
 const MAX_INLINE_BYTES: usize = 4 << 10;
 
 /// `?profile=&source=&as_of=&name=` with the documents as the body.
-pub async fn create(mut ctx: RequestContext, body: Body) -> HandlerResult {
-    ctx.caller.require_role(Role::Write)?;
+pub async fn create(ctx: UndecidedContext, body: Body) -> HandlerResult {
+    let mut ctx = ctx.decided(Decides::BySource);
     let params = UploadParams::read(&mut ctx)?;
+    params.check_allowed(&ctx)?;
     ctx.params.end()?;
     let bytes = ctx.bytes(body).await?;
     let delivery = params.upload(&ctx, Some(bytes.len() as u64));

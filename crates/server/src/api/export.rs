@@ -7,6 +7,7 @@ use crate::guard::admission::BlockingWork;
 use crate::guard::blocking::reading;
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::RequestContext;
+use crate::guard::undecided::{Decides, UndecidedContext};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -26,7 +27,8 @@ use stook_query::{AllCollectionsQuery, CompiledQuery, ResultColumn};
 use stook_store::StoreError;
 
 /// All rows of a query as they are read, `?q=QUERY&format=ndjson|csv|xlsx|parquet|arrow`. Services are not asked.
-pub async fn rows(mut ctx: RequestContext) -> HandlerResult {
+pub async fn rows(ctx: UndecidedContext) -> HandlerResult {
+    let mut ctx = ctx.decided(Decides::ByQuery);
     let Some(query) = ctx.params.single("q")? else { return Err(Problem::bad_request("give ?q=QUERY, for example ?q=authority%20heading=Smith*")) };
     let format = match ctx.params.single("format")?.as_deref() {
         None | Some("ndjson") => ExportFormat::Ndjson,

@@ -1,18 +1,17 @@
 //! The failed documents of a job by HTTP: as files, and imported again.
 
 use super::export::streamed;
-use super::jobs::{job, shown};
+use super::jobs::{job, own_job, shown};
 use super::uploads::accepted;
 use crate::guard::blocking::{blocking, reading};
 use crate::guard::problem::{HandlerResult, Problem};
-use crate::guard::request::RequestContext;
+use crate::guard::undecided::{Decides, UndecidedContext};
 use axum::http::{HeaderName, HeaderValue, header};
 use std::io::Write;
 use std::path::Path;
 use stook_engine::EngineError;
 use stook_engine::import::{self, FailedFiles, FailedReport, Together, UPLOADED};
 use stook_store::Store;
-use stook_store::access::Role;
 use stook_store::queue::JobFile;
 
 /// The number of files in which the documents are.
@@ -51,7 +50,8 @@ impl FailedFiles for Part<'_> {
 }
 
 /// `?part=N`: the failed documents as a file that their source reads; usually one, or the Nth if they cannot be in one file.
-pub async fn get(mut ctx: RequestContext) -> HandlerResult {
+pub async fn get(ctx: UndecidedContext) -> HandlerResult {
+    let mut ctx = ctx.decided(Decides::ByJob);
     let part = ctx.params.number("part", 1, u64::from(u32::MAX))?.unwrap_or(1);
     ctx.params.end()?;
     let job = job(&ctx).await?;
@@ -96,10 +96,10 @@ fn file_name(job: u64, name: &str) -> String {
 }
 
 /// Imports the failed documents again, as a job of its own.
-pub async fn retry(ctx: RequestContext) -> HandlerResult {
-    ctx.caller.require_role(Role::Write)?;
+pub async fn retry(ctx: UndecidedContext) -> HandlerResult {
+    let ctx = ctx.decided(Decides::ByJob);
     ctx.params.end()?;
-    let job = job(&ctx).await?;
+    let job = own_job(&ctx).await?;
     let app = ctx.app.clone();
     let (new, report) = blocking(move || import::retry(&app.catalogue, &*app.store, &job)).await?;
     let mut shown = shown(&new, ctx.app.store.clock());

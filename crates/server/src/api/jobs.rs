@@ -7,6 +7,7 @@ use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::MAX_INTEGER;
 use crate::guard::request::reject_other_members;
 use crate::guard::request::{JSON, RequestContext};
+use crate::guard::undecided::{Decides, UndecidedContext};
 use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
@@ -68,7 +69,7 @@ fn kind(job: &Job) -> &'static str {
     }
 }
 
-/// Returns the job in the path, if it is the tenant's.
+/// Returns the job in the path, if it is the tenant's and the caller may see its source.
 pub async fn job(ctx: &RequestContext) -> HandlerResult<Job> {
     let not_found = || Problem::not_found(format!("there is no job {:?} here", ctx.segment("job")));
     let text = ctx.segment("job");
@@ -84,26 +85,41 @@ pub async fn job(ctx: &RequestContext) -> HandlerResult<Job> {
         Err(StoreError::Wrong(_)) => Ok(None),
         Err(error) => Err(error),
     });
-    found.await?.filter(|job| job.tenant == ctx.tenant.as_str()).ok_or_else(not_found)
+    found.await?.filter(|job| job.tenant == ctx.tenant.as_str() && ctx.sees_source(&job.source)).ok_or_else(not_found)
 }
 
-/// Lists the tenant's newest jobs.
-pub async fn list(mut ctx: RequestContext) -> HandlerResult {
+/// Returns the job in the path, if the caller may also import documents of its source.
+///
+/// # Errors
+/// 404, or 403 if it may only see the job.
+pub async fn own_job(ctx: &RequestContext) -> HandlerResult<Job> {
+    let job = job(ctx).await?;
+    match ctx.app.catalogue.source(&job.source) {
+        Some((source, _)) => ctx.require_source(source)?,
+        None => ctx.caller.require_role(Role::Write)?,
+    }
+    Ok(job)
+}
+
+/// Lists the tenant's newest jobs whose sources the caller may see.
+pub async fn list(ctx: UndecidedContext) -> HandlerResult {
+    let mut ctx = ctx.decided(Decides::ByJob);
     let limit = ctx.params.number("limit", 1, MAX_JOBS)?.unwrap_or(20) as usize;
     let troubled = ctx.params.flag("troubled")?;
     ctx.params.end()?;
     ctx.count_store_reached();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
-    let searched = if troubled { MAX_JOBS as usize } else { limit };
+    let searched = if troubled || ctx.caller.require_role(Role::Read).is_err() { MAX_JOBS as usize } else { limit };
     let jobs = reading(move || app.store.jobs(Some(&tenant), searched)).await?;
     let now = ctx.app.store.clock();
-    let is_wanted = |job: &&Job| !troubled || job.chunks_dead > 0 || job.state == JobState::Failed;
+    let is_wanted = |job: &&Job| ctx.sees_source(&job.source) && (!troubled || job.chunks_dead > 0 || job.state == JobState::Failed);
     let jobs: Vec<Json> = jobs.iter().filter(is_wanted).take(limit).map(|job| shown(job, now)).collect();
     Ok(json_answer(StatusCode::OK, json!({ "jobs": jobs }).to_string()))
 }
 
 /// Returns one job.
-pub async fn get(ctx: RequestContext) -> HandlerResult {
+pub async fn get(ctx: UndecidedContext) -> HandlerResult {
+    let ctx = ctx.decided(Decides::ByJob);
     ctx.params.end()?;
     let job = job(&ctx).await?;
     let mut shown = shown(&job, ctx.app.store.clock());
@@ -124,7 +140,8 @@ pub async fn get(ctx: RequestContext) -> HandlerResult {
 }
 
 /// Returns the journal of a job.
-pub async fn journal(mut ctx: RequestContext) -> HandlerResult {
+pub async fn journal(ctx: UndecidedContext) -> HandlerResult {
+    let mut ctx = ctx.decided(Decides::ByJob);
     let limit = ctx.params.number("limit", 1, 10_000)?.unwrap_or(100) as usize;
     let after = ctx.params.number("after", 0, MAX_INTEGER as u64)?.unwrap_or(0);
     let errors = ctx.params.flag("errors")?;
@@ -139,7 +156,8 @@ pub async fn journal(mut ctx: RequestContext) -> HandlerResult {
 }
 
 /// Returns a failed document as it was read.
-pub async fn document(ctx: RequestContext) -> HandlerResult {
+pub async fn document(ctx: UndecidedContext) -> HandlerResult {
+    let ctx = ctx.decided(Decides::ByJob);
     ctx.params.end()?;
     let job = job(&ctx).await?;
     let not_found = || Problem::not_found("no such document; of a chunk, failed documents are kept up to 1 MiB, each up to 256 KiB");
@@ -171,7 +189,8 @@ pub async fn rechunk(ctx: RequestContext, body: Body) -> HandlerResult {
 }
 
 /// Lists the chunks of a job that wait, are leased or are dead.
-pub async fn chunks(ctx: RequestContext) -> HandlerResult {
+pub async fn chunks(ctx: UndecidedContext) -> HandlerResult {
+    let ctx = ctx.decided(Decides::ByJob);
     ctx.params.end()?;
     let job = job(&ctx).await?;
     let app = ctx.app.clone();
@@ -181,10 +200,10 @@ pub async fn chunks(ctx: RequestContext) -> HandlerResult {
 }
 
 /// Cancels a job; what was committed stays.
-pub async fn cancel(ctx: RequestContext) -> HandlerResult {
-    ctx.caller.require_role(Role::Write)?;
+pub async fn cancel(ctx: UndecidedContext) -> HandlerResult {
+    let ctx = ctx.decided(Decides::ByJob);
     ctx.params.end()?;
-    let job = job(&ctx).await?;
+    let job = own_job(&ctx).await?;
     if job.state.is_final() {
         return Err(Problem::new(StatusCode::CONFLICT, format!("the job has ended: {}", job.state.name())));
     }
@@ -197,10 +216,10 @@ pub async fn cancel(ctx: RequestContext) -> HandlerResult {
 }
 
 /// Creates the job that undoes a job; workers run it.
-pub async fn undo(ctx: RequestContext) -> HandlerResult {
-    ctx.caller.require_role(Role::Write)?;
+pub async fn undo(ctx: UndecidedContext) -> HandlerResult {
+    let ctx = ctx.decided(Decides::ByJob);
     ctx.params.end()?;
-    let job = job(&ctx).await?;
+    let job = own_job(&ctx).await?;
     let app = ctx.app.clone();
     let started = blocking(move || match undo::start(&app.catalogue, &*app.store, job.id) {
         Ok(undo) => Ok(Ok(app.store.job(undo)?)),
@@ -222,7 +241,8 @@ pub async fn retry(ctx: RequestContext) -> HandlerResult {
 }
 
 /// Sends the progress of a job as server-sent events.
-pub async fn events(ctx: RequestContext) -> HandlerResult {
+pub async fn events(ctx: UndecidedContext) -> HandlerResult {
+    let ctx = ctx.decided(Decides::ByJob);
     ctx.params.end()?;
     let id = job(&ctx).await?.id;
     let app = ctx.app.clone();

@@ -8,6 +8,7 @@ use crate::app::pending::{QueryRequest, RowFormat};
 use crate::guard::blocking::reading;
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::{JSON, RequestContext, reject_other_members};
+use crate::guard::undecided::{Decides, UndecidedContext};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -21,8 +22,10 @@ use stook_engine::EngineError;
 use stook_engine::aggregate::{by_source, over};
 use stook_engine::fetch::{FetchOptions, FetchPolicy, ServiceStatus};
 use stook_query::{
-    AllCollectionsQuery, CompiledQuery, Completion, Highlights, complete, facets, may_query_all_collections, resolve, resolve_all_collections,
+    AllCollectionsQuery, CompiledQuery, Completion, Highlights, QueryScope, complete, facets, may_query_all_collections, resolve,
+    resolve_all_collections,
 };
+use stook_store::access::Operation;
 
 /// Max rows of a page.
 pub const MAX_ROWS: u64 = 10_000;
@@ -40,10 +43,10 @@ pub const MAX_TYPED_CHARS: usize = 4_000;
 /// Max bytes of a query.
 const MAX_QUERY_BYTES: usize = 16_384;
 
-/// Compiles a query against the definition.
+/// Compiles a query against the definition, if the caller may read the collection that it is about.
 ///
 /// # Errors
-/// 400 with the position of the mistake.
+/// 400 with the position of the mistake; 403.
 pub async fn compiled(ctx: &RequestContext, text: &str) -> HandlerResult<CompiledQuery> {
     if text.len() > MAX_QUERY_BYTES {
         return Err(Problem::bad_request(format!("a query has at most {MAX_QUERY_BYTES} bytes")));
@@ -51,14 +54,18 @@ pub async fn compiled(ctx: &RequestContext, text: &str) -> HandlerResult<Compile
     if text.contains('\0') {
         return Err(Problem::bad_request("a query has no NUL character"));
     }
-    let (app, tenant, text_clone) = (ctx.app.clone(), ctx.tenant.clone(), text.to_owned());
+    let (app, tenant, text_clone, visible) = (ctx.app.clone(), ctx.tenant.clone(), text.to_owned(), ctx.visible());
     let now = app.store.clock();
-    let resolved = match app.catalogue.collections.iter().any(|collection| collection.tags.is_some()) {
-        // the queries of tags are read from the store
-        true => reading(move || resolve(&text_clone, &app.catalogue, &*app.store, &tenant, now)).await?,
-        false => resolve(text, &app.catalogue, &*app.store, &tenant, now)?,
+    let has_tags = app.catalogue.collections.iter().any(|collection| collection.tags.is_some());
+    let resolve_text = move || {
+        let scope = QueryScope { catalogue: &app.catalogue, store: &*app.store, tenant: &tenant, visible: &visible };
+        resolve(&text_clone, &scope, now)
     };
-    resolved.map_err(|problem| misread(text, &problem))
+    // the queries of tags are read from the store
+    let resolved = if has_tags { reading(resolve_text).await? } else { resolve_text()? };
+    let compiled = resolved.map_err(|problem| misread(text, &problem))?;
+    ctx.require(Operation::Read, compiled.plan.collection)?;
+    Ok(compiled)
 }
 
 /// Converts an error in a query to a problem with its position.
@@ -71,7 +78,7 @@ fn misread(text: &str, problem: &Diagnostic) -> Problem {
     Problem::bad_request(detail).with("at", problem.span.start).with("until", problem.span.end).with("shown", shown.trim_end())
 }
 
-/// Compiles a query of all collections; `None` if it is not one.
+/// Compiles a query of all collections that the caller may read; `None` if it is not one.
 ///
 /// # Errors
 /// 400 with the position of the mistake.
@@ -80,7 +87,12 @@ pub async fn compile_for_all_collections(ctx: &RequestContext, text: &str) -> Ha
         return Ok(None);
     }
     let (app, tenant, text_clone) = (ctx.app.clone(), ctx.tenant.clone(), text.to_owned());
-    let found = reading(move || resolve_all_collections(&text_clone, &app.catalogue, &*app.store, &tenant, app.store.clock())).await?;
+    let visible = ctx.visible();
+    let resolve_all = move || {
+        let scope = QueryScope { catalogue: &app.catalogue, store: &*app.store, tenant: &tenant, visible: &visible };
+        resolve_all_collections(&text_clone, &scope, app.store.clock())
+    };
+    let found = reading(resolve_all).await?;
     found.transpose().map_err(|problem| misread(text, &problem))
 }
 
@@ -117,7 +129,8 @@ fn add_highlights(body: &mut Json, highlights: &Highlights, rows: &[Vec<Value>])
 }
 
 /// `?q=QUERY&idx=&limit=&after=&total=&explain=&format=`
-pub async fn get(mut ctx: RequestContext) -> HandlerResult {
+pub async fn get(ctx: UndecidedContext) -> HandlerResult {
+    let mut ctx = ctx.decided(Decides::ByQuery);
     let Some(query) = ctx.params.single("q")? else {
         return Err(Problem::bad_request("give ?q=QUERY, for example ?q=authority%20heading=Smith*"));
     };
@@ -145,7 +158,8 @@ pub async fn get(mut ctx: RequestContext) -> HandlerResult {
 }
 
 /// The same as a JSON object in the body, for long queries.
-pub async fn post(ctx: RequestContext, body: Body) -> HandlerResult {
+pub async fn post(ctx: UndecidedContext, body: Body) -> HandlerResult {
+    let ctx = ctx.decided(Decides::ByQuery);
     ctx.params.end()?;
     let mut sent = ctx.object(body, JSON).await?;
     let wrong = |name: &str, expected: &str| Problem::unprocessable(vec![format!("{name}: {expected}")]);
@@ -215,7 +229,8 @@ async fn run(ctx: RequestContext, request: QueryRequest) -> HandlerResult {
 }
 
 /// Answers a query whose services had not finished; waits for them again.
-pub async fn pending_result(mut ctx: RequestContext) -> HandlerResult {
+pub async fn pending_result(ctx: UndecidedContext) -> HandlerResult {
+    let mut ctx = ctx.decided(Decides::ByQuery);
     let wait = ctx.params.number("wait", 0, MAX_WAIT)?;
     ctx.params.end()?;
     let id = ctx.segment("id").to_owned();
@@ -228,7 +243,8 @@ pub async fn pending_result(mut ctx: RequestContext) -> HandlerResult {
 }
 
 /// `?q=QUERY`: facets of the records that the query finds, with the query for each value. Nothing is fetched from services.
-pub async fn query_facets(mut ctx: RequestContext) -> HandlerResult {
+pub async fn query_facets(ctx: UndecidedContext) -> HandlerResult {
+    let mut ctx = ctx.decided(Decides::ByQuery);
     let Some(text) = ctx.params.single("q")? else { return Err(Problem::bad_request("say ?q=QUERY")) };
     ctx.params.end()?;
     let compiled = compiled(&ctx, &text).await?;
@@ -239,7 +255,8 @@ pub async fn query_facets(mut ctx: RequestContext) -> HandlerResult {
 }
 
 /// `?q=QUERY`: the state of the query's services as server-sent events; fetches are started if needed.
-pub async fn events(mut ctx: RequestContext) -> HandlerResult {
+pub async fn events(ctx: UndecidedContext) -> HandlerResult {
+    let mut ctx = ctx.decided(Decides::ByQuery);
     let Some(text) = ctx.params.single("q")? else { return Err(Problem::bad_request("say ?q=QUERY")) };
     ctx.params.end()?;
     let query = Arc::new(compiled(&ctx, &text).await?);
@@ -269,7 +286,8 @@ fn is_running(status: &ServiceStatus) -> bool {
 }
 
 /// `?q=TEXT`: completions of the text.
-pub async fn completions(mut ctx: RequestContext) -> HandlerResult {
+pub async fn completions(ctx: UndecidedContext) -> HandlerResult {
+    let mut ctx = ctx.decided(Decides::ByFilter);
     let Some(text) = ctx.params.single("q")? else { return Err(Problem::bad_request("say ?q=TEXT")) };
     ctx.params.end()?;
     if text.chars().count() > MAX_TYPED_CHARS || text.contains('\0') {
@@ -277,7 +295,9 @@ pub async fn completions(mut ctx: RequestContext) -> HandlerResult {
     }
     ctx.count_store_reached();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
-    let found = reading(move || complete(&text, &app.catalogue, &*app.store, &tenant)).await?;
+    let visible = ctx.visible();
+    let found = reading(move || complete(&text, &QueryScope { catalogue: &app.catalogue, store: &*app.store, tenant: &tenant, visible: &visible }));
+    let found = found.await?;
     let shown: Vec<Json> = found.iter().map(Completion::to_json).collect();
     Ok(json_answer(StatusCode::OK, json!({ "completions": shown }).to_string()))
 }

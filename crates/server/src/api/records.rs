@@ -6,6 +6,7 @@ use crate::App;
 use crate::guard::blocking::{blocking, reading};
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::{JSON, MAX_INTEGER, PATCH, RequestContext, reject_other_members};
+use crate::guard::undecided::{Decides, UndecidedContext};
 use crate::reads::{MissPolicy, ServedRecord, etag};
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
@@ -20,7 +21,7 @@ use stook_engine::edit::{self, Edit, EditAction, EditFields, EditResult, Precond
 use stook_engine::edit_answer::EditAnswer;
 use stook_engine::record::{self as engine_record, RecordAddress};
 use stook_engine::transition::{TransitionArguments, TransitionRequest, refused_now};
-use stook_store::access::Role;
+use stook_store::access::Operation;
 use stook_store::{ReadDetail, Version};
 
 /// Max keys of one lookup.
@@ -105,7 +106,8 @@ fn arguments(transition: &Transition) -> Json {
 }
 
 /// Returns what the catalogue contains; with `?counts=true` also the number of records and whether values are stale.
-pub async fn overview(mut ctx: RequestContext) -> HandlerResult {
+pub async fn overview(ctx: UndecidedContext) -> HandlerResult {
+    let mut ctx = ctx.decided(Decides::ByFilter);
     let counts = ctx.params.flag("counts")?;
     ctx.params.end()?;
     let mut collections: Vec<Json> = ctx
@@ -113,6 +115,7 @@ pub async fn overview(mut ctx: RequestContext) -> HandlerResult {
         .catalogue
         .collections
         .enumerate()
+        .filter(|(index, _)| ctx.sees(*index))
         .map(|(index, collection)| {
             let fields: Map<String, Json> =
                 collection.shown_fields().map(|(_, field)| (field.name.clone(), field.golden_type().to_string().into())).collect();
@@ -147,7 +150,8 @@ pub async fn overview(mut ctx: RequestContext) -> HandlerResult {
         };
         let (numbers, stale, has_marks) = blocking(count).await?;
         settling = Some(has_marks);
-        for ((collection, number), stale) in collections.iter_mut().zip(numbers).zip(stale) {
+        let counted = ctx.app.catalogue.collections.ids().zip(numbers.into_iter().zip(stale)).filter(|(index, _)| ctx.sees(*index));
+        for (collection, (_, (number, stale))) in collections.iter_mut().zip(counted) {
             if collection["tags"] == true {
                 collection["stale_tags"] = stale.into();
             }
@@ -160,7 +164,8 @@ pub async fn overview(mut ctx: RequestContext) -> HandlerResult {
             }
         }
     }
-    let sources: Vec<&str> = ctx.app.catalogue.sources.iter().map(|source| source.name.as_str()).collect();
+    let sources = ctx.app.catalogue.sources.iter().map(|source| source.name.as_str());
+    let sources: Vec<&str> = sources.filter(|source| ctx.sees_source(source)).collect();
     let profiles: Vec<&str> = ctx.app.catalogue.profiles.iter().map(|profile| profile.name.as_str()).collect();
     let mut body = json!({
         "catalogue": ctx.app.catalogue.name,
@@ -229,7 +234,8 @@ async fn get_one(mut ctx: RequestContext, collection: CollectionId, key: Key) ->
 }
 
 /// Returns many records by key: `{"collection": C, "keys": [...]}`.
-pub async fn lookup(ctx: RequestContext, body: Body) -> HandlerResult {
+pub async fn lookup(ctx: UndecidedContext, body: Body) -> HandlerResult {
+    let ctx = ctx.decided(Decides::ByName);
     ctx.params.end()?;
     let mut sent = ctx.object(body, JSON).await?;
     let collection = match sent.remove("collection") {
@@ -239,6 +245,7 @@ pub async fn lookup(ctx: RequestContext, body: Body) -> HandlerResult {
         },
         _ => return Err(Problem::unprocessable(vec!["collection: the name of a collection is missing".into()])),
     };
+    ctx.require(Operation::Read, collection)?;
     let wrong_keys = || Problem::unprocessable(vec![format!("keys: a list of at most {MAX_KEYS} keys is missing")]);
     let Some(Json::Array(keys)) = sent.remove("keys").filter(|keys| keys.as_array().is_some_and(|keys| keys.len() <= MAX_KEYS)) else {
         return Err(wrong_keys());
@@ -289,7 +296,7 @@ pub async fn explain(mut ctx: RequestContext) -> HandlerResult {
     let deleted = ctx.params.flag("deleted")?;
     ctx.params.end()?;
     let tenant = ctx.tenant.clone();
-    let (caller, role) = (ctx.caller.name.to_string(), ctx.caller.role.name());
+    let (caller, role) = (ctx.caller.name.to_string(), ctx.caller.role_name());
     let show = move |app: &App, found: engine_record::ExplainedRecord<'_>| {
         let mut explained = found.explain(&app.catalogue, &*app.store, &tenant)?;
         if !found.collection.transitions.is_empty() && found.stored.exists {
@@ -405,7 +412,6 @@ async fn change(
     body: Option<(Body, &[&str])>,
     action: impl FnOnce(EditFields) -> EditAction,
 ) -> HandlerResult {
-    ctx.caller.require_role(Role::Write)?;
     let fields = match body {
         Some((body, media)) => {
             let clear = ctx.params.all("clear");

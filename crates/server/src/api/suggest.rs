@@ -3,13 +3,14 @@
 use crate::api::response::json_answer;
 use crate::guard::blocking::blocking;
 use crate::guard::problem::{HandlerResult, Problem};
-use crate::guard::request::RequestContext;
+use crate::guard::undecided::{Decides, UndecidedContext};
 use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
-use stook_query::{MAX_TEXT, Suggestion, suggest};
+use stook_query::{MAX_TEXT, QueryScope, Suggestion, suggest};
 
 /// `?text=TEXT`: at most four queries, best first. `learning` is true while the vocabulary does not cover all values yet.
-pub async fn get(mut ctx: RequestContext) -> HandlerResult {
+pub async fn get(ctx: UndecidedContext) -> HandlerResult {
+    let mut ctx = ctx.decided(Decides::ByFilter);
     let Some(text) = ctx.params.single("text")? else {
         return Err(Problem::bad_request("say ?text=TEXT, for example ?text=smith%20personal"));
     };
@@ -18,10 +19,11 @@ pub async fn get(mut ctx: RequestContext) -> HandlerResult {
         return Err(Problem::bad_request(format!("a text has at most {MAX_TEXT} characters, and no NUL")));
     }
     ctx.count_store_reached();
-    let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
+    let (app, tenant, visible) = (ctx.app.clone(), ctx.tenant.clone(), ctx.visible());
     let (found, whole) = blocking(move || {
         let vocabulary = app.vocabularies.get(&app.catalogue, &app.store, &tenant)?;
-        Ok::<_, stook_store::StoreError>((suggest(&vocabulary, &app.catalogue, &*app.store, &tenant, &text)?, vocabulary.is_complete()))
+        let scope = QueryScope { catalogue: &app.catalogue, store: &*app.store, tenant: &tenant, visible: &visible };
+        Ok::<_, stook_store::StoreError>((suggest(&vocabulary, &scope, &text)?, vocabulary.is_complete()))
     })
     .await?;
     let shown: Vec<Json> = found.iter().map(Suggestion::to_json).collect();

@@ -3,12 +3,13 @@
 use crate::api::response::json_answer;
 use crate::guard::blocking::blocking;
 use crate::guard::problem::HandlerResult;
-use crate::guard::request::RequestContext;
+use crate::guard::undecided::{Decides, UndecidedContext};
 use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
 
 /// Lists the tenants a caller may see: its own, or all.
-pub async fn list(ctx: RequestContext) -> HandlerResult {
+pub async fn list(ctx: UndecidedContext) -> HandlerResult {
+    let ctx = ctx.decided(Decides::ShowsNoRecords);
     ctx.params.end()?;
     let tenants = match &ctx.caller.tenant {
         Some(tenant) => vec![tenant.clone()],

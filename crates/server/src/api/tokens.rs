@@ -1,7 +1,7 @@
 //! Tokens by HTTP. A tenant's admin sees, makes and changes the tokens of that tenant.
 
 use crate::api::response::json_answer;
-use crate::guard::access::{TOKEN_NAME, is_token_name};
+use crate::guard::access::{TOKEN_NAME, checked_rights, is_token_name};
 use crate::guard::blocking::blocking;
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::reject_other_members;
@@ -11,8 +11,9 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value as Json, json};
+use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::show_timestamp;
-use stook_store::access::{NewSecret, NewToken, Role, Token, TokenChange};
+use stook_store::access::{NewSecret, NewToken, Rights, Role, Token, TokenChange};
 
 fn shown(token: &Token) -> Json {
     let Token { id, created, used, former, token } = token;
@@ -20,13 +21,19 @@ fn shown(token: &Token) -> Json {
     json!({
         "id": id,
         "tenant": token.tenant.as_ref().map(|tenant| tenant.as_str()),
-        "role": token.role.name(),
+        "role": token.rights.role().name(),
+        "may": may(&token.rights),
         "name": token.name,
         "created": show_timestamp(*created),
         "used": time(*used),
         "expires": time(token.expires),
         "replaced_secret_until": time(former.as_ref().map(|former| former.until).filter(|until| *until > now())),
     })
+}
+
+/// Rights as a list of texts such as `read:book`.
+fn may(rights: &Rights) -> Vec<String> {
+    rights.to_string().split(',').map(str::to_owned).collect()
 }
 
 /// Lists the tenant's tokens.
@@ -40,11 +47,22 @@ pub async fn list(ctx: RequestContext) -> HandlerResult {
     Ok(json_answer(StatusCode::OK, json!({ "tokens": shown_tokens }).to_string()))
 }
 
-/// Takes a role out of a body; `None` if it is not there.
-fn role(sent: &mut Map<String, Json>) -> HandlerResult<Option<Role>> {
-    let Some(value) = sent.remove("role") else { return Ok(None) };
-    let role = value.as_str().and_then(Role::from_name);
-    role.map(Some).ok_or_else(|| Problem::unprocessable(vec!["role: metrics, read, write or admin".into()]))
+/// Takes a role, or a list of rights, out of a body; `None` if neither is there.
+fn rights(sent: &mut Map<String, Json>, catalogue: &Catalogue) -> HandlerResult<Option<Rights>> {
+    let wrong = |reason: String| Problem::unprocessable(vec![reason]);
+    match (sent.remove("role"), sent.remove("may")) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(wrong("role, may: give one of them".into())),
+        (Some(value), None) => {
+            let role = value.as_str().and_then(Role::from_name);
+            role.map(|role| Some(role.into())).ok_or_else(|| wrong("role: metrics, read, write or admin".into()))
+        }
+        (None, Some(value)) => {
+            let texts: Option<Vec<&str>> = value.as_array().and_then(|list| list.iter().map(Json::as_str).collect());
+            let texts = texts.filter(|texts| !texts.is_empty()).ok_or_else(|| wrong("may: a list of rights such as \"read:book\"".into()))?;
+            checked_rights(&texts.join(","), catalogue).map(Some).map_err(|reason| wrong(format!("may: {reason}")))
+        }
+    }
 }
 
 /// Takes a name out of a body; `None` if it is not there.
@@ -78,18 +96,18 @@ fn with_secret(status: StatusCode, body: &Json) -> Response {
     response
 }
 
-/// `{"role": R, "name": N, "expires": WHEN}`: makes a token; its secret is shown only in this response.
+/// `{"role": R or "may": [RIGHT, ...], "name": N, "expires": WHEN}`: makes a token; its secret is shown only in this response.
 pub async fn create(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
     let mut sent = ctx.object(body, JSON).await?;
     let missing = |what: &str| Problem::unprocessable(vec![format!("{what} is missing")]);
-    let role = role(&mut sent)?.ok_or_else(|| missing("role (metrics, read, write or admin)"))?;
+    let rights = rights(&mut sent, &ctx.app.catalogue)?.ok_or_else(|| missing("role (metrics, read, write or admin), or may,"))?;
     let name = name(&mut sent)?.ok_or_else(|| missing("name"))?;
     let expires = expires(&mut sent)?.flatten();
     reject_other_members(&sent)?;
     let secret = random_secret()?;
-    let stored = NewToken { digest: secret.digest(), tenant: Some(ctx.tenant.clone()), role, name: name.clone(), expires };
+    let stored = NewToken { digest: secret.digest(), tenant: Some(ctx.tenant.clone()), rights: rights.clone(), name: name.clone(), expires };
     ctx.count_store_reached();
     let app = ctx.app.clone();
     let id = blocking(move || {
@@ -98,8 +116,15 @@ pub async fn create(ctx: RequestContext, body: Body) -> HandlerResult {
     });
     let id = id.await?;
     let tenant = ctx.tenant.as_str();
-    let body =
-        json!({ "id": id, "tenant": tenant, "role": role.name(), "name": name, "expires": expires.map(show_timestamp), "token": secret.text() });
+    let body = json!({
+        "id": id,
+        "tenant": tenant,
+        "role": rights.role().name(),
+        "may": may(&rights),
+        "name": name,
+        "expires": expires.map(show_timestamp),
+        "token": secret.text(),
+    });
     Ok(with_secret(StatusCode::CREATED, &body))
 }
 
@@ -126,12 +151,12 @@ async fn change_token(ctx: &RequestContext, change: TokenChange) -> HandlerResul
     changed.await?.ok_or_else(|| token_not_found(ctx))
 }
 
-/// `{"role": R, "name": N, "expires": WHEN}`: changes what is given.
+/// `{"role": R or "may": [RIGHT, ...], "name": N, "expires": WHEN}`: changes what is given.
 pub async fn change(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
     let mut sent = ctx.object(body, PATCH).await?;
-    let change = TokenChange { role: role(&mut sent)?, name: name(&mut sent)?, expires: expires(&mut sent)?, secret: None };
+    let change = TokenChange { rights: rights(&mut sent, &ctx.app.catalogue)?, name: name(&mut sent)?, expires: expires(&mut sent)?, secret: None };
     reject_other_members(&sent)?;
     let token = change_token(&ctx, change).await?;
     Ok(json_answer(StatusCode::OK, shown(&token).to_string()))

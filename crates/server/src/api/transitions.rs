@@ -5,6 +5,7 @@ use crate::guard::blocking::blocking;
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::reject_other_members;
 use crate::guard::request::{JSON, RequestContext};
+use crate::guard::undecided::{Decides, UndecidedContext};
 use axum::body::Body;
 use axum::http::{HeaderName, StatusCode};
 use serde_json::{Map, Value as Json};
@@ -14,7 +15,7 @@ use stook_catalogue::ids::CollectionId;
 use stook_engine::pick::{self, PickCall};
 use stook_engine::transition::{self, RefusalReason, TransitionRequest, TransitionResult};
 use stook_store::IdempotentCall;
-use stook_store::access::Role;
+use stook_store::access::Operation;
 
 /// The header by which a repeated request is recognised.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -68,12 +69,11 @@ pub fn prepare(
     let now = ctx.app.store.clock();
     let definitions = &definition.transitions[transition].args;
     let args = transition::arguments(&ctx.app.evaluator(), definitions, args, &caller, now).map_err(Problem::unprocessable)?;
-    Ok(Arc::new(TransitionRequest { tenant: ctx.tenant.clone(), collection, transition, args, caller, role: ctx.caller.role.name(), call }))
+    Ok(Arc::new(TransitionRequest { tenant: ctx.tenant.clone(), collection, transition, args, caller, role: ctx.caller.role_name(), call }))
 }
 
 /// Applies a transition: `POST /v1/{tenant}/COLLECTION/{key}/TRANSITION` with the arguments as a JSON object.
 pub async fn run(mut ctx: RequestContext, name: String, body: Body) -> HandlerResult {
-    ctx.caller.require_role(Role::Write)?;
     let collection = ctx.collection();
     let key = ctx.key()?;
     ctx.params.end()?;
@@ -124,8 +124,8 @@ fn refused(reasons: Vec<RefusalReason>) -> Problem {
 }
 
 /// `{"query": Q, "transition": T, "args": {...}}`: applies a transition to one record that the query finds and that allows it.
-pub async fn pick(ctx: RequestContext, body: Body) -> HandlerResult {
-    ctx.caller.require_role(Role::Write)?;
+pub async fn pick(ctx: UndecidedContext, body: Body) -> HandlerResult {
+    let ctx = ctx.decided(Decides::ByQuery);
     ctx.params.end()?;
     let mut sent = ctx.object(body, JSON).await?;
     let whole = Json::Object(sent.clone()).to_string();
@@ -142,6 +142,7 @@ pub async fn pick(ctx: RequestContext, body: Body) -> HandlerResult {
     reject_other_members(&sent)?;
     let compiled = crate::api::queries::compiled(&ctx, &query).await?;
     let plan = compiled.plan;
+    ctx.require(Operation::Write, plan.collection)?;
     if !compiled.aggregates.is_empty() || plan.distinct {
         return Err(Problem::unprocessable(vec!["query: must return records, not aggregates".into()]));
     }

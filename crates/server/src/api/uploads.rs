@@ -6,6 +6,7 @@ use crate::guard::admission::AdmissionPermit;
 use crate::guard::blocking::blocking;
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::RequestContext;
+use crate::guard::undecided::{Decides, UndecidedContext};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -17,14 +18,15 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use stook_catalogue::value::{FieldType, from_text};
 use stook_engine::import::{self, DryRunLimits, ImportRequest, UPLOADED, UploadRequest};
-use stook_store::access::Role;
+use stook_store::access::{Operation, Role};
 use stook_store::queue::{Job, JobState};
 
 /// `?profile=&source=&as_of=&name=&retire_all=&accept_unexpected=` with the documents as the body, or `&path=` of a file on the server.
-pub async fn create(mut ctx: RequestContext, body: Body) -> HandlerResult {
-    ctx.caller.require_role(Role::Write)?;
+pub async fn create(ctx: UndecidedContext, body: Body) -> HandlerResult {
+    let mut ctx = ctx.decided(Decides::BySource);
     let (retires_all, unexpected) = (ctx.params.flag("retire_all")?, ctx.params.flag("accept_unexpected")?);
     let params = UploadParams { retires_all, unexpected, ..UploadParams::read(&mut ctx)? };
+    params.check_allowed(&ctx)?;
     let path = name_param(&mut ctx, "path")?;
     let dry_run = ctx.params.flag("dry_run")?;
     ctx.params.end()?;
@@ -85,6 +87,27 @@ impl UploadParams {
         };
         let (profile, source, name) = (name_param(ctx, "profile")?, name_param(ctx, "source")?, name_param(ctx, "name")?);
         Ok(Self { profile, source, as_of, name, retires_all: false, unexpected: false })
+    }
+
+    /// Checks that the caller may import: whatever it is, or documents of the source that it names.
+    ///
+    /// # Errors
+    /// 403 when it may not; 422 when it must name a source.
+    pub fn check_allowed(&self, ctx: &RequestContext) -> HandlerResult<()> {
+        let rights = &ctx.caller.rights;
+        if rights.may_everywhere(Operation::Import) {
+            return Ok(());
+        }
+        if rights.is_role() {
+            return ctx.caller.require_role(Role::Write);
+        }
+        let Some(name) = &self.source else {
+            let reason = format!("source: a token that may {rights} must name the source of the documents (?source=)");
+            return Err(Problem::unprocessable(vec![reason]));
+        };
+        let found = ctx.app.catalogue.source(name);
+        let (source, _) = found.ok_or_else(|| Problem::unprocessable(vec![format!("source: the catalogue has no source {name:?}")]))?;
+        ctx.require_source(source)
     }
 
     fn name(&self) -> &str {

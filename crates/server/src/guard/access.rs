@@ -1,10 +1,12 @@
-//! Callers and what they may do. A caller belongs to a tenant, or to all, and has a role. A path with another tenant is answered as if that tenant did not
+//! Callers and what they may do. A caller belongs to a tenant, or to all, and has a role or rights for collections; `undecided` checks them. A path with another tenant is answered as if that tenant did not
 //! exist.
 
 use crate::guard::problem::Problem;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use std::sync::Arc;
-use stook_store::access::Role;
+use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::diagnostic::did_you_mean;
+use stook_store::access::{Operation, Rights, Role};
 use stook_store::{DEFAULT_TENANT, Tenant};
 
 /// The caller of a request.
@@ -17,13 +19,13 @@ pub struct Caller {
     /// The tenant; `None` if the token is for all tenants.
     pub tenant: Option<Tenant>,
     /// What the caller may do.
-    pub role: Role,
+    pub rights: Arc<Rights>,
 }
 
 impl Caller {
     /// The caller of a request that needs no token.
     pub fn anonymous(role: Role) -> Self {
-        Self { name: "anonymous".into(), token: None, tenant: Tenant::new(DEFAULT_TENANT).ok(), role }
+        Self { name: "anonymous".into(), token: None, tenant: Tenant::new(DEFAULT_TENANT).ok(), rights: Arc::new(role.into()) }
     }
 
     /// Returns the tenant named in a path, if it is the caller's.
@@ -45,15 +47,51 @@ impl Caller {
         self.tenant.clone().or_else(|| Tenant::new(DEFAULT_TENANT).ok()).unwrap_or_else(|| unreachable!())
     }
 
-    /// Checks that the caller has at least this role.
+    /// The name of the role that is nearest to what the caller may do, for expressions and people.
+    pub fn role_name(&self) -> &'static str {
+        self.rights.role().name()
+    }
+
+    /// Checks that the caller has at least this role: for all collections, whatever the definition declares.
     ///
     /// # Errors
     /// 403 when it has not.
     pub fn require_role(&self, role: Role) -> Result<(), Problem> {
-        if self.role >= role {
+        let operation = match role {
+            Role::Metrics => Operation::Metrics,
+            Role::Read => Operation::Read,
+            Role::Write => Operation::Write,
+            Role::Admin => Operation::Admin,
+        };
+        if self.rights.may_everywhere(operation) {
             return Ok(());
         }
-        Err(Problem::new(StatusCode::FORBIDDEN, format!("this requires the role {}; the token has the role {}", role.name(), self.role.name())))
+        let allowed =
+            if self.rights.is_role() { format!("the token has the role {}", self.rights) } else { format!("the token may {}", self.rights) };
+        Err(Problem::new(StatusCode::FORBIDDEN, format!("this requires the role {}; {allowed}", role.name())))
+    }
+
+    /// Checks that the caller may do something with a collection.
+    ///
+    /// # Errors
+    /// 403 when it may not.
+    pub fn require(&self, operation: Operation, collection: &Collection) -> Result<(), Problem> {
+        if self.rights.may(operation, &collection.name) {
+            return Ok(());
+        }
+        if self.rights.is_role() {
+            return self.require_role(if operation == Operation::Read { Role::Read } else { Role::Write });
+        }
+        let needed = format!("this requires {}:{}; the token may {}", operation.name(), collection.name, self.rights);
+        Err(Problem::new(StatusCode::FORBIDDEN, needed))
+    }
+
+    /// Checks that the caller may do something else than see metrics.
+    ///
+    /// # Errors
+    /// 403 when it may not.
+    pub fn require_any(&self) -> Result<(), Problem> {
+        if self.rights.role() > Role::Metrics { Ok(()) } else { self.require_role(Role::Read) }
     }
 
     /// Checks that the caller may see metrics.
@@ -61,7 +99,23 @@ impl Caller {
     /// # Errors
     /// 403 when it may not.
     pub fn require_metrics(&self) -> Result<(), Problem> {
-        if self.role == Role::Metrics { Ok(()) } else { self.require_role(Role::Admin) }
+        if self.rights.may_everywhere(Operation::Metrics) { Ok(()) } else { self.require_role(Role::Admin) }
+    }
+}
+
+/// Reads rights such as `read:book,import:loan`, for collections that a definition has.
+///
+/// # Errors
+/// What is expected, or the collection that there is not.
+pub fn checked_rights(text: &str, catalogue: &Catalogue) -> Result<Rights, String> {
+    let rights = Rights::parse(text)?;
+    let known = || catalogue.collections.iter().map(|collection| collection.name.as_str());
+    match rights.collections().find(|name| known().all(|known| known != *name)) {
+        None => Ok(rights),
+        Some(name) => Err(match did_you_mean(name, known()) {
+            Some(meant) => format!("there is no collection {name:?}; did you mean {meant}?"),
+            None => format!("there is no collection {name:?}; there are {}", known().collect::<Vec<_>>().join(", ")),
+        }),
     }
 }
 

@@ -68,8 +68,7 @@ async fn guard(State(GuardSettings { app, class, is_open, is_declared }): State<
     let allowed_origins: &[String] = if is_declared { &app.catalogue.serving.origins } else { &[] };
     let caller = caller.and_then(|caller| refuse_other_origins(request.method(), request.headers(), allowed_origins).map(|()| caller));
     let token = caller.as_ref().ok().and_then(|caller| caller.token);
-    // what any role may do here begins with reading
-    let caller = caller.and_then(|caller| caller.require_role(Role::Read).map(|()| caller));
+    let caller = caller.and_then(|caller| caller.require_any().map(|()| caller));
     let counters = {
         let route = request.extensions().get::<MatchedPath>().map_or("-", MatchedPath::as_str);
         let method = method_name(request.method());

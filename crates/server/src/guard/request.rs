@@ -17,6 +17,7 @@ use stook_catalogue::diagnostic::did_you_mean;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::Tenant;
+use stook_store::access::Role;
 
 /// What the guard has determined about a request.
 #[derive(Clone)]
@@ -55,6 +56,16 @@ impl FromRequestParts<Arc<App>> for RequestContext {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let context = Self::undecided(parts, app).await?;
+        // callers with rights for single collections are refused where nothing else decides
+        context.caller.require_role(Role::Read)?;
+        Ok(context)
+    }
+}
+
+impl RequestContext {
+    /// The request of any caller, for [`UndecidedContext`](crate::guard::undecided::UndecidedContext).
+    pub(super) async fn undecided(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let path = RawPathParams::from_request_parts(parts, app).await.map_err(|_| Problem::bad_request("the path is not UTF-8"))?;
         let not_guarded = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the route is not behind the guard");
         let GuardedRequest { caller, counters, extra_time } = parts.extensions.remove::<GuardedRequest>().ok_or_else(not_guarded)?;

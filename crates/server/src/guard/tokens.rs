@@ -97,11 +97,12 @@ impl TokenCache {
         uses.retain(|id, _| tokens.iter().any(|token| token.id == *id));
         let mut secrets = HashMap::with_capacity(tokens.len());
         for token in tokens {
+            let rights = Arc::new(token.token.rights.clone());
             let last_use = uses.entry(token.id).or_default().clone();
             last_use.stored.fetch_max(token.used.unwrap_or(0), Ordering::Relaxed);
             for (digest, end) in secrets_of(&token) {
-                let (name, tenant, role) = (token.token.name.as_str().into(), token.token.tenant.clone(), token.token.role);
-                let caller = Caller { name, token: Some(token.id), tenant, role };
+                let (name, tenant, rights) = (token.token.name.as_str().into(), token.token.tenant.clone(), rights.clone());
+                let caller = Caller { name, token: Some(token.id), tenant, rights };
                 secrets.insert(digest, KnownSecret { caller, end, last_use: last_use.clone() });
             }
         }

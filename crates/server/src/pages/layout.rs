@@ -74,7 +74,7 @@ pub fn frame(ctx: &PageContext, title: &str, body: &Markup) -> Markup {
             }
             @if ctx.is_signed_in() {
                 form.inline method="post" action="/sign-out" {
-                    (csrf(ctx)) span.quiet { @if !ctx.caller.name.is_empty() { bdi { (ctx.caller.name) } ", " } (ctx.caller.role.name()) } " "
+                    (csrf(ctx)) span.quiet { @if !ctx.caller.name.is_empty() { bdi { (ctx.caller.name) } ", " } (ctx.caller.rights) } " "
                     button.quiet { "Sign out" }
                 }
             }

@@ -19,12 +19,12 @@ pub async fn page(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
         } @else {
             div.wide tabindex="0" {
                 table {
-                    thead { tr { th scope="col" { "name" } th scope="col" { "role" } th scope="col" { "made (UTC)" } th scope="col" { "last used" } th scope="col" { "expires" } th scope="col" { "change" } } }
+                    thead { tr { th scope="col" { "name" } th scope="col" { "may" } th scope="col" { "made (UTC)" } th scope="col" { "last used" } th scope="col" { "expires" } th scope="col" { "change" } } }
                     tbody {
                         @for token in items(&tokens["tokens"]) {
                             tr {
                                 th scope="row" { bdi { (named(token, "name")) } " " span.quiet { "no. " (plain(&token["id"])) } }
-                                td { (named(token, "role")) }
+                                td { (plain_list(&token["may"])) }
                                 td { (moment(&token["created"])) }
                                 td { (moment_or(&token["used"], "never")) }
                                 td { (moment_or(&token["expires"], "never")) }
@@ -43,11 +43,18 @@ pub async fn page(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
             select #role name="role" {
                 option value="read" { "read" } option value="write" { "also write and import" } option value="admin" { "do everything" }
             }
+            label for="rights" { "or only" }
+            input #rights name="may" maxlength="1000" placeholder="read:book,import:loan" aria-describedby="rights-help";
+            p.quiet #rights-help { "read, import or write for single collections, with commas between them; it replaces the choice above" }
             label for="expires" { "Expires" } (expiry_choice("expires", "never"))
             button { "Create" }
         }
     };
     Ok(RenderedPage::new("Tokens", body))
+}
+
+fn plain_list(list: &Json) -> String {
+    items(list).iter().map(plain).collect::<Vec<_>>().join(", ")
 }
 
 /// Shows a time, or a word if there is none.
@@ -104,9 +111,14 @@ pub async fn change(ctx: Arc<PageContext>, form: SubmittedForm) -> HandlerResult
     let expires = form.get("expires").map(|time| ("expires", time.to_owned()));
     let (path, members) = match form.get("rotate") {
         Some(id) => (format!("/tokens/{}/rotate", parse_number(Some(id), "a token")?), vec![("overlap", form.required("overlap")?.to_owned())]),
-        None => ("/tokens".into(), vec![("name", form.required("name")?.to_owned()), ("role", form.required("role")?.to_owned())]),
+        None => ("/tokens".into(), vec![("name", form.required("name")?.to_owned())]),
     };
-    let request: Map<String, Json> = members.into_iter().chain(expires).map(|(name, value)| (name.to_owned(), value.into())).collect();
+    let mut request: Map<String, Json> = members.into_iter().chain(expires).map(|(name, value)| (name.to_owned(), value.into())).collect();
+    match form.get("may") {
+        _ if form.get("rotate").is_some() => {}
+        Some(rights) => drop(request.insert("may".into(), rights.split(',').map(str::trim).collect())),
+        None => drop(request.insert("role".into(), form.required("role")?.into())),
+    }
     if !is_first {
         let detail = "this form was submitted already and the token was shown then; if you did not see it, revoke it and create another";
         return Err(Problem::new(StatusCode::CONFLICT, detail));
@@ -115,7 +127,7 @@ pub async fn change(ctx: Arc<PageContext>, form: SubmittedForm) -> HandlerResult
     let body = html! {
         main.narrow {
             h1 { "A new token" }
-            p { "This is the only time it is shown. Its name is " bdi { (named(&created, "name")) } "; its role allows: " (named(&created, "role")) "." }
+            p { "This is the only time it is shown. Its name is " bdi { (named(&created, "name")) } "; it may: " (plain_list(&created["may"])) "." }
             pre.secret { (named(&created, "token")) }
             p { a href=(ctx.to("tokens", &[])) { "Back to tokens" } }
         }

@@ -153,9 +153,9 @@ impl PageContext {
         self.params.first(name).filter(|value| !value.is_empty())
     }
 
-    /// Whether the visitor has this role; pages offer only what is allowed.
+    /// Whether the visitor has this role, for some collection at least; pages offer only what may be allowed.
     pub fn may(&self, role: Role) -> bool {
-        self.caller.role >= role
+        self.caller.rights.role() >= role
     }
 
     /// Returns the path of a page of this tenant.

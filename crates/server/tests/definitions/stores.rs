@@ -36,7 +36,7 @@ impl TestSetup {
     fn new(kind: &'static str, catalogue: &Arc<Catalogue>, store: Arc<dyn Store>) -> Result<Self, String> {
         let secret = Secret::random().map_err(|error| error.to_string())?;
         let (token, digest) = (secret.text().to_owned(), secret.digest());
-        let new = NewToken { digest, tenant: None, role: Role::Admin, name: "test".into(), expires: None };
+        let new = NewToken { digest, tenant: None, rights: Role::Admin.into(), name: "test".into(), expires: None };
         store.create_token(new).map_err(|error| format!("{kind}: {error}"))?;
         let options = ServerOptions { log: RequestLogLevel::None, cache: 1 << 20, ..ServerOptions::default() };
         let app = App::new(catalogue.clone(), store.clone(), options).map_err(|error| format!("{kind}: {error}"))?;

@@ -3,17 +3,17 @@
 use super::session::DbResult;
 use super::store::PostgresStore;
 use super::values::RowExt;
-use crate::access::{NewToken, Role, TOKEN_COLUMNS, Token, TokenChange, TokenRow, Tokens};
+use crate::access::{NewToken, Rights, TOKEN_COLUMNS, Token, TokenChange, TokenRow, Tokens};
 use crate::{Result, Tenant};
 use ::tokio_postgres::Row;
 
 impl Tokens for PostgresStore {
     fn create_token(&self, token: NewToken) -> Result<u64> {
         let sql = "INSERT INTO api_tokens(digest, tenant, role, name, created, expires) VALUES ($1, $2, $3, $4, $5, $6) RETURNING id";
-        let NewToken { digest, tenant, role, name, expires } = &token;
+        let NewToken { digest, tenant, rights, name, expires } = &token;
         let (digest, tenant) = (digest.as_slice(), tenant.as_ref().map(Tenant::as_str));
         let id = self.context.transaction_once(|session, commit_time| {
-            let row = session.query_one(sql, &[&digest, &tenant, &role.name(), name, &commit_time, expires])?;
+            let row = session.query_one(sql, &[&digest, &tenant, &rights.to_string(), name, &commit_time, expires])?;
             row.at::<i64>(0)
         })?;
         Ok(id as u64)
@@ -31,7 +31,7 @@ impl Tokens for PostgresStore {
     }
 
     fn change_token(&self, id: u64, change: TokenChange) -> Result<bool> {
-        let TokenChange { name, role, expires, secret } = &change;
+        let TokenChange { name, rights, expires, secret } = &change;
         let (digest, former_until) = (secret.as_ref().map(|secret| secret.digest.as_slice()), secret.as_ref().map(|secret| secret.former_until));
         let sql = "UPDATE api_tokens SET name = coalesce($1::text, name), role = coalesce($2::text, role),
              expires = CASE WHEN $3::boolean THEN $4::bigint ELSE expires END,
@@ -40,7 +40,7 @@ impl Tokens for PostgresStore {
         // a secret that was replaced twice by itself would be lost
         Ok(self.context.transaction_once(|session, _| {
             let values: [super::session::SqlParameter<'_>; 7] =
-                [name, &role.map(Role::name), &expires.is_some(), &expires.flatten(), &digest, &former_until, &(id as i64)];
+                [name, &rights.as_ref().map(Rights::to_string), &expires.is_some(), &expires.flatten(), &digest, &former_until, &(id as i64)];
             Ok(session.execute(sql, &values)? == 1)
         })?)
     }

@@ -3,7 +3,7 @@
 use super::error::store_error;
 use super::sql::execute;
 use super::store::SqliteStore;
-use crate::access::{NewToken, Role, TOKEN_COLUMNS, Token, TokenChange, TokenRow, Tokens};
+use crate::access::{NewToken, Rights, TOKEN_COLUMNS, Token, TokenChange, TokenRow, Tokens};
 use crate::{Result, Tenant};
 use rusqlite::{Row, params};
 
@@ -11,8 +11,12 @@ impl Tokens for SqliteStore {
     fn create_token(&self, token: NewToken) -> Result<u64> {
         self.write(move |connection, commit_time| {
             let sql = "INSERT INTO api_tokens(digest, tenant, role, name, created, expires) VALUES (?, ?, ?, ?, ?, ?)";
-            let NewToken { digest, tenant, role, name, expires } = &token;
-            execute(connection, sql, params![digest.as_slice(), tenant.as_ref().map(Tenant::as_str), role.name(), name, commit_time, expires])?;
+            let NewToken { digest, tenant, rights, name, expires } = &token;
+            execute(
+                connection,
+                sql,
+                params![digest.as_slice(), tenant.as_ref().map(Tenant::as_str), rights.to_string(), name, commit_time, expires],
+            )?;
             Ok(connection.last_insert_rowid() as u64)
         })
     }
@@ -32,13 +36,13 @@ impl Tokens for SqliteStore {
 
     fn change_token(&self, id: u64, change: TokenChange) -> Result<bool> {
         self.write(move |connection, _| {
-            let TokenChange { name, role, expires, secret } = &change;
+            let TokenChange { name, rights, expires, secret } = &change;
             let (digest, former_until) = (secret.as_ref().map(|secret| secret.digest.as_slice()), secret.as_ref().map(|secret| secret.former_until));
             let sql = "UPDATE api_tokens SET name = coalesce(?1, name), role = coalesce(?2, role), expires = CASE WHEN ?3 THEN ?4 ELSE expires END,
                  former_digest = CASE WHEN ?5 IS NULL THEN former_digest ELSE digest END, former_until = coalesce(?6, former_until),
                  digest = coalesce(?5, digest) WHERE id = ?7 AND revoked IS NULL";
             let mut statement = connection.prepare_cached(sql).map_err(store_error)?;
-            let values = params![name, role.map(Role::name), expires.is_some(), expires.flatten(), digest, former_until, id as i64];
+            let values = params![name, rights.as_ref().map(Rights::to_string), expires.is_some(), expires.flatten(), digest, former_until, id as i64];
             Ok(statement.execute(values).map_err(store_error)? == 1)
         })
     }

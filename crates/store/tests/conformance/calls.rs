@@ -4,7 +4,7 @@ use super::support::*;
 use std::sync::{Arc, Mutex};
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
-use stook_store::access::{FormerSecret, NewSecret, NewToken, Role, TokenChange};
+use stook_store::access::{FormerSecret, NewSecret, NewToken, Rights, Role, TokenChange};
 use stook_store::*;
 
 const ITEMS: &str = "catalogue: c\ncollections:\n  item:\n    key: code\n    fields: { code: text, title: text }\n    state: { status: text }\n";
@@ -131,7 +131,13 @@ pub fn a_unit_that_fails_logs_nothing(location: &StoreLocation) {
 
 pub fn tokens_are_listed_until_they_are_revoked(location: &StoreLocation) {
     let fixture = Fixture::open(location, ITEMS);
-    let token = |byte: u8, tenant: Option<Tenant>, role| NewToken { digest: [byte; 32], tenant, role, name: format!("t{byte}"), expires: None };
+    let token = |byte: u8, tenant: Option<Tenant>, role| NewToken {
+        digest: [byte; 32],
+        tenant,
+        rights: Rights::from(role),
+        name: format!("t{byte}"),
+        expires: None,
+    };
     let (admin_token, reader_token) = (token(1, None, Role::Admin), token(2, Some(tenant("acme")), Role::Read));
     assert!(!fixture.store.has_had_tokens().expect("read"));
     let first = fixture.store.create_token(admin_token.clone()).expect("written");
@@ -148,7 +154,8 @@ pub fn tokens_are_listed_until_they_are_revoked(location: &StoreLocation) {
 
 pub fn tokens_are_changed_rotated_and_say_when_they_were_used(location: &StoreLocation) {
     let fixture = Fixture::open(location, ITEMS);
-    let new = NewToken { digest: [1; 32], tenant: Some(fixture.tenant.clone()), role: Role::Read, name: "robot".into(), expires: Some(5_000) };
+    let new =
+        NewToken { digest: [1; 32], tenant: Some(fixture.tenant.clone()), rights: Role::Read.into(), name: "robot".into(), expires: Some(5_000) };
     let id = fixture.store.create_token(new.clone()).expect("written");
     let other = fixture.store.create_token(NewToken { digest: [9; 32], expires: None, ..new.clone() }).expect("written");
     let only = |fixture: &Fixture| fixture.store.tokens().expect("listed").into_iter().find(|token| token.id == id).expect("it is there");
@@ -158,9 +165,10 @@ pub fn tokens_are_changed_rotated_and_say_when_they_were_used(location: &StoreLo
     change(TokenChange::default());
     assert_eq!(only(&fixture).token, new);
     change(TokenChange { name: Some("\u{1f916}".into()), ..TokenChange::default() });
-    change(TokenChange { role: Some(Role::Write), ..TokenChange::default() });
+    let rights = Rights::parse("write:item,read:place").expect("rights");
+    change(TokenChange { rights: Some(rights.clone()), ..TokenChange::default() });
     change(TokenChange { expires: Some(None), ..TokenChange::default() });
-    assert_eq!(only(&fixture).token, NewToken { name: "\u{1f916}".into(), role: Role::Write, expires: None, ..new.clone() });
+    assert_eq!(only(&fixture).token, NewToken { name: "\u{1f916}".into(), rights, expires: None, ..new.clone() });
     // the secret before the last one is forgotten
     for (digest, former_until) in [(2, 100), (3, 200)] {
         change(TokenChange { secret: Some(NewSecret { digest: [digest; 32], former_until }), expires: Some(Some(900)), ..TokenChange::default() });

@@ -15,23 +15,27 @@ mod xml;
 use crate::guard::blocking::reading;
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::{QueryParams, RequestContext};
+use crate::guard::undecided::{Decides, UndecidedContext};
 use arguments::{OaiError, OaiRequest};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use list::Repository;
+use stook_store::access::Operation;
 
 /// The media type of a form, in which arguments may be sent.
 const FORM: &str = "application/x-www-form-urlencoded";
 
 /// Answers a request whose arguments are in its URL.
-pub async fn get(mut ctx: RequestContext) -> HandlerResult {
+pub async fn get(ctx: UndecidedContext) -> HandlerResult {
+    let mut ctx = ctx.decided(Decides::ByName);
     let arguments = std::mem::take(&mut ctx.params).into_pairs();
     answer(ctx, arguments).await
 }
 
 /// Answers a request whose arguments are in its body.
-pub async fn post(ctx: RequestContext, body: Body) -> HandlerResult {
+pub async fn post(ctx: UndecidedContext, body: Body) -> HandlerResult {
+    let ctx = ctx.decided(Decides::ByName);
     let sent = ctx.header(header::CONTENT_TYPE)?.unwrap_or(FORM).split(';').next().unwrap_or_default().trim().to_owned();
     if !sent.eq_ignore_ascii_case(FORM) {
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("send {FORM}, this is {sent:?}")));
@@ -45,6 +49,8 @@ pub async fn post(ctx: RequestContext, body: Body) -> HandlerResult {
 async fn answer(ctx: RequestContext, arguments: Vec<(String, String)>) -> HandlerResult {
     let app = ctx.app.clone();
     let Some(definition) = &app.catalogue.repository else { return Err(Problem::not_found("this catalogue publishes nothing")) };
+    // the sets of a repository are all of its collections
+    app.catalogue.published().try_for_each(|(id, ..)| ctx.require(Operation::Read, id))?;
     let host = ctx.header(header::HOST)?.unwrap_or("localhost");
     let base = format!("{}/v1/{}/oai", definition.url.clone().unwrap_or_else(|| format!("http://{host}")), ctx.tenant.as_str());
     ctx.count_store_reached();

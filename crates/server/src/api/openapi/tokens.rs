@@ -13,6 +13,7 @@ fn token(members: &[(&str, Json)]) -> Json {
         ("id", json!({ "type": "integer" })),
         ("tenant", json!({ "type": ["string", "null"] })),
         ("role", role()),
+        ("may", json!({ "type": "array", "items": { "type": "string" } })),
         ("name", json!({ "type": "string" })),
         ("created", time()),
         ("used", nullable(time())),
@@ -38,8 +39,9 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
     );
     let name = json!({ "type": "string", "maxLength": 100, "pattern": NO_CONTROL });
     let expires = json!({ "type": ["string", "null"], "description": "A time from now, such as 90d or 12h, or a time such as 2027-01-01T00:00:00Z; null for never." });
-    let members = json!({ "role": role(), "name": name, "expires": expires });
-    let body = json!({ "type": "object", "properties": members, "required": ["role", "name"], "additionalProperties": false });
+    let may = json!({ "type": "array", "minItems": 1, "maxItems": 200, "items": { "type": "string" }, "description": "Instead of a role, rights such as read:book, import:loan or write:item." });
+    let members = json!({ "role": role(), "may": may, "name": name, "expires": expires });
+    let body = json!({ "type": "object", "properties": members, "required": ["name"], "additionalProperties": false });
     let create = Operation::new("create_token", "tokens", "Make a token").body(true, &["application/json"], body).json(
         201,
         "The token with its secret, which is shown only once.",
@@ -49,7 +51,7 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
     let number = json!({ "type": "integer", "minimum": 1, "maximum": MAX_INTEGER });
     let of_token = |operation: Operation| operation.parameter("token", "path", true, number.clone(), "The token's number.");
     let body = json!({ "type": "object", "properties": members, "additionalProperties": false });
-    let change = of_token(Operation::new("change_token", "tokens", "Change a token's name, role or expiry"))
+    let change = of_token(Operation::new("change_token", "tokens", "Change a token's name, rights or expiry"))
         .body(true, &["application/merge-patch+json", "application/json"], body)
         .json(200, "The token as it is now.", token(&[]));
     add("/v1/{tenant}/tokens/{token}".into(), "patch", change.guarded());

@@ -11,6 +11,7 @@ use crate::api::response::json_answer;
 use crate::api::transitions::{IDEMPOTENCY_KEY, call_of};
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::RequestContext;
+use crate::guard::undecided::{Decides, UndecidedContext};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -20,8 +21,9 @@ use axum::routing::{MethodFilter, on};
 use serde_json::json;
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
-use stook_catalogue::route::{Method, ResponseMedia, Route, RouteAction};
-use stook_store::access::Role;
+use stook_catalogue::ids::CollectionId;
+use stook_catalogue::route::{Lookup, Method, ResponseMedia, Route, RouteAction};
+use stook_store::access::Operation;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 /// The header that lists failed expressions; the body has only the members that the catalogue declares.
@@ -43,7 +45,7 @@ pub fn router(catalogue: &Catalogue, is_open: bool) -> Router<Arc<App>> {
         };
         router = router.route(
             &route.path,
-            on(filter, move |State(app): State<Arc<App>>, ctx: Result<RequestContext, Problem>, body: Body| serve(app, ctx, body, index)),
+            on(filter, move |State(app): State<Arc<App>>, ctx: Result<UndecidedContext, Problem>, body: Body| serve(app, ctx, body, index)),
         );
     }
     router
@@ -61,9 +63,9 @@ pub fn cors(catalogue: &Catalogue) -> Option<CorsLayer> {
     (!origins.is_empty()).then(|| CorsLayer::new().allow_origin(allowed).allow_methods(methods).allow_headers(headers))
 }
 
-async fn serve(app: Arc<App>, ctx: Result<RequestContext, Problem>, body: Body, index: usize) -> Response {
+async fn serve(app: Arc<App>, ctx: Result<UndecidedContext, Problem>, body: Body, index: usize) -> Response {
     let answered = match ctx {
-        Ok(ctx) => run(ctx, body, index).await,
+        Ok(ctx) => run(ctx.decided(Decides::ByName), body, index).await,
         Err(problem) => Err(problem),
     };
     answered.unwrap_or_else(|problem| as_declared(&app.catalogue, &app.catalogue.routes[index], problem))
@@ -98,10 +100,10 @@ fn text_answer(status: StatusCode, text: String) -> Response {
 async fn run(mut ctx: RequestContext, body: Body, index: usize) -> HandlerResult {
     let app = ctx.app.clone();
     let route = &app.catalogue.routes[index];
+    check_allowed(&ctx, route)?;
     let mut values = parameters(&mut ctx, &route.params, body).await?;
     match &route.action {
         RouteAction::Steps(steps) if !steps.writes.is_empty() => {
-            ctx.caller.require_role(Role::Write)?;
             // values that are generated are new for a repeated request
             let sent = RouteParams { all: &route.params, values: values.clone() }.to_json().to_string();
             let call = call_of(&ctx, &format!("{} {}", route.method.name(), route.path), &sent)?;
@@ -119,6 +121,29 @@ async fn run(mut ctx: RequestContext, body: Body, index: usize) -> HandlerResult
         RouteAction::Transition { .. } => transition::answer(ctx, route, &RouteParams { all: &route.params, values }).await,
         RouteAction::Query(query_route) => query::answer(ctx, query_route, &RouteParams { all: &route.params, values }).await,
     }
+}
+
+/// Checks that the caller may read every collection that a route looks up, and write those that it changes. The collection of a query is checked when it is
+/// compiled.
+fn check_allowed(ctx: &RequestContext, route: &Route) -> HandlerResult<()> {
+    let reads = |lookup: &Lookup| collections_of(lookup).into_iter().try_for_each(|collection| ctx.require(Operation::Read, collection));
+    match &route.action {
+        RouteAction::Lookup(route) => reads(&route.lookup),
+        RouteAction::Transition { collection, .. } => ctx.require(Operation::Write, *collection),
+        RouteAction::Query(_) => Ok(()),
+        RouteAction::Steps(steps) => {
+            steps.writes.iter().try_for_each(|write| ctx.require(Operation::Write, write.collection))?;
+            steps.finds.iter().try_for_each(|find| reads(&find.lookup.lookup))?;
+            // one that reads and writes nothing is for every caller that may read
+            if steps.writes.is_empty() && steps.finds.is_empty() && !route.is_open { ctx.caller.require_any() } else { Ok(()) }
+        }
+    }
+}
+
+/// The collections of a lookup and of what it includes.
+fn collections_of(lookup: &Lookup) -> Vec<CollectionId> {
+    let included = lookup.includes.iter().flat_map(|(_, include)| collections_of(include));
+    std::iter::once(lookup.collection).chain(included).collect()
 }
 
 fn shown(RouteResponse { status, media, text, failures }: RouteResponse) -> Response {

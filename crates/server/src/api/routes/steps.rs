@@ -53,7 +53,7 @@ impl<'l> Found<'l> {
             "params" => json_to_cel(request.params()),
             "now" => to_cel(&Value::Int(self.now), &FieldType::Timestamp),
             "caller" => text_to_cel(&request.ctx.caller.name),
-            "role" => text_to_cel(request.ctx.caller.role.name()),
+            "role" => text_to_cel(request.ctx.caller.role_name()),
             _ => self.all.iter().find(|(known, _)| *known == name).map_or_else(cel_null, |(_, shown)| json_to_cel(&shown.json())),
         }
     }

@@ -1,0 +1,114 @@
+//! Requests of which it is not decided yet whether the caller may make them.
+//!
+//! A handler that takes a [`RequestContext`] is for callers who may read all collections. One that is also for callers with rights for single collections
+//! takes an [`UndecidedContext`], of which it gets the request only by saying how that is decided: by the collection of its path, or by a [`Decides`] that
+//! names where. Whatever is forgotten is refused.
+
+use crate::App;
+use crate::guard::problem::{HandlerResult, Problem};
+use crate::guard::request::RequestContext;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use std::sync::Arc;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::ids::{CollectionId, SourceId};
+use stook_store::access::Operation;
+
+/// A request of which it is not decided yet whether the caller may make it.
+pub struct UndecidedContext(RequestContext);
+
+/// Where a handler decides what the caller may see or do.
+pub enum Decides {
+    /// In [`compiled`](crate::api::queries::compiled) and [`compile_for_all_collections`](crate::api::queries::compile_for_all_collections), by the
+    /// collections that are queried.
+    ByQuery,
+    /// In [`job`](crate::api::jobs::job) and by [`RequestContext::sees_source`], by the source of a job.
+    ByJob,
+    /// By [`RequestContext::require_source`], by the source that is imported.
+    BySource,
+    /// By [`RequestContext::require`], by the collections that the request or the route names.
+    ByName,
+    /// By [`RequestContext::sees`], by leaving out what is of other collections.
+    ByFilter,
+    /// It shows nothing of records.
+    ShowsNoRecords,
+}
+
+impl FromRequestParts<Arc<App>> for UndecidedContext {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        RequestContext::undecided(parts, app).await.map(Self)
+    }
+}
+
+impl UndecidedContext {
+    /// The request, for a collection with which the caller may do this.
+    ///
+    /// # Errors
+    /// 403 when the caller may not.
+    pub fn of(self, operation: Operation, collection: CollectionId) -> HandlerResult<RequestContext> {
+        self.0.require(operation, collection)?;
+        Ok(self.0.with_collection(collection))
+    }
+
+    /// The request, for a handler that decides.
+    pub fn decided(self, _decides: Decides) -> RequestContext {
+        self.0
+    }
+}
+
+impl RequestContext {
+    /// Checks that the caller may do something with a collection.
+    ///
+    /// # Errors
+    /// 403 when it may not.
+    pub fn require(&self, operation: Operation, collection: CollectionId) -> HandlerResult<()> {
+        self.caller.require(operation, self.definition(collection))
+    }
+
+    /// Whether the caller may read a collection.
+    pub fn sees(&self, collection: CollectionId) -> bool {
+        self.caller.rights.may(Operation::Read, &self.definition(collection).name)
+    }
+
+    /// A function that says whether the caller may read a collection.
+    pub fn visible(&self) -> impl Fn(CollectionId) -> bool + Send + Sync + 'static {
+        let (rights, catalogue) = (self.caller.rights.clone(), self.app.catalogue.clone());
+        move |collection| rights.may(Operation::Read, &catalogue.collections[collection].name)
+    }
+
+    /// Checks that the caller may import into every collection that a source feeds.
+    ///
+    /// # Errors
+    /// 403 when it may not.
+    pub fn require_source(&self, source: SourceId) -> HandlerResult<()> {
+        fed_by(&self.app.catalogue, source).into_iter().try_for_each(|collection| self.require(Operation::Import, collection))
+    }
+
+    /// Whether the caller may read, or import into, every collection that the source of a job feeds, or that it evaluates tags of.
+    pub fn sees_source(&self, name: &str) -> bool {
+        if self.caller.rights.may_everywhere(Operation::Read) {
+            return true;
+        }
+        let may = |collection: CollectionId| self.sees(collection) || self.require(Operation::Import, collection).is_ok();
+        if let Some(collection) = stook_engine::tags::is_rebuild(name) {
+            return self.app.catalogue.collection(collection).is_some_and(|(id, _)| may(id));
+        }
+        self.app.catalogue.source(name).is_some_and(|(source, _)| fed_by(&self.app.catalogue, source).into_iter().all(may))
+    }
+}
+
+/// The collections to which documents of a source contribute, also by other sources' documents that are embedded in them.
+fn fed_by(catalogue: &Catalogue, source: SourceId) -> Vec<CollectionId> {
+    let (mut sources, mut collections, mut next) = (vec![source], Vec::new(), 0);
+    while let Some(source) = sources.get(next).copied() {
+        next += 1;
+        collections.extend(catalogue.sources[source].feeds.iter().map(|feed| feed.collection));
+        let embedded: Vec<SourceId> = catalogue.sources[source].embeds.iter().map(|embedded| embedded.source).collect();
+        sources.extend(embedded.into_iter().filter(|embedded| !sources.contains(embedded)).collect::<Vec<_>>());
+    }
+    collections.sort();
+    collections.dedup();
+    collections
+}
