@@ -18,7 +18,8 @@ mod remote;
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 use commands::{
-    backup, collect, definition, help, import, init, jobs, journal, man_pages, profile, query, queue, record, serve, settle, tag, token, undo, work,
+    backup, collect, definition, doctor, follow, help, import, init, jobs, journal, man_pages, profile, query, queue, record, serve, settle, tag,
+    token, undo, work,
 };
 #[cfg(feature = "lab")]
 use commands::{lab, sample};
@@ -55,6 +56,7 @@ fn run(arguments: &Arguments) -> CommandResult {
         Command::Profile(arguments) => profile::profile(arguments),
         Command::Check { json, deep: false } => definition::check(&location, *json),
         Command::Check { json, deep: true } => settle::check(&location, *json),
+        Command::Doctor { json } => doctor::doctor(&location, *json),
         Command::Settle { json } => settle::settle(&location, *json),
         Command::Help { topic, json } => help::help(topic, *json),
         Command::Schema => definition::schema(),
@@ -84,6 +86,7 @@ fn run(arguments: &Arguments) -> CommandResult {
         Command::Suggest { text, tenant, json } => query::suggest(&location, &text.join(" "), tenant, *json),
         Command::Withdraw(withdraw) => record::withdraw(&location, withdraw),
         Command::Export { collection, format, output, tenant } => record::export(&location, collection, *format, output.as_deref(), tenant),
+        Command::Changes(arguments) => follow::changes(&location, arguments),
         #[cfg(feature = "lab")]
         Command::Lab { command } => lab::lab(command),
         #[cfg(feature = "lab")]

@@ -24,6 +24,9 @@ pub enum EngineError {
         /// What it looks like, and how it begins.
         reason: String,
     },
+    /// What was asked for is not kept any more.
+    #[error("{0}")]
+    Expired(String),
     /// The request is wrong.
     #[error("{0}")]
     Wrong(String),

@@ -6,7 +6,7 @@
 //! - [`fetch`] fetches from services what a query needs; [`service`] sends the requests, and collects what is new page by page.
 //! - [`import`] creates jobs for files and uploads and runs them, does dry runs, and delivers a few documents at once.
 //! - [`change`] changes single records: edits, transitions, picks, withdrawals; and several in one transaction.
-//! - [`records`] reads records: explanations, exports, aggregates, damaged rows.
+//! - [`records`] reads records: explanations, exports, changes, aggregates, damaged rows.
 //! - [`work`] has the threads that process chunks of the queue; [`tags`] evaluates tags, also for all records as a job that workers run.
 //! - [`undo`] takes out of records what a job has contributed, as a job that workers run.
 //! - [`chunk`] turns a chunk into one unit of work, step by step.
@@ -34,6 +34,6 @@ pub mod work;
 pub use change::{edit, edit_answer, pick, several, transition, withdraw};
 pub use error::{EngineError, Result};
 pub use import::{deliver, split};
-pub use records::{aggregate, composed, damage, export, publish, record};
+pub use records::{aggregate, change_feed, composed, damage, export, publish, record};
 pub use service::collect;
 pub use work::requeue;

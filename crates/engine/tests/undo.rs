@@ -62,6 +62,7 @@ collections:
     key: id
     raw: keep
     history: 3
+    changes: 30d
     fields:
       id: text
       text: { type: text, index: equal }
@@ -76,6 +77,7 @@ collections:
       in_box: { to: box, key: box, create: true }
   box:
     key: id
+    changes: 30d
     fields:
       id: text
       label: text
@@ -298,7 +300,7 @@ impl History for Desk {
 
     fn holds(&self, steps: &[Step]) {
         let (tenant, oracle) = (self.new_tenant(), self.new_tenant());
-        let undone = self.play(&tenant, steps, None);
+        let undone = self.followed(&tenant, || self.play(&tenant, steps, None));
         self.play(&oracle, steps, Some(&undone));
         assert_eq!(self.records(&tenant), self.records(&oracle), "without {undone:?}");
     }

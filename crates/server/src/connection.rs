@@ -36,6 +36,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often tokens are read from the store again, the certificate is looked at, and refusals are logged.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+/// How often changes of records that are too old are removed.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Serves these routes until `stop` is done; then accepts no new requests and finishes those in progress.
 ///
@@ -47,6 +49,7 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
     let graceful = GracefulShutdown::new();
     let refresher = tokio::spawn(refresh_secrets(app.clone()));
     let prefetcher = tokio::spawn(fetch_ahead(app.clone()));
+    let expiry = tokio::spawn(expire_changes(app.clone()));
     let history = tokio::spawn(crate::api::history::record_points(app.clone()));
     let mut stop = std::pin::pin!(stop);
     loop {
@@ -106,6 +109,7 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
     }
     refresher.abort();
     prefetcher.abort();
+    expiry.abort();
     history.abort();
     Ok(())
 }
@@ -129,6 +133,20 @@ async fn fetch_ahead(app: Arc<App>) {
         if let Ok(Err(error)) = refreshed {
             log::write("ask", [("error", error.to_string().into())]);
         }
+    }
+}
+
+/// Removes changes of records that are older than their collections say.
+async fn expire_changes(app: Arc<App>) {
+    if stook_engine::change_feed::followed(&app.catalogue).next().is_none() {
+        return;
+    }
+    loop {
+        let own = app.clone();
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || stook_engine::change_feed::expire(&*own.store, &own.ending)).await {
+            log::write("changes", [("error", error.to_string().into())]);
+        }
+        tokio::time::sleep(EXPIRY_INTERVAL).await;
     }
 }
 

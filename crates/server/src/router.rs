@@ -2,7 +2,7 @@
 
 use crate::App;
 use crate::api::{
-    coverage, deliver, export, failed, health, history, jobs, metrics, oai, openapi, queries, records, routes, runs, services, sru, uploads,
+    changes, coverage, deliver, export, failed, health, history, jobs, metrics, oai, openapi, queries, records, routes, runs, services, sru, uploads,
 };
 use crate::api::{suggest, summary, tags, tenants, tokens, transitions, unknown};
 use crate::guard::admission::RequestClass;
@@ -18,6 +18,7 @@ use axum::routing::{get, patch, post};
 use std::sync::Arc;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::ids::CollectionId;
+use stook_engine::change_feed::followed;
 use stook_store::access::Operation;
 use tower_http::compression::CompressionLayer;
 
@@ -73,7 +74,15 @@ pub fn router(app: &Arc<App>) -> Router {
         let export = move |ctx: UndecidedContext| async move { export::collection(ctx.of(Operation::Read, index)?).await };
         bulk = bulk.route(&format!("/v1/{{tenant}}/export/{}", collection.name), get(export).layer(CompressionLayer::new()));
     }
-    let events = Router::new().route("/v1/{tenant}/jobs/{job}/events", get(jobs::events)).route("/v1/{tenant}/query/events", get(queries::events));
+    let mut events =
+        Router::new().route("/v1/{tenant}/jobs/{job}/events", get(jobs::events)).route("/v1/{tenant}/query/events", get(queries::events));
+    if followed(&app.catalogue).next().is_some() {
+        events = events.route("/v1/{tenant}/changes", get(changes::all));
+        for (index, collection) in followed(&app.catalogue) {
+            let changes = move |ctx: UndecidedContext| async move { changes::collection(ctx.of(Operation::Read, index)?).await };
+            events = events.route(&format!("/v1/{{tenant}}/changes/{}", collection.name), get(changes));
+        }
+    }
     let request_id_layer = from_fn_with_state(app.clone(), add_request_id);
     let open = Router::new()
         .route("/healthz", get(health::healthy))

@@ -31,10 +31,12 @@ pub mod sqlite;
 
 pub use contract::access::Tokens;
 pub use contract::backup::Backups;
+pub use contract::change_feed::ChangeFeed;
 pub use contract::commit::{CommitReceipt, CommitReply, CommitResult, PendingCommit, Priority, Units, WakeFn};
 pub use contract::edges::{Edge, EdgeChange, EdgeCursor, EdgeRange, StartRange};
 pub use contract::error::{Result, StoreError};
 pub use contract::former::FormerContributions;
+pub use contract::health::Health;
 pub use contract::ids::LeaseToken;
 pub use contract::observer::{ChangedRecord, CommitNumbers, CommitObserver};
 pub use contract::plan::Queries;
@@ -49,7 +51,7 @@ pub use contract::settling::{
 pub use contract::tag::{PackedTrees, Tags};
 pub use contract::tenant::{DEFAULT_TENANT, Tenant};
 pub use contract::unit::{CALL_RETENTION, IdempotentCall, Premises, ReadSet, RecordRead, RevisionRead, SearchRead, Unit};
-pub use contract::{Store, access, backup, cancel, changes, former, journal, plan, queue, stats, tag};
+pub use contract::{Store, access, backup, cancel, change_feed, changes, former, health, journal, plan, queue, stats, tag};
 pub use sql::store_schema;
 
 /// Stored rows that cannot be read, and the reasons.

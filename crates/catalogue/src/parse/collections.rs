@@ -9,6 +9,7 @@ use crate::diagnostic::Diagnostic;
 use crate::model::definition::{Collection, ExistenceRule, Feed, Field, KeyDefinition, Source, Survivorship};
 use crate::model::ids::{CollectionId, FieldId, IdVec, SourceId};
 use crate::model::key::Template;
+use std::time::Duration;
 
 /// Max fields of a collection.
 const MAX_FIELDS: usize = 500;
@@ -53,6 +54,7 @@ impl DefinitionParser<'_> {
             .choice(node.get("exists"), "choice for exists", &[("latest", ExistenceRule::Latest), ("any", ExistenceRule::Any)])
             .unwrap_or(ExistenceRule::Latest);
         let history = node.get("history").and_then(|node| self.number_of(node, "history", 1..=10_000));
+        let changes = self.kept_changes(node);
         let states = self.states(node, &field_names);
         let transitions = self.transitions(node, &fields, &states);
         Collection {
@@ -62,6 +64,7 @@ impl DefinitionParser<'_> {
             keep_raw,
             exists,
             history,
+            changes,
             fields,
             states,
             transitions,
@@ -70,6 +73,17 @@ impl DefinitionParser<'_> {
             publish: None,
             rows_of: None,
         }
+    }
+
+    /// Parses `changes`: how long the changes of a collection can be followed.
+    fn kept_changes(&mut self, collection: &Node) -> Option<Duration> {
+        let node = collection.get("changes")?;
+        let micros = self.duration(node, "`changes`")?;
+        if micros <= 0 {
+            self.problem(node, "`changes` is how long changes are kept for those who follow them, such as 30d");
+            return None;
+        }
+        Some(Duration::from_micros(micros.unsigned_abs()))
     }
 
     fn key_rule(&mut self, name: &str, node: &Node, fields: &IdVec<FieldId, Field>) -> Option<(KeyDefinition, String)> {

@@ -214,6 +214,7 @@ fn rows_collection(parent: &Collection, name: &str, coverage: usize, kind: RowKi
         keep_raw: false,
         exists: ExistenceRule::Latest,
         history: None,
+        changes: None,
         fields,
         states: Vec::new(),
         transitions: Vec::new(),

@@ -425,6 +425,7 @@ pub const COLLECTION: &[Keyword] = &[
     ),
     word("compose", r##"{"$ref":"#/$defs/compose"}"##, "How the MARC record of a record is composed from the documents of its contributors."),
     word("publish", r##"{"oneOf":[{"const":true},{"$ref":"#/$defs/publish"}]}"##, "Whether, and how, other systems can fetch its records."),
+    word("changes", TEXT, "How long its changes are kept for those who follow them (`stook changes`, `/changes`): `30d`."),
     word("history", r#"{"type":"integer","minimum":1,"maximum":10000}"#, "Changes of its golden fields kept for each record; default none."),
     word(
         "fields",

@@ -84,8 +84,9 @@ pub fn parse_with_files(text: &str, read_file: &dyn Fn(&str) -> std::io::Result<
 }
 
 /// Segments of API paths in positions where names of collections may be, now or later.
-const API_WORDS: [&str; 17] = [
+const API_WORDS: [&str; 18] = [
     "query",
+    "changes",
     "lookup",
     "pick",
     "jobs",

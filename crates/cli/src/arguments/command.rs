@@ -5,7 +5,7 @@ use super::init::{InitArgs, ProfileArgs};
 #[cfg(feature = "lab")]
 use super::lab::LabCommand;
 use super::queue::{JournalArgs, QueueCommand};
-use super::records::{ExportFormat, GetArgs, QueryArgs, WithdrawArgs};
+use super::records::{ChangesArgs, ExportFormat, GetArgs, QueryArgs, WithdrawArgs};
 #[cfg(feature = "lab")]
 use super::sample::SampleArgs;
 use super::serve::{ServeArgs, TokenCommand};
@@ -58,6 +58,15 @@ pub enum Command {
         /// correct those that are wrong. The exit code is 1 if anything was wrong.
         #[arg(long)]
         deep: bool,
+    },
+    /// Look at everything the catalogue needs (definition, store, disk, clock, rights, versions, queue, sources), and say what to do where it is not well.
+    #[command(
+        after_help = "Examples:\n  stook doctor\n  stook doctor --json | jq '.findings[] | select(.verdict != \"ok\")'\n  stook doctor >/dev/null || mail -s 'stook is not well' operators@example.org\n\nNothing is changed. `stook check --deep` also checks all values and the file itself.\n\nExit codes: 0 all well, 1 something does not work, 2 something should be looked at, 64 wrong usage."
+    )]
+    Doctor {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// Show help for a command, or for the topics `expressions` and `queries`.
     #[command(after_help = "Examples:\n  stook help import\n  stook help queries\n  stook help expressions --json")]
@@ -239,6 +248,11 @@ pub enum Command {
         #[arg(long, default_value = "main", value_name = "T")]
         tenant: String,
     },
+    /// Show what has changed in records, one change a line of JSON, in the order of commits. The collection must say `changes:`, how long they are kept.
+    #[command(
+        after_help = "Examples:\n  stook changes\n  stook changes authority --since 5f0c9a3e-1841\n  stook changes --since now --follow | while read -r change; do notify \"$change\"; done\n  stook changes | jq -c 'select(.change == \"deleted\") | .key'\n\nEach change has a cursor: --since CURSOR goes on after it, so that each change is seen once. The last line has only the cursor at the end, and whether all derived values are settled.\n\nExit codes: 0 all well, 1 changes after the cursor are not kept any more (export the records, and follow from the cursor that the export names) or the store failed, 64 wrong usage."
+    )]
+    Changes(ChangesArgs),
     /// Generate sample data (not included in this build).
     #[cfg(not(feature = "lab"))]
     #[command(hide = true, disable_help_flag = true)]

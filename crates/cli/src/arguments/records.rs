@@ -1,4 +1,4 @@
-//! Arguments of `get`, `query`, `withdraw` and `export`.
+//! Arguments of `get`, `query`, `withdraw`, `export` and `changes`.
 
 use super::named::one_of;
 use clap::{Args, ValueEnum};
@@ -109,5 +109,28 @@ pub struct WithdrawArgs {
     pub tenant: String,
     /// Print JSON.
     #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `changes`.
+#[derive(Debug, Args)]
+pub struct ChangesArgs {
+    /// The collection [default: all that say `changes:`].
+    pub collection: Option<String>,
+    /// Show what has changed after this cursor, which a change, an export or the end of an answer named; or `now`
+    /// [default: everything from the first change on].
+    #[arg(long, value_name = "CURSOR")]
+    pub since: Option<String>,
+    /// Wait for more changes, and show them as they are committed, until stopped.
+    #[arg(long)]
+    pub follow: bool,
+    /// Show at most N changes.
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// The tenant.
+    #[arg(long, default_value = "main", value_name = "T")]
+    pub tenant: String,
+    /// Print JSON; the output is always lines of JSON.
+    #[arg(long, hide = true)]
     pub json: bool,
 }

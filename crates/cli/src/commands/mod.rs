@@ -4,6 +4,8 @@ pub mod backup;
 mod changes;
 pub mod collect;
 pub mod definition;
+pub mod doctor;
+pub mod follow;
 pub mod help;
 pub mod import;
 pub mod init;

@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
+use stook_engine::change_feed;
 use stook_engine::composed::MarcOfRecords;
 use stook_engine::export::{self, ExportRequest};
 use stook_engine::record::{self, RecordAddress};
@@ -173,12 +174,17 @@ pub fn export(location: &CatalogueLocation, collection: &str, format: ExportForm
         ExportFormat::Marc => export::ExportFormat::Marc,
         ExportFormat::Marcxml => export::ExportFormat::MarcXml,
     };
+    // read before the records are
+    let cursor = change_feed::cursor_of_export(&catalogue, &*store, &tenant, collection)?;
     let mut out = Output::new(output)?;
     let exported =
         export::export(&catalogue, &*store, &ExportRequest { tenant: &tenant, collection, format }, &mut out, &mut |remark| eprintln!("{remark}"))?;
     out.finish()?;
     if let Some(path) = output {
         eprintln!("wrote {} to {}", count(exported.records, "record"), path.display());
+    }
+    if let Some(cursor) = cursor {
+        eprintln!("what changes from now on: stook changes {collection} --since {cursor}");
     }
     Ok(if exported.left_out + exported.changed > 0 { 2 } else { 0 })
 }

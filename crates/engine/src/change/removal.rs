@@ -1,4 +1,5 @@
-//! Removes contributions from records, those that count and former ones, as a unit of work: for withdrawals, and when a job is undone.
+//! Removes contributions from records, those that count and former ones, as a unit of work: for withdrawals, and when a job is undone. With new rules,
+//! nothing is removed, and what remains is consolidated all the same.
 
 use crate::Result;
 use crate::content::history::golden_change;
@@ -53,6 +54,8 @@ pub(crate) enum Purpose {
     Undo(JobId),
     /// They are former contributions that no job needs any more.
     Expiry,
+    /// Nothing is removed: values are chosen from the same contributions by other rules.
+    NewRules,
 }
 
 /// What the removal did to a record.
@@ -163,7 +166,10 @@ impl RemovalUnit {
         let before = record.contributions_of(definition)?;
         let sets = ContributionSets::new(definition, before.clone(), former).for_record(&definition.name, &record.key)?;
         let lacks_contributors = matches!(self.removal.purpose, Purpose::Undo(_)) && sets.may_lack_contributors();
-        let removed = sets.without(definition, |all| (self.removal.removes)(all), &self.present);
+        let removed = match self.removal.purpose {
+            Purpose::NewRules => Some(Remaining { contributions: before.clone(), former: Vec::new() }),
+            _ => sets.without(definition, |all| (self.removal.removes)(all), &self.present),
+        };
         let Some(Remaining { contributions, former }) = removed else { return Ok(None) };
         if lacks_contributors {
             let reason = "it has as many contributors as a record can have, and others were left out for them; nothing of it was undone";
@@ -183,6 +189,9 @@ impl RemovalUnit {
         let mut change = merger.without(&record, contributions.clone());
         if self.removal.purpose != Purpose::Withdrawal {
             change = with_revision(definition, &record, change, &contributions, self.removal.purpose);
+        }
+        if self.removal.purpose == Purpose::NewRules && matches!(change, RecordChange::Touch { .. }) {
+            return Ok(None);
         }
         self.propagations.insert(id.clone(), merger.follow(&record.key, Some(&record), &change));
         if let Some(logged) = golden_change(definition, Some(&record), &change) {

@@ -2,6 +2,7 @@
 
 use super::request::{ImportEvent, ImportProgress};
 use super::split;
+use crate::change_feed;
 use crate::job::context::no_source;
 use crate::job::sizes::CHUNK_DOCUMENTS;
 use crate::relations::SettleRules;
@@ -79,6 +80,7 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, run: &JobRun<'_>, show
         })
     })?;
     undo::expire(catalogue, store, source, stop)?;
+    change_feed::expire(store, stop)?;
     store.sync()?;
     Ok(store.job(job)?)
 }

@@ -3,6 +3,7 @@
 
 pub mod context;
 pub mod file;
+pub mod health;
 pub mod policy;
 pub mod sizes;
 pub mod source;

@@ -1,6 +1,7 @@
-//! Reads records: one with its explanation or its MARC record, all of them for an export, those that cannot be read, and aggregates by source.
+//! Reads records: one with its explanation or its MARC record, all of them for an export, what has changed in them, those that cannot be read, and aggregates by source.
 
 pub mod aggregate;
+pub mod change_feed;
 pub mod composed;
 pub mod damage;
 pub mod export;

@@ -51,19 +51,8 @@ pub fn get<'c>(catalogue: &'c Catalogue, store: &dyn Store, address: &RecordAddr
 
 /// Golden fields and state of a record as JSON, in the order of the definition, without absent ones.
 pub fn to_json(collection: &Collection, stored: &StoredRecord) -> Json {
-    let mut fields = Map::new();
-    fields.insert("key".into(), json!(stored.key.as_str()));
-    for (index, field) in collection.shown_fields() {
-        let value = &stored.golden[index];
-        if !value.is_null() {
-            fields.insert(field.name.clone(), value.to_json(field.golden_type()));
-        }
-    }
-    for (state, value) in collection.states.iter().zip(&stored.state) {
-        if !value.is_null() {
-            fields.insert(state.name.clone(), value.to_json(&state.ty));
-        }
-    }
+    let mut fields = Map::from_iter([("key".to_owned(), json!(stored.key.as_str()))]);
+    fields.extend(collection.shown_values(&stored.golden, &stored.state));
     Json::Object(fields)
 }
 

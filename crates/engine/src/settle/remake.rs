@@ -12,11 +12,13 @@ use stook_catalogue::key::Key;
 use stook_store::queue::JobId;
 use stook_store::{Priority, ReadDetail, ReadSet, RecordRead, Result, SettlingChanges, Store, StoredRecord, Tenant, UniqueConflict, Unit};
 
-/// Marks all records if the store was settled by other rules than these; passes do the rest. Returns the number of records marked.
+/// Consolidates records again whose values other rules choose now, and marks all records if the store was settled by other rules than these; passes do
+/// the rest. Returns the number of records marked.
 ///
 /// # Errors
 /// When the store fails.
 pub fn mark_outdated(store: &dyn Store, rules: &Arc<SettleRules>, show: &dyn Fn(u64)) -> Result<u64> {
+    crate::change::again::consolidate_again(store, rules)?;
     let current = &rules.catalogue.settling;
     let Some(settled_by) = outdated_rules(store, rules)? else { return Ok(0) };
     let marked = mark_all(store, rules, (0, &created(rules, &settled_by)), show)?;
@@ -34,7 +36,7 @@ pub fn mark_outdated(store: &dyn Store, rules: &Arc<SettleRules>, show: &dyn Fn(
 /// # Errors
 /// When the store fails.
 pub fn is_settled(store: &dyn Store, rules: &SettleRules) -> Result<bool> {
-    Ok(outdated_rules(store, rules)?.is_none() && store.tenants_with_marks()?.is_empty())
+    Ok(store.awaiting_consolidation()?.is_empty() && outdated_rules(store, rules)?.is_none() && store.tenants_with_marks()?.is_empty())
 }
 
 /// The rules by which the store was settled, if they differ from these and either of them settles anything.

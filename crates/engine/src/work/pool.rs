@@ -1,6 +1,7 @@
 //! The threads of a process that process chunks of the queue: leasing, chunks in progress, and settling while they work.
 
 use super::event::{TaskReport, WorkerEvent, WorkerOptions};
+use crate::change_feed;
 use crate::chunk::changes::ChangeSummary;
 use crate::chunk::{ChunkInput, ChunkUnit};
 use crate::job::JobContext;
@@ -121,7 +122,7 @@ impl<'c> WorkerPool<'c> {
             let done = Arc::new(AtomicBool::new(false));
             let workers_done = done.clone();
             let settler =
-                (self.options.settles && self.rules.needs_settling()).then(|| scope.spawn(move || self.record_failure(self.settle(&workers_done))));
+                (self.options.settles && self.needs_settler()).then(|| scope.spawn(move || self.record_failure(self.settle(&workers_done))));
             self.record_failure(self.lease_chunks(is_over));
             for thread in threads {
                 let _ = thread.join();
@@ -221,6 +222,11 @@ impl<'c> WorkerPool<'c> {
     }
 
     /// Runs settle passes until the workers are done and everything, or this pool's job, is settled; or until the pool is stopped.
+    /// Whether there is, or will be, something to settle, or to consolidate again. A store that fails is noticed by others.
+    fn needs_settler(&self) -> bool {
+        self.rules.needs_settling() || self.store.awaiting_consolidation().is_ok_and(|waiting| !waiting.is_empty())
+    }
+
     fn settle(&self, done: &AtomicBool) -> Result<()> {
         self.lower_priority();
         let failed = || self.failure.lock().is_ok_and(|failure| failure.is_some());
@@ -434,6 +440,7 @@ impl<'c> WorkerPool<'c> {
                 if let Some((_, source)) = self.rules.catalogue.source(&ended.source) {
                     undo::expire(&self.rules.catalogue, self.store, source, self.stop)?;
                 }
+                change_feed::expire(self.store, self.stop)?;
                 (self.report)(WorkerEvent::Ended(Box::new(ended)));
             }
         }

@@ -9,7 +9,7 @@ use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::RequestContext;
 use crate::guard::undecided::{Decides, UndecidedContext};
 use axum::body::Body;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -19,6 +19,7 @@ use std::io::{Seek, Write};
 use std::sync::Arc;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
+use stook_engine::change_feed::{self, ChangeCursor};
 use stook_engine::export::{self, ExportFormat, ExportRemark, ExportReport, ExportRequest};
 use stook_formats::TableColumn;
 use stook_formats::spreadsheet::MAX_CELL_TEXT;
@@ -176,6 +177,12 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
         let request = ExportRequest { tenant: &tenant, collection: &app.catalogue.collections[collection].name, format };
         export::export(&app.catalogue, &*app.store, &request, out, remark)
     });
+    let cursor_of = {
+        let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
+        move || change_feed::cursor_of_export(&app.catalogue, &*app.store, &tenant, &app.catalogue.collections[collection].name)
+    };
+    // read before the records are
+    let cursor = reading(cursor_of).await?;
     if report {
         return Ok(streamed(NDJSON, move |out| {
             let mut sent = Ok(());
@@ -207,14 +214,25 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
             return Err(Problem::new(StatusCode::CONFLICT, losses(&exported)).errors(reasons));
         }
         if let Some(file) = file {
-            return Ok(streamed_file(media, file));
+            return Ok(with_cursor(streamed_file(media, file), cursor));
         }
     }
-    Ok(streamed(media, move |out| {
+    let response = streamed(media, move |out| {
         let exported = export(out, &mut |_| {})?;
         // records may have changed since they were checked
         if lossy || is_lossless(&exported) { Ok(()) } else { Err(EngineError::Wrong(losses(&exported))) }
-    }))
+    });
+    Ok(with_cursor(response, cursor))
+}
+
+/// The header with the cursor from which the changes of what is exported can be followed.
+pub const CHANGES_CURSOR: &str = "stook-changes-cursor";
+
+fn with_cursor(mut response: Response, cursor: Option<ChangeCursor>) -> Response {
+    if let Some(value) = cursor.and_then(|cursor| HeaderValue::from_str(&cursor.to_string()).ok()) {
+        response.headers_mut().insert(HeaderName::from_static(CHANGES_CURSOR), value);
+    }
+    response
 }
 
 fn is_lossless(exported: &ExportReport) -> bool {

@@ -4,10 +4,12 @@ use crate::App;
 use crate::guard::access::Caller;
 use crate::guard::blocking::blocking;
 use crate::guard::problem::Problem;
+use crate::metrics::health::gauges;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
+use stook_engine::job::health::{LOOKED_AT, source_health};
 use stook_store::{StoreError, Tenant};
 
 /// Returns the metrics.
@@ -47,6 +49,14 @@ pub async fn metrics_text(app: &Arc<App>, headers: &HeaderMap) -> Result<String,
         use stook_store::queue::ChunkState;
         for (gauge, state) in [("queue_waiting", ChunkState::Waiting), ("queue_leased", ChunkState::Leased), ("queue_dead", ChunkState::Dead)] {
             metrics.set(gauge, chunks.iter().filter(|chunk| chunk.state == state).count() as u64);
+        }
+    }
+    if metrics.sources.is_due() {
+        let store = app.store.clone();
+        let read = move || Ok::<_, StoreError>((store.health()?, store.jobs(None, LOOKED_AT)?, store.clock()));
+        if let Ok(Ok((health, jobs, now))) = tokio::task::spawn_blocking(read).await {
+            gauges(&health).into_iter().for_each(|(name, value)| metrics.set(name, value));
+            metrics.sources.set(&source_health(&app.catalogue, &jobs), now);
         }
     }
     Ok(match tenant {

@@ -19,7 +19,7 @@ use request_ids::RequestIds;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::eval::Evaluator;
 use stook_engine::fetch::{FetchOptions, Fetcher, ServiceStatus};
@@ -113,6 +113,8 @@ pub struct App {
     pub(crate) openapi: OnceLock<bytes::Bytes>,
     /// Limits the threads that do the lookups of declared routes: more would only compete for the processors.
     pub(crate) lookup_permits: Arc<Semaphore>,
+    /// Up to which position changes of records were committed, and when that was read, for those who wait for changes.
+    pub(crate) newest_change: tokio::sync::Mutex<Option<(Instant, i64)>>,
     /// Set when the server is shutting down.
     pub(crate) ending: AtomicBool,
     /// Why the import workers are stopped at the moment.
@@ -151,6 +153,7 @@ impl App {
             options,
             openapi: OnceLock::new(),
             lookup_permits: Arc::new(Semaphore::new(2 * std::thread::available_parallelism().map_or(2, usize::from))),
+            newest_change: tokio::sync::Mutex::default(),
             ending: AtomicBool::new(false),
             workers_failed: Mutex::default(),
             requests: RequestIds::default(),

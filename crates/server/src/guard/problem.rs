@@ -143,6 +143,7 @@ impl From<EngineError> for Problem {
         match error {
             EngineError::Store(error) => error.into(),
             EngineError::NoDocument { .. } => Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()),
+            EngineError::Expired(reason) => Self::new(StatusCode::GONE, reason),
             EngineError::Wrong(reason) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, reason),
             EngineError::File { .. } => Self::bad_request(error.to_string()),
         }

@@ -1,5 +1,6 @@
 //! Counters in the text format of Prometheus.
 
+use super::health::SourceMetrics;
 use super::totals::ProcessTotals;
 use crate::guard::tokens::ExpiringToken;
 use prometheus_client::encoding::text::encode;
@@ -112,6 +113,8 @@ pub struct Metrics {
     by_hash: RwLock<HashMap<u64, (CounterKey, Arc<RequestCounters>)>>,
     hasher: RandomState,
     tenants: KnownTenants,
+    /// Of sources.
+    pub sources: SourceMetrics,
 }
 
 fn seconds() -> Histogram {
@@ -144,6 +147,7 @@ impl Default for Metrics {
         registry.register("store_rows", "Rows of records they have written", written.clone());
         registry.register_with_unit("store_writing", "Time spent in write transactions; connections overlap", Unit::Seconds, writing.clone());
         registry.register("cache", "Cache lookups by result", cached.clone());
+        let sources = SourceMetrics::registered(&mut registry);
         Self {
             registry,
             stages,
@@ -165,6 +169,7 @@ impl Default for Metrics {
             by_hash: RwLock::default(),
             hasher: RandomState::new(),
             tenants: KnownTenants::default(),
+            sources,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Metrics of requests and tasks: in the format of Prometheus, as sums, and as points of the last hour.
 
 mod counters;
+pub mod health;
 mod history;
 mod totals;
 

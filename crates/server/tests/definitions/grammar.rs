@@ -204,6 +204,7 @@ impl Grammar<'_> {
             ("raw", vec![json!("keep"), json!("drop")], 200),
             ("exists", vec![json!("any"), json!("latest")], 250),
             ("history", vec![json!(1), json!(20)], 120),
+            ("changes", vec![json!("30d"), json!("1h")], 200),
         ] {
             if self.chance(chance) {
                 keywords.insert(word.into(), self.one(&choices));

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`Records`] | reads records by key | `records.rs` |
 //! | [`Changes`] | reads records in the order in which they changed | `changes.rs` |
+//! | [`ChangeFeed`] | gives what has changed in records, in the order of commits | `change_feed.rs` |
 //! | [`Queries`] | executes plans | `plan.rs` |
 //! | [`Units`] | writes units of work | `commit.rs`; [`Unit`](unit::Unit) in `unit.rs` |
 //! | [`CommitNumbers`] | shows caches of records whether anything was committed | `observer.rs` |
@@ -12,6 +13,7 @@
 //! | [`Tokens`] | keeps tokens | `access.rs` |
 //! | [`FormerContributions`] | keeps what no longer counts, for jobs to be undone | `former.rs` |
 //! | [`Queue`] | keeps jobs, chunks and journals | `queue.rs`, `journal.rs` |
+//! | [`Health`] | tells the state of the database | `health.rs` |
 //! | [`Backups`] | gives and takes everything | `backup.rs` |
 //!
 //! All of them use `ids.rs`, `tenant.rs`, `error.rs` with `damage.rs`, and `cancel.rs`, by which callers cancel calls.
@@ -19,12 +21,14 @@
 pub mod access;
 pub mod backup;
 pub mod cancel;
+pub mod change_feed;
 pub mod changes;
 pub mod commit;
 pub mod damage;
 pub mod edges;
 pub mod error;
 pub mod former;
+pub mod health;
 pub mod ids;
 pub mod journal;
 pub mod observer;
@@ -39,10 +43,12 @@ pub mod unit;
 
 use access::Tokens;
 use backup::Backups;
+use change_feed::ChangeFeed;
 use changes::Changes;
 use commit::Units;
 use error::Result;
 use former::FormerContributions;
+use health::Health;
 use observer::CommitNumbers;
 use plan::Queries;
 use queue::Queue;
@@ -56,7 +62,21 @@ use tenant::Tenant;
 /// A record store for one catalogue: its roles, and methods that concern the entire store. With a `dyn Store`, the methods of every role can be
 /// called without importing their traits.
 pub trait Store:
-    Records + Changes + Queries + Units + CommitNumbers + Settling + Tags + Tokens + FormerContributions + Queue + Backups + Send + Sync
+    Records
+    + Changes
+    + ChangeFeed
+    + Queries
+    + Units
+    + CommitNumbers
+    + Settling
+    + Tags
+    + Tokens
+    + FormerContributions
+    + Queue
+    + Backups
+    + Health
+    + Send
+    + Sync
 {
     /// The store's clock, in microseconds since 1970; strictly increasing over all calls.
     fn clock(&self) -> i64;

@@ -108,6 +108,8 @@ pub enum ReadDetail {
     Values,
     /// Everything.
     Full,
+    /// Everything but kept documents.
+    Content,
 }
 
 /// A write of one record.

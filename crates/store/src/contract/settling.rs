@@ -226,6 +226,18 @@ pub trait Settling {
     /// When the database or the pass fails.
     fn settle(&self, tenant: &Tenant, pass: &Arc<dyn SettlePass>) -> Result<PassReport>;
 
+    /// Returns the collections whose records wait to be consolidated again, because a definition chooses their values by other rules.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn awaiting_consolidation(&self) -> Result<Vec<CollectionId>>;
+
+    /// Notes that the records of a collection were consolidated again.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn set_consolidated(&self, collection: CollectionId) -> Result<()>;
+
     /// Returns the rules by which everything was settled or marked, as [`Settling::set_settled_by`] stored them.
     ///
     /// # Errors

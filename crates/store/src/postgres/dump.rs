@@ -7,7 +7,8 @@ use super::store::PostgresStore;
 use super::tables::{self, StoreTables};
 use super::values::{BoundValue, RowExt};
 use crate::backup::{BackupItem, Backups, Cell};
-use crate::sql::backed_up::{self, ColumnKind, FIXED_TABLES, FillTables, FixedTable, Numbering, RestoredRecord};
+use crate::sql::backed_up::{self, ColumnKind, FillTables, FixedTable, Numbering, RestoredRecord};
+use crate::sql::change_feed;
 use crate::{ReadDetail, Result, StoreError, lock_partition_of};
 use ::tokio_postgres::Row;
 use ::tokio_postgres::types::Type;
@@ -19,6 +20,11 @@ use stook_catalogue::value::Value;
 impl Backups for PostgresStore {
     fn dump(&self, take: &mut dyn FnMut(BackupItem) -> Result<()>) -> Result<()> {
         let mut session = self.context.pool.get().map_err(StoreError::from)?;
+        if change_feed::has_changes(self.context.tables.catalogue()) {
+            // read before the snapshot, which then has all batches up to there
+            let until = super::change_feed::committed_position(&mut session).map_err(StoreError::from)?;
+            take(BackupItem::Setting(change_feed::UNTIL.to_owned(), until.to_string()))?;
+        }
         session.begin_snapshot();
         let dumped = tables::check_definition(&mut session, &self.context.tables).and_then(|()| dump(&mut session, &self.context.tables, take));
         let ended = session.batch("ROLLBACK");
@@ -66,7 +72,7 @@ fn dump(session: &mut Session, tables: &StoreTables, take: &mut dyn FnMut(Backup
             setting(&name, value)?;
         }
     }
-    for table in FIXED_TABLES.iter().filter(|table| table.numbering == Numbering::Sequence) {
+    for table in backed_up::fixed_tables(tables.catalogue()).filter(|table| table.numbering == Numbering::Sequence) {
         let last: i64 = session.query_one(&format!("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {}", sequence(table)), &[])?.at(0)?;
         setting(&table.sequence_setting(), last.to_string())?;
     }
@@ -119,13 +125,16 @@ fn finish(session: &mut Session, catalogue: &Catalogue, settings: &HashMap<Strin
         &[&number(backed_up::CLOCK)],
     )?;
     session.query_one("SELECT setval('tokens', greatest(last_value, (SELECT max(token) FROM chunks), 1)) FROM tokens", &[])?;
-    for table in FIXED_TABLES.iter().filter(|table| table.numbering != Numbering::None) {
+    for table in backed_up::fixed_tables(catalogue).filter(|table| table.numbering != Numbering::None) {
         let sql = format!(
             "SELECT setval('{0}', greatest(last, 1), last > 0) FROM (SELECT greatest($1::bigint, (SELECT max(id) FROM {1})) AS last) AS given",
             sequence(table),
             table.name
         );
         session.query_one(&sql, &[&number(&table.sequence_setting())])?;
+    }
+    if change_feed::has_changes(catalogue) {
+        super::change_feed::begin_epoch(session, number(change_feed::UNTIL))?;
     }
     Ok(())
 }

@@ -11,11 +11,13 @@
 
 mod access;
 mod address;
+mod change_feed;
 mod clock;
 mod computed_column;
 mod dump;
 mod edges;
 mod former;
+mod health;
 mod jobs;
 mod journal;
 mod marks;

@@ -112,7 +112,7 @@ pub fn read_row(row: &Row, collection: &Collection, detail: ReadDetail) -> DbRes
         }
     }
     if detail != ReadDetail::Head {
-        let first_field = if detail == ReadDetail::Full { 7 } else { 6 };
+        let first_field = if detail == ReadDetail::Values { 6 } else { 7 };
         let fields = collection.stored_fields();
         let first_state = first_field + fields.len();
         let conflicts_column = first_state + collection.states.len();

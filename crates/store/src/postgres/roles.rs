@@ -16,6 +16,7 @@ use crate::plan::{Aggregate, Grouping, Groups, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
 use crate::sql::geometry_filter;
 use crate::sql::listing::{FailedLease, JournalRange, WantedLeases};
+use crate::sql::store_schema::consolidated_again_name;
 use crate::stats::StoreStats;
 use crate::tag::{CollectionTags, Tag};
 use crate::*;
@@ -274,6 +275,21 @@ impl Settling for PostgresStore {
         };
         context.analyse_grown(sizes);
         Ok(report)
+    }
+
+    fn awaiting_consolidation(&self) -> Result<Vec<CollectionId>> {
+        self.with_reader(|session| {
+            let mut waiting = Vec::new();
+            for (id, collection) in self.catalogue.collections.enumerate() {
+                waiting.extend(tables::meta(session, &consolidated_again_name(&collection.name))?.map(|_| id));
+            }
+            Ok(waiting)
+        })
+    }
+
+    fn set_consolidated(&self, collection: CollectionId) -> Result<()> {
+        let name = consolidated_again_name(&self.catalogue.collections[collection].name);
+        self.write(|session, _| session.execute("DELETE FROM meta WHERE name = $1", &[&name]).map(|_| ()))
     }
 
     fn settled_by(&self) -> Result<Option<String>> {

@@ -6,7 +6,7 @@ use super::tables::{CollectionTables, StoreTables, TenantTables, quoted_name};
 use super::unique;
 use super::values::{self, BoundValue, BoundingBox, RowExt, RowLocation, column_type};
 use crate::sql::backed_up::RestoredRecord;
-use crate::sql::row::reserved_value;
+use crate::sql::row::{reserved_value, version_of};
 use crate::sql::unique::{Claim, Digest, Refusal, Taken, decide, digest, sets_unique_fields};
 use crate::{RecordChange, RecordContent, RecordWrite, StoreError, UniqueConflict, Version};
 use ::tokio_postgres::types::Type;
@@ -456,14 +456,6 @@ struct RowValues<'w> {
     state_set: Option<String>,
     raw: Option<&'w [u8]>,
     content: &'w RecordContent,
-}
-
-/// The version that a row has after a write.
-fn version_of(write: &RecordWrite, commit_time: i64) -> Version {
-    match (&write.change, write.expect) {
-        (RecordChange::Settle(_), Some(version)) => Version::new(version.revision, version.touches + 1),
-        (_, version) => Version::new(version.map_or(commit_time, |version| commit_time.max(version.revision + 1)), 0),
-    }
 }
 
 impl<'w> RowValues<'w> {

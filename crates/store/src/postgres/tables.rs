@@ -11,6 +11,7 @@
 //! u_C_FIELD(tenant, digest, key)          reservations of a unique field, by the hash of the value
 //! edges, marks, jobs, chunks, chunk_journals, troubles, failed_documents, corrections, record_log, calls, api_tokens
 //! former                                  former contributions, if a source says `undo:`, see [`super::former`]
+//! changes                                 what has changed in records, if a collection says `changes:`, see [`super::change_feed`]
 //! tag_stamps, tags, tagged, trees         tags, which records carry them, the trees on which they are evaluated
 //! ```
 //! Text is compared byte by byte (`COLLATE "C"`). An index on text contains the first [`INDEXED_CHARACTERS`] characters, because a B-tree does not
@@ -23,7 +24,7 @@ use super::values::{BoundingBox, RowExt, column_type};
 use super::words_index::{words_column, words_index};
 use crate::StoreError;
 use crate::sql::store_schema::IndexChange;
-use crate::sql::store_schema::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
+use crate::sql::store_schema::{AccessMode, FieldSchema, StoreSchema, StoredDefinition, consolidated_again_name, report_consolidated_again};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use stook_catalogue::definition::{Catalogue, Collection, Field, FieldIndexes, Survivorship};
@@ -95,8 +96,8 @@ pub struct CollectionTables {
     pub table: String,
     /// Columns of a row in the order in which they are written.
     pub columns: Vec<(String, String)>,
-    /// Columns that are read: those of the head, the values, or everything.
-    pub read_columns: [String; 3],
+    /// Columns that are read, by [`ReadDetail`](crate::ReadDetail).
+    pub read_columns: [String; 4],
     /// Fields whose folded form has a column.
     pub folded: Vec<FieldId>,
     /// Fields with an index of bounding boxes.
@@ -204,7 +205,12 @@ impl CollectionTables {
         let states = collection.states.iter().map(|state| (quoted_name(&["s", &state.name]), column_type(&state.ty)));
         let value_columns: Vec<String> = fields.iter().cloned().chain(states.clone()).map(|(column, _)| column).collect();
         let values = value_columns.into_iter().chain(["conflict".to_owned()]).collect::<Vec<_>>().join(", ");
-        let details = [HEAD.to_owned(), format!("{}, {values}", HEAD.trim_end_matches(", contributions")), format!("{HEAD}, {values}, raw")];
+        let details = [
+            HEAD.to_owned(),
+            format!("{}, {values}", HEAD.trim_end_matches(", contributions")),
+            format!("{HEAD}, {values}, raw"),
+            format!("{HEAD}, {values}"),
+        ];
         let fixed = |columns: &[(&str, &str)]| columns.iter().map(|(name, ty)| ((*name).to_owned(), (*ty).to_owned())).collect::<Vec<_>>();
         let mut columns = fixed(&[
             ("tenant", "bigint"),
@@ -277,10 +283,15 @@ pub fn prepare(session: &mut Session, tables: &StoreTables, schema: &str) -> DbR
         let old_schema = crate::sql::store_schema::parse_schema(meta(session, "shape")?.as_deref())?;
         old_schema.check(&tables.store_schema)?;
         changes = migrate(session, tables, &old_schema)?;
+        for (collection, fields) in old_schema.consolidated_again(&tables.store_schema) {
+            put_meta(session, &consolidated_again_name(&collection), &fields.join(", "))?;
+            changes.push(report_consolidated_again(&collection, &fields));
+        }
         let schema_json = serde_json::to_string(&tables.store_schema).map_err(|error| StoreError::Other(error.to_string()))?;
         put_meta(session, "shape", &schema_json)?;
         put_meta(session, "definition", &definition.hash)?;
         super::former::prepare(session, definition)?;
+        super::change_feed::prepare(session, definition, &old_schema, &tables.store_schema)?;
         redefined = stored_definition.is_some();
         if !redefined {
             changes.clear();

@@ -12,7 +12,7 @@ use super::session::{DatabaseError, DbResult, Session};
 use super::tables::{StoreTables, TenantTables};
 use super::tenants::tenant_id;
 use super::values::RowExt;
-use super::{former, journal, query, queue, tags};
+use super::{change_feed, former, journal, query, queue, tags};
 use crate::damage::RecordPart;
 use crate::sql::unit::report_read_set_changes;
 use crate::{
@@ -100,6 +100,7 @@ pub fn write(
     };
     let refused = writer.reserve(&mut applied)?;
     let rows = applied.len() as u64;
+    let recorded = change_feed::record(&mut writer, &applied)?;
     let sizes = writer.apply(applied)?;
     let session = writer.session;
     refused.into_iter().for_each(|refused| unit.refused(refused));
@@ -110,9 +111,11 @@ pub fn write(
     tags::write(session, tables, tenant, unit)?;
     settle(session, tables, tenant, unit.settling())?;
     former::write(session, tables, tenant, unit)?;
-    for entries in unit.log().chunk_by(|a, b| a.collection == b.collection) {
+    let log = unit.log();
+    for entries in log.chunk_by(|a, b| a.collection == b.collection) {
         write_log(session, &tables.catalogue().collections[entries[0].collection], tenant, entries, commit_time)?;
     }
+    change_feed::write((session, tables), tenant, recorded, &log, commit_time)?;
     let answer = unit.response_to_keep(commit_time);
     if let Some(call) = unit.call() {
         let (tenant, id): (&i64, &[u8]) = (&tenant, &call.id);

@@ -2,8 +2,9 @@
 //! of unique values, packed keys) is made again.
 
 use crate::backup::{BackupItem, Cell};
-use crate::sql::former;
 use crate::sql::row::{conflicts_of, pack_state, unpack_state, with_members};
+use crate::sql::store_schema::consolidated_again_name;
+use crate::sql::{change_feed, former};
 use crate::{RecordContent, Result, StoreError, StoredRecord, Version};
 use std::collections::HashMap;
 use stook_catalogue::definition::{Catalogue, Collection};
@@ -194,15 +195,26 @@ static FORMER: FixedTable = FixedTable {
     numbering: Numbering::None,
 };
 
+/// The table that a store has if a collection of its definition says `changes:`.
+static CHANGES: FixedTable = FixedTable {
+    name: "changes",
+    columns: &[("id", Int), ("tenant", Int), ("collection", Text), ("at", Int), ("entries", Bytes)],
+    numbering: Numbering::Sequence,
+};
+
 /// The tables that a store of this definition has, but for those of records.
 pub fn fixed_tables(catalogue: &Catalogue) -> impl Iterator<Item = &'static FixedTable> {
-    FIXED_TABLES.iter().chain(former::has_undo(catalogue).then_some(&FORMER))
+    FIXED_TABLES.iter().chain(former::has_undo(catalogue).then_some(&FORMER)).chain(change_feed::has_changes(catalogue).then_some(&CHANGES))
 }
 
 /// What a store of this definition records about itself that a backup contains under the same names.
 pub fn kept_settings(catalogue: &Catalogue) -> Vec<String> {
     let with_undo = catalogue.sources.iter().filter(|source| source.undo.is_some());
-    with_undo.map(|source| former::first_job_name(&source.name)).chain([SETTLED.to_owned()]).collect()
+    let undo = with_undo.map(|source| former::first_job_name(&source.name));
+    let followed = change_feed::followed(catalogue).map(|(collection, _)| change_feed::kept_after_name(&collection.name));
+    let epochs = change_feed::has_changes(catalogue).then(|| change_feed::EPOCHS.to_owned());
+    let waiting = catalogue.collections.iter().map(|collection| consolidated_again_name(&collection.name));
+    undo.chain(followed).chain(epochs).chain(waiting).chain([SETTLED.to_owned()]).collect()
 }
 
 impl FixedTable {

@@ -5,6 +5,7 @@
 //! * [`plan_parts`] is the common part of turning plans into SQL, [`listing`] that of journals and jobs.
 //! * [`grouping`] is the statement of groups, [`combined`] that of conditions with `or` and `not`.
 //! * [`backed_up`] is what a backup contains: tables and records that both stores have.
+//! * [`change_feed`] finds the changes that writes make, and packs them.
 //! * [`during`] compares partial dates.
 //! * [`ranking`] is the rank of records that match words.
 //! * [`geometry_filter`] compares geometries, which no database does here.
@@ -13,6 +14,7 @@
 //!   [`former`] is the common part of keeping former contributions.
 
 pub mod backed_up;
+pub mod change_feed;
 pub mod combined;
 pub mod during;
 pub mod former;

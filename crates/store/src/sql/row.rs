@@ -1,7 +1,7 @@
 //! Parts of a row that both stores keep alike.
 
 use crate::damage::{Damage, DamagedPart, RecordPart};
-use crate::{RecordContent, StoreError};
+use crate::{RecordChange, RecordContent, RecordWrite, StoreError, Version};
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
 use stook_catalogue::ids::FieldId;
@@ -63,5 +63,13 @@ pub fn reserved_value(collection: &Collection, field: FieldId, content: &RecordC
     match &content.golden[field] {
         Value::Text(text) if collection.fields[field].fold => Value::text(fold(text)),
         other => other.clone(),
+    }
+}
+
+/// The version that a row has after a write.
+pub fn version_of(write: &RecordWrite, commit_time: i64) -> Version {
+    match (&write.change, write.expect) {
+        (RecordChange::Settle(_), Some(version)) => Version::new(version.revision, version.touches + 1),
+        (_, version) => Version::new(version.map_or(commit_time, |version| commit_time.max(version.revision + 1)), 0),
     }
 }

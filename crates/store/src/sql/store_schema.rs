@@ -79,6 +79,14 @@ impl FieldSchema {
         !rule.is_empty() && !rule.ends_with(" None")
     }
 
+    /// Whether a field stored like this becomes `wanted` when its records are consolidated again from the contributions that are kept: another
+    /// contributor's value is chosen, or contributors are compared. A unique value could be refused then, so that the order of records would matter.
+    fn is_chosen_otherwise(&self, wanted: &Self) -> bool {
+        let is_stored_alike = self.ty == wanted.ty && self.fold == wanted.fold;
+        let (before, after) = (contributors_of(&self.rule), contributors_of(&wanted.rule));
+        is_stored_alike && self.rule != wanted.rule && before.is_some() && before == after && !self.unique && !wanted.unique
+    }
+
     /// Whether a field stored like this may become `wanted`: its values were never contributed and will be settled again.
     fn can_become(&self, wanted: &Self) -> bool {
         self.is_derived() && wanted.settled
@@ -88,6 +96,15 @@ impl FieldSchema {
     pub fn is_reshaped(&self, wanted: &Self) -> bool {
         let key_types = ["text", "[text]"];
         self.ty != wanted.ty && self.can_become(wanted) && key_types.contains(&&*self.ty) && key_types.contains(&&*wanted.ty)
+    }
+}
+
+/// The sources that may contribute to a field with this rule, as the rule has them; `None` if it is derived.
+fn contributors_of(rule: &str) -> Option<&str> {
+    let rule = rule.trim_end_matches(" false").trim_end_matches(" true").strip_suffix(" None")?;
+    match rule.strip_suffix(" None") {
+        Some(_) => Some(""),
+        None => rule.rfind(" Some([").map(|at| &rule[at..]),
     }
 }
 
@@ -242,9 +259,24 @@ impl StoreSchema {
         )))
     }
 
+    /// Collections whose records must be consolidated again for `wanted`, with the fields whose rules differ.
+    pub(crate) fn consolidated_again(&self, wanted: &StoreSchema) -> BTreeMap<String, Vec<String>> {
+        let mut collections: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (name, old) in &self.collections {
+            let Some(new) = wanted.collections.get(name) else { continue };
+            for (field, old) in &old.fields {
+                if new.fields.get(field).is_some_and(|new| old.is_chosen_otherwise(new)) {
+                    collections.entry(name.clone()).or_default().push(field.clone());
+                }
+            }
+        }
+        collections
+    }
+
     /// What `wanted` has and a store with this schema lacks, in sentences.
     fn additions(&self, wanted: &StoreSchema) -> Vec<String> {
-        let mut additions = Vec::new();
+        let rule = |(collection, fields): (String, Vec<String>)| format!("the rules of `{collection}` differ: {}", fields.join(", "));
+        let mut additions: Vec<String> = self.consolidated_again(wanted).into_iter().map(rule).collect();
         for (name, new) in &wanted.collections {
             let Some(old) = self.collections.get(name) else {
                 additions.push(format!("collection `{name}` is not in the store"));
@@ -290,7 +322,7 @@ impl StoreSchema {
                     if old.ty != new.ty && !old.is_reshaped(new) {
                         reasons.push(format!("{kind} `{name}.{field}` was of type {} and is now {}", old.ty, new.ty));
                     }
-                    if old.rule != new.rule && !old.can_become(new) {
+                    if old.rule != new.rule && !old.can_become(new) && !old.is_chosen_otherwise(new) {
                         reasons.push(format!("the rule for the golden value of `{name}.{field}` changed"));
                     }
                     if old.fold != new.fold {
@@ -304,6 +336,22 @@ impl StoreSchema {
         }
         reasons
     }
+}
+
+/// The beginning of the names in `meta` of collections whose records wait to be consolidated again.
+const CONSOLIDATED_AGAIN: &str = "consolidate ";
+
+/// The name in `meta` that says that the records of a collection wait to be consolidated again.
+pub(crate) fn consolidated_again_name(collection: &str) -> String {
+    format!("{CONSOLIDATED_AGAIN}{collection}")
+}
+
+/// Reports that records of a collection wait to be consolidated again.
+pub(crate) fn report_consolidated_again(collection: &str, fields: &[String]) -> String {
+    format!(
+        "values of `{collection}` are chosen by other rules ({}): they are consolidated again, and stay as they are until then",
+        fields.join(", ")
+    )
 }
 
 /// Reports that a link now leads to several records, or to one.

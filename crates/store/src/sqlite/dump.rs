@@ -8,7 +8,8 @@ use super::store::SqliteStore;
 use super::tables::{self, StoreTables};
 use super::values::bind;
 use crate::backup::{BackupItem, Backups, Cell};
-use crate::sql::backed_up::{self, ColumnKind, FIXED_TABLES, FillTables, FixedTable, Numbering, RestoredRecord};
+use crate::sql::backed_up::{self, ColumnKind, FillTables, FixedTable, Numbering, RestoredRecord};
+use crate::sql::change_feed::{self, ChangeRecorder};
 use crate::sql::row::reserved_value;
 use crate::{ReadDetail, Result, StoreError};
 use rusqlite::types::{ToSqlOutput, ValueRef};
@@ -40,12 +41,15 @@ impl Backups for SqliteStore {
         }
         let number = |name: &str| settings.get(name).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
         tables::write_clock(&transaction, number(backed_up::CLOCK))?;
-        for table in FIXED_TABLES.iter().filter(|table| table.numbering == Numbering::Sequence) {
+        for table in backed_up::fixed_tables(self.tables.catalogue()).filter(|table| table.numbering == Numbering::Sequence) {
             let last = number(&table.sequence_setting());
             let changed = transaction.execute("UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?", params![last, table.name]);
             if changed.map_err(store_error)? == 0 {
                 transaction.execute("INSERT INTO sqlite_sequence(name, seq) VALUES (?, ?)", params![table.name, last]).map_err(store_error)?;
             }
+        }
+        if change_feed::has_changes(self.tables.catalogue()) {
+            super::change_feed::begin_epoch(&transaction, number(change_feed::UNTIL))?;
         }
         transaction.commit().map_err(store_error)?;
         // the file alone is the store then
@@ -63,7 +67,10 @@ fn dump(connection: &Connection, tables: &StoreTables, take: &mut dyn FnMut(Back
             setting(&name, value)?;
         }
     }
-    for table in FIXED_TABLES.iter().filter(|table| table.numbering == Numbering::Sequence) {
+    if change_feed::has_changes(tables.catalogue()) {
+        setting(change_feed::UNTIL, super::change_feed::last_position(connection)?.to_string())?;
+    }
+    for table in backed_up::fixed_tables(tables.catalogue()).filter(|table| table.numbering == Numbering::Sequence) {
         let last = connection.query_row("SELECT seq FROM sqlite_sequence WHERE name = ?", [table.name], |row| row.get::<_, i64>(0));
         setting(&table.sequence_setting(), last.optional().map_err(store_error)?.unwrap_or(0).to_string())?;
     }
@@ -149,7 +156,14 @@ impl FillTables for Filling<'_> {
         let definition = &self.tables.catalogue().collections[collection];
         for RestoredRecord { tenant, key, version, content } in records {
             let (tenant, commit_time) = (*tenant, version.revision);
-            let mut writer = RowWriter { connection: self.connection, tables: self.tables, tenant, commit_time, statements: [const { None }; 3] };
+            let mut writer = RowWriter {
+                connection: self.connection,
+                tables: self.tables,
+                tenant,
+                commit_time,
+                statements: [const { None }; 3],
+                recorded: ChangeRecorder::default(),
+            };
             writer.insert(collection, key, *version, content)?;
             for (field, side) in &collection_tables.uniques {
                 let value = reserved_value(definition, *field, content);
@@ -166,6 +180,7 @@ impl FillTables for Filling<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sql::backed_up::FIXED_TABLES;
 
     #[test]
     fn a_backup_has_every_table_and_column() {

@@ -19,6 +19,7 @@
 
 mod access;
 mod backup;
+mod change_feed;
 mod connection;
 mod disk_space;
 mod dump;
@@ -26,6 +27,7 @@ mod edges;
 mod error;
 mod files;
 mod former;
+mod health;
 mod jobs;
 mod journal;
 mod marks;

@@ -103,7 +103,7 @@ pub fn read_row(row: &Row<'_>, key: &Key, collection: &Collection, detail: ReadD
         record.contributions = read_bytes(7, false, "its contributions")?.unwrap_or_default();
     }
     if detail != ReadDetail::Head {
-        let first_field = if detail == ReadDetail::Full { 8 } else { 7 };
+        let first_field = if detail == ReadDetail::Values { 7 } else { 8 };
         let fields = collection.stored_fields();
         let first_state = first_field + fields.len();
         let conflicts_column = first_state + collection.states.len();

@@ -16,6 +16,7 @@ use crate::plan::{Aggregate, Grouping, Groups, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
 use crate::sql::geometry_filter;
 use crate::sql::listing::{FailedLease, JournalRange, WantedLeases};
+use crate::sql::store_schema::consolidated_again_name;
 use crate::stats::StoreStats;
 use crate::tag::{CollectionTags, Tag};
 use crate::*;
@@ -322,6 +323,21 @@ impl Settling for SqliteStore {
         };
         writer.run(WriterCommand::Pass(Box::new(work), changed), Priority::Bulk).wait()?;
         Ok(report.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    fn awaiting_consolidation(&self) -> Result<Vec<CollectionId>> {
+        self.with_reader(|connection| {
+            let mut waiting = Vec::new();
+            for (id, collection) in self.catalogue.collections.enumerate() {
+                waiting.extend(tables::meta(connection, &consolidated_again_name(&collection.name))?.map(|_| id));
+            }
+            Ok(waiting)
+        })
+    }
+
+    fn set_consolidated(&self, collection: CollectionId) -> Result<()> {
+        let name = consolidated_again_name(&self.catalogue.collections[collection].name);
+        self.write(move |connection, _| execute(connection, "DELETE FROM meta WHERE name = ?", params![name]))
     }
 
     fn settled_by(&self) -> Result<Option<String>> {

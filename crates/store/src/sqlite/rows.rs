@@ -2,11 +2,12 @@
 
 use super::error::store_error;
 use super::sql::execute;
-use super::tables::{AT_VERSION, CollectionTables, StoreTables, put_box};
+use super::tables::{AT_VERSION, CollectionTables, StoreTables, TenantTables, put_box};
 use super::values::{bind, bind_element};
 use super::words_index::words_column;
-use super::{packed, records};
-use crate::sql::row::pack_state;
+use super::{change_feed, packed, records};
+use crate::sql::change_feed::ChangeRecorder;
+use crate::sql::row::{pack_state, version_of};
 use crate::{RecordChange, RecordContent, RecordWrite, Result, Version};
 use rusqlite::{CachedStatement, Connection, Statement, ToSql, params};
 use stook_catalogue::definition::Collection;
@@ -39,10 +40,27 @@ pub struct RowWriter<'c> {
     /// The statements that write into the last collection, see [`RowWriter::statement`]: looking them up again for every row, and allocating what is
     /// bound to them, would cost a tenth.
     pub statements: [Option<(CollectionId, CachedStatement<'c>)>; 3],
+    /// What it changes of records with changes that are kept.
+    pub recorded: ChangeRecorder,
 }
 
 impl<'c> RowWriter<'c> {
+    /// Writes a row, and notes what readers see of it.
     pub fn apply(&mut self, write: &RecordWrite) -> Result<RowWriteResult> {
+        let tables = self.tables;
+        let definition = &tables.catalogue().collections[write.collection];
+        if definition.changes.is_none() {
+            return self.write(write);
+        }
+        let before = change_feed::read_before(TenantTables { connection: self.connection, tables, tenant: self.tenant }, write)?;
+        let written = self.write(write)?;
+        if matches!(written, RowWriteResult::Done) {
+            self.recorded.note(definition, write, before.as_ref(), version_of(write, self.commit_time).revision);
+        }
+        Ok(written)
+    }
+
+    fn write(&mut self, write: &RecordWrite) -> Result<RowWriteResult> {
         let (connection, tenant) = (self.connection, self.tenant);
         let collection_tables = &self.tables.collections[write.collection];
         match &write.change {

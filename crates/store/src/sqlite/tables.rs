@@ -17,6 +17,7 @@
 //! edges, marks, jobs, chunks, chunk_journals, troubles, failed_documents, corrections
 //! tag_stamps, tags, tagged, trees         tags, which records carry them, the trees on which they are evaluated
 //! former                                  former contributions, if a source says `undo:`, see [`super::former`]
+//! changes                                 what has changed in records, if a collection says `changes:`, see [`super::change_feed`]
 //! record_log, calls, api_tokens           change logs, responses to idempotent calls, tokens
 //! ```
 //! The definition checks names of collections and fields (lower-case letters, digits, `_`), so they are safe in SQL.
@@ -25,7 +26,7 @@ use super::error::store_error;
 use super::values::unbind;
 use super::words_index::{words_column, words_index};
 use crate::sql::store_schema::IndexChange;
-use crate::sql::store_schema::{AccessMode, FieldSchema, StoreSchema, StoredDefinition};
+use crate::sql::store_schema::{AccessMode, FieldSchema, StoreSchema, StoredDefinition, consolidated_again_name, report_consolidated_again};
 use crate::{Result, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
@@ -107,10 +108,10 @@ pub struct CollectionTables {
     pub settled: Vec<FieldId>,
     /// `UPDATE` of the state of a row that still has the version that was read.
     pub update_state: String,
-    /// Reads one record by (tenant, key): its head, its values, or all of it.
-    pub read_one: [String; 3],
-    /// Reads records by (array of keys, tenant): their heads, their values, or all of them.
-    pub read_many: [String; 3],
+    /// Reads one record by (tenant, key), by [`ReadDetail`](crate::ReadDetail).
+    pub read_one: [String; 4],
+    /// Reads records by (array of keys, tenant), by [`ReadDetail`](crate::ReadDetail).
+    pub read_many: [String; 4],
     /// Reads all of every record of all tenants, and last its tenant.
     pub read_all: String,
     /// Fields whose folded form has a column.
@@ -258,7 +259,12 @@ impl CollectionTables {
         let stored = collection.stored_fields().map(|(_, field)| format!("\"f_{}\"", field.name));
         let states = collection.states.iter().map(|state| format!("\"s_{}\"", state.name));
         let values = stored.chain(states).chain(["conflict".to_owned()]).collect::<Vec<_>>().join(", ");
-        let details = [HEAD.to_owned(), format!("{}, {values}", HEAD.trim_end_matches(", contributions")), format!("{HEAD}, {values}, raw")];
+        let details = [
+            HEAD.to_owned(),
+            format!("{}, {values}", HEAD.trim_end_matches(", contributions")),
+            format!("{HEAD}, {values}, raw"),
+            format!("{HEAD}, {values}"),
+        ];
         let set_states: String = collection.states.iter().map(|state| format!("\"s_{}\" = ?, ", state.name)).collect();
         Self {
             insert: format!("INSERT INTO {table}({insert_columns}) VALUES ({placeholders}) ON CONFLICT(tenant, packed) DO NOTHING"),
@@ -380,11 +386,16 @@ pub fn prepare(connection: &mut Connection, tables: &StoreTables) -> Result<(Vec
         let old_schema = crate::sql::store_schema::parse_schema(meta(&transaction, "shape")?.as_deref())?;
         old_schema.check(&tables.store_schema)?;
         changes = migrate(&transaction, tables, &old_schema)?;
+        for (collection, fields) in old_schema.consolidated_again(&tables.store_schema) {
+            put_meta(&transaction, &consolidated_again_name(&collection), &fields.join(", "))?;
+            changes.push(report_consolidated_again(&collection, &fields));
+        }
         let schema_json = serde_json::to_string(&tables.store_schema).map_err(|error| StoreError::Other(error.to_string()))?;
         put_meta(&transaction, "shape", &schema_json)?;
         redefined = meta(&transaction, "definition")?.is_some();
         put_meta(&transaction, "definition", &tables.format_and_hash)?;
         super::former::prepare(&transaction, definition)?;
+        super::change_feed::prepare(&transaction, definition, &old_schema, &tables.store_schema)?;
         if !redefined {
             changes.clear();
         }

@@ -5,7 +5,8 @@ use super::rows::{RowWriteResult, RowWriter};
 use super::sql::execute;
 use super::tables::{StoreTables, TenantTables};
 use super::tenants::tenant_id;
-use super::{edges, former, jobs, journal, query, queue, records, tags, unique};
+use super::{change_feed, edges, former, jobs, journal, query, queue, records, tags, unique};
+use crate::sql::change_feed::ChangeRecorder;
 use crate::sql::unit::report_read_set_changes;
 use crate::{
     CALL_RETENTION, CommitReceipt, EdgeChange, Premises, ReadDetail, RecordWrite, Result, RevisionRead, SettlingChanges, StoreError, StoredRecord,
@@ -61,7 +62,7 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
     let writes = unit.writes();
     let mut rows = 0;
     let mut outdated: Vec<(CollectionId, Vec<Key>)> = Vec::new();
-    let mut writer = RowWriter { connection, tables, tenant, commit_time, statements: [const { None }; 3] };
+    let mut writer = RowWriter { connection, tables, tenant, commit_time, statements: [const { None }; 3], recorded: ChangeRecorder::default() };
     // unique values are assigned when all claims are known
     let mut claiming: Vec<usize> = Vec::new();
     for (index, write) in writes.iter().enumerate() {
@@ -95,6 +96,7 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
         }
         reserve_and_write(&mut writer, &claiming.iter().chain(&resolved).collect::<Vec<_>>(), &mut rows)?
     };
+    let recorded = writer.recorded;
     refused.into_iter().for_each(|refused| unit.refused(refused));
     if unit.must_be_undone() {
         return Err(StoreError::Outdated);
@@ -103,7 +105,8 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
     tags::write(connection, tables, tenant, unit)?;
     settle(connection, tables, tenant, unit.settling())?;
     former::write(connection, tables, tenant, unit)?;
-    for entry in unit.log() {
+    let log = unit.log();
+    for entry in &log {
         let sql = "INSERT INTO record_log(tenant, collection, key, at, transition, caller, change) VALUES (?, ?, ?, ?, ?, ?, ?)";
         let (collection, key) = (&tables.names[entry.collection], entry.key.as_str());
         execute(connection, sql, params![tenant, collection, key, commit_time, entry.transition, entry.caller, entry.change.to_string()])?;
@@ -114,6 +117,7 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
             execute(connection, sql, params![tenant, collection, key, max_entries])?;
         }
     }
+    change_feed::write((connection, tables), tenant, recorded, &log, commit_time)?;
     if let Some(answer) = unit.response_to_keep(commit_time)
         && let Some(call) = unit.call()
     {

@@ -295,16 +295,8 @@ fn refusals() -> Vec<(Catalogue, &'static str)> {
         single_change("price: { type: integer,", "price: { type: text,", "field `item.price` was of type integer and is now text"),
         single_change("      words: { type: [text] }", "      words: text", "field `item.words` was of type [text] and is now text"),
         single_change("      place: text\n", "      place: uuid\n", "state field `item.place` was of type text and is now uuid"),
-        single_change("survivorship: latest, index", "survivorship: earliest, index", "the rule for the golden value of `item.price` changed"),
-        single_change("prefer: [shop], then: latest", "prefer: [shop], then: earliest", "the rule for the golden value of `item.trusted` changed"),
-        single_change(
-            "prefer: [shop], then: latest",
-            "prefer: [maker, shop], then: latest",
-            "the rule for the golden value of `item.trusted` changed",
-        ),
         single_change("heard: { type: text, from: [shop] }", "heard: text", "the rule for the golden value of `item.heard` changed"),
         single_change("derive: \"title\"", "derive: \"folded\"", "the rule for the golden value of `item.both` changed"),
-        single_change("checked: { type: text, compare: true }", "checked: text", "the rule for the golden value of `item.checked` changed"),
         single_change("folded: { type: text, fold: true }", "folded: text", "`fold` of `item.folded` changed"),
         single_change("      title: text\n", "      title: { type: text, fold: true }\n", "`fold` of `item.title` changed"),
         single_change(
@@ -330,6 +322,27 @@ pub fn every_change_that_would_make_stored_values_wrong_is_refused_with_its_reas
         let reasons: Vec<&str> = message.lines().filter_map(|line| line.trim().strip_prefix("- ")).collect();
         assert_eq!(reasons, [reason]);
     }
+}
+
+pub fn other_rules_for_values_are_applied_to_records_afterwards(location: &StoreLocation) {
+    let first = first_fixture(location);
+    assert_eq!(first.store.awaiting_consolidation().expect("a list"), []);
+    let before = first.record("a");
+    let changes = [
+        ("survivorship: latest, index", "survivorship: earliest, index"),
+        ("prefer: [shop], then: latest", "prefer: [maker, shop], then: earliest"),
+        ("checked: { type: text, compare: true }", "checked: text"),
+    ];
+    let fixture = reopened(first, location, changed(&changes));
+    let reported = fixture.store.changes().join(" ");
+    assert!(reported.contains("values of `item` are chosen by other rules (checked, price, trusted)"), "{reported}");
+    assert_eq!(fixture.store.awaiting_consolidation().expect("a list"), [CollectionId::from(0)]);
+    assert_eq!(fixture.record("a"), before, "values stay until then");
+    let fixture = fixture.reopen(location);
+    assert_eq!(fixture.store.changes(), Vec::<String>::new());
+    assert_eq!(fixture.store.awaiting_consolidation().expect("a list"), [CollectionId::from(0)]);
+    fixture.store.set_consolidated(CollectionId::from(0)).expect("it is noted");
+    assert_eq!(fixture.store.awaiting_consolidation().expect("a list"), []);
 }
 
 pub fn all_reasons_are_given_at_once(location: &StoreLocation) {

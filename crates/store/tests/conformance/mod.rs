@@ -11,6 +11,7 @@
 //! the compiler reports.
 
 pub mod calls;
+pub mod change_feed;
 pub mod changes;
 pub mod definition;
 pub mod former;
@@ -44,6 +45,14 @@ macro_rules! conformance {
                 tokens_are_changed_rotated_and_say_when_they_were_used,
                 versions_are_those_of_the_records_that_are_read,
                 commit_numbers_grow_with_every_commit_and_local_observers_are_notified,
+            ],
+            change_feed: [
+                what_readers_see_of_records_is_noted_in_the_order_of_commits,
+                changes_name_the_contributions_that_they_follow_from,
+                who_follows_while_others_write_misses_nothing_and_reads_nothing_twice,
+                changes_are_kept_as_long_as_their_collection_says,
+                keeping_changes_begins_and_ends_with_the_definition,
+                many_changes_of_one_unit_are_read_in_pages,
             ],
             changes: [
                 records_are_read_in_the_order_in_which_they_changed,
@@ -270,6 +279,7 @@ macro_rules! conformance {
                 a_field_that_is_no_longer_unique_takes_any_value,
                 a_changed_mapping_has_a_new_generation_and_is_no_change_of_the_store_schema,
                 every_change_that_would_make_stored_values_wrong_is_refused_with_its_reason,
+                other_rules_for_values_are_applied_to_records_afterwards,
                 all_reasons_are_given_at_once,
                 a_refused_definition_leaves_the_store_unchanged,
                 writes_of_a_process_with_the_old_definition_are_refused,

@@ -9,7 +9,9 @@ use crate::eval::Expression;
 use crate::model::ids::{FieldId, IdVec};
 use crate::model::key::Template;
 use crate::model::links::derivation::Derivation;
-use crate::value::StructMember;
+use crate::value::{StructMember, Value};
+use serde_json::{Map, Value as Json};
+use std::time::Duration;
 
 /// A named set of records.
 #[derive(Debug, Clone)]
@@ -26,6 +28,8 @@ pub struct Collection {
     pub exists: ExistenceRule,
     /// How many changes of a record's golden values its change log keeps.
     pub history: Option<u32>,
+    /// How long its changes can be followed; `None` if they are not kept.
+    pub changes: Option<Duration>,
     /// Contributed and derived fields.
     pub fields: IdVec<FieldId, Field>,
     /// Fields that only transitions write.
@@ -82,6 +86,13 @@ impl Collection {
     /// Iterates over the fields that a record is shown with: all except members, which are shown in their structs.
     pub fn shown_fields(&self) -> impl Iterator<Item = (FieldId, &Field)> {
         self.fields.enumerate().filter(|(_, field)| !field.is_member())
+    }
+
+    /// Golden values and state as JSON, in the order of the definition, without absent ones: what readers are shown of a record.
+    pub fn shown_values(&self, golden: &[Value], state: &[Value]) -> Map<String, Json> {
+        let fields = self.shown_fields().map(|(index, field)| (&field.name, &golden[index.index()], field.golden_type()));
+        let states = self.states.iter().zip(state).map(|(field, value)| (&field.name, value, &field.ty));
+        fields.chain(states).filter(|(_, value, _)| !value.is_null()).map(|(name, value, ty)| (name.clone(), value.to_json(ty))).collect()
     }
 
     /// Returns the field called `name` with its id.

@@ -37,6 +37,7 @@ pub fn document(catalogue: &Catalogue, tenant: Option<&Tenant>) -> Json {
     if catalogue.repository.is_some() {
         queries::describe_published(catalogue, &mut add);
     }
+    queries::describe_changes(catalogue, &mut add);
     jobs::describe(&mut add);
     lab::describe(&mut add);
     tokens::describe(&mut add);

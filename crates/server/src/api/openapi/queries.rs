@@ -2,13 +2,16 @@
 
 use super::operation::Operation;
 use super::schema::{NO_NUL, key, limit_schema, list, object, query_text, text, transition_result_schema};
+use crate::api::changes::{MAX_CHANGES, MAX_WAIT as MAX_CHANGE_WAIT};
 use crate::api::queries::{MAX_OFFSET, MAX_ROWS, MAX_TYPED_CHARS, MAX_WAIT};
 use crate::api::records::MAX_KEYS;
 use serde_json::{Value as Json, json};
 use stook_catalogue::definition::Catalogue;
+use stook_engine::change_feed::followed;
 use stook_engine::fetch::WHEN;
 use stook_formats::typed::TYPED_FORMATS;
 use stook_query::MAX_TEXT;
+use stook_store::change_feed::ChangeKind;
 
 /// Describes the paths of OAI-PMH and SRU, where records are published.
 pub fn describe_published(catalogue: &Catalogue, add: &mut impl FnMut(String, &str, Json)) {
@@ -38,6 +41,45 @@ pub fn describe_published(catalogue: &Catalogue, add: &mut impl FnMut(String, &s
             .query("sortKeys", text(), "The order, in the form of version 1.1.")
             .answer(200, "A response of SRU.", "text/xml", json!({ "type": "string" }));
         add(format!("/v1/{{tenant}}/sru/{name}"), "get", search.guarded());
+    }
+}
+
+/// Describes the paths of changes, where they are kept.
+pub fn describe_changes(catalogue: &Catalogue, add: &mut impl FnMut(String, &str, Json)) {
+    let cause = json!({ "type": "object", "properties": { "contributor": text(), "job": { "type": "integer" }, "removed": { "type": "boolean" } }, "required": ["contributor"] });
+    let change = json!({
+        "type": "object",
+        "description": "A change; the last line has only `cursor` and `settled`.",
+        "properties": {
+            "collection": text(), "key": text(), "change": { "enum": ChangeKind::ALL.map(ChangeKind::name) }, "revision": { "type": "integer" },
+            "at": { "type": "string", "format": "date-time" }, "fields": { "type": "object" }, "by": { "type": "array", "items": cause },
+            "transition": text(), "settled": { "type": "boolean" }, "cursor": text()
+        },
+        "required": ["cursor", "settled"]
+    });
+    let operation = |id: &str, summary: &str| {
+        Operation::new(id, "catalogue", summary)
+            .query("since", text(), "The cursor after which changes are wanted, or `now`; from the first change on if it is not given.")
+            .query(
+                "wait",
+                json!({ "type": "integer", "minimum": 0, "maximum": MAX_CHANGE_WAIT }),
+                "Seconds to wait for a change if there is none; 20 when it is not given and `since` is a cursor, else 0.",
+            )
+            .query("limit", limit_schema(MAX_CHANGES), "Most changes of the response; 10 000 when it is not given.")
+            .answer(200, "Changes in the order of commits, and last the cursor after them.", "application/x-ndjson", change.clone())
+            .problems(&[410])
+            .guarded()
+    };
+    if followed(catalogue).next().is_some() {
+        add("/v1/{tenant}/changes".into(), "get", operation("changes", "What has changed in records after a cursor"));
+    }
+    for (_, collection) in followed(catalogue) {
+        let name = &collection.name;
+        add(
+            format!("/v1/{{tenant}}/changes/{name}"),
+            "get",
+            operation(&format!("changes_{name}"), "What has changed in this collection after a cursor"),
+        );
     }
 }
 
