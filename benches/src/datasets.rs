@@ -226,6 +226,7 @@ fn service_time(
     random: &mut Random,
 ) -> Result<()> {
     let keys: Vec<String> = (0..PATHS).map(|_| known_block(data, random)).collect();
+    let keys: Vec<String> = keys.into_iter().map(|name| format!("prod/global:{name}")).collect();
     let lines = bench.lines("paths.txt", keys.iter().map(|key| format!("/v1/main/block?key={}", url_encoded(key))))?;
     let (mut service, mut raw) = (Samples::default(), Samples::default());
     for _ in 0..ROUNDS {

@@ -62,7 +62,7 @@ pub fn fill(store: &str, waiting: u32) -> Result<()> {
 fn add(store: &dyn Store, waiting: u32) -> Result<()> {
     let failed = |error: StoreError| error.to_string();
     let tenant = Tenant::new(DEFAULT_TENANT).map_err(failed)?;
-    let file = JobFile { path: "none".into(), size: 1, modified: 0, syntax: None, compressed: false, part: None, retires_all: false, checks: None };
+    let file = JobFile { path: "none".into(), size: 1, modified: 0, ..JobFile::default() };
     let job = NewJob { tenant, profile: None, source: "none".into(), as_of: None, files: vec![file] };
     let job = store.create_job(job).map_err(failed)?;
     let mut done = 0;

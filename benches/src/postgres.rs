@@ -275,8 +275,7 @@ fn simulate(jobs: &[(String, u64, String)], seconds: f64) -> Result<BTreeMap<(St
     let mut bytes = Vec::new();
     for (number, (name, size, file)) in jobs.iter().enumerate() {
         let length = std::fs::metadata(file).map_err(|error| error.to_string())?.len();
-        let job_file =
-            JobFile { path: file.clone(), size: length, modified: 0, syntax: None, compressed: false, part: None, retires_all: false, checks: None };
+        let job_file = JobFile { path: file.clone(), size: length, modified: 0, ..JobFile::default() };
         backlog.ready.push(LeasableJob { job: number as u64, tenant: tenant(name), due: due(number as i64, &[job_file]) });
         waiting.push(size / CHUNK);
         bytes.push((length / (size / CHUNK)) as i64);

@@ -369,6 +369,7 @@ fn dry(desk: &Desk, tenant: &Tenant, delivery: &Delivery, source: &str) -> compl
         tenant: tenant.clone(),
         as_of: None,
         part: None,
+        arguments: Default::default(),
         retires_all: delivery.allowed,
         unexpected: false,
     };

@@ -76,6 +76,7 @@ fn request(desk: &Desk, tenant: &Tenant, name: &str, text: &str, made: u32) -> I
         tenant: tenant.clone(),
         as_of,
         part: None,
+        arguments: Default::default(),
         retires_all: false,
         unexpected: false,
     }

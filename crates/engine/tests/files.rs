@@ -77,7 +77,17 @@ fn write(folder: &Path, number: usize, file: &Delivery) -> PathBuf {
 
 fn request(files: Vec<PathBuf>) -> ImportRequest {
     let tenant = Tenant::new("main").unwrap();
-    ImportRequest { files, profile: None, source: None, tenant, as_of: None, part: None, retires_all: false, unexpected: false }
+    ImportRequest {
+        files,
+        profile: None,
+        source: None,
+        tenant,
+        as_of: None,
+        part: None,
+        arguments: Default::default(),
+        retires_all: false,
+        unexpected: false,
+    }
 }
 
 #[test]

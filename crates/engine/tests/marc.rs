@@ -71,6 +71,7 @@ fn imported(folder: &Path, words: &str, file: &[u8]) -> (Vec<Said>, String, Box<
         tenant: tenant.clone(),
         as_of: None,
         part: None,
+        arguments: Default::default(),
         retires_all: false,
         unexpected: false,
     };

@@ -211,16 +211,7 @@ impl Desk {
     /// Writes a delivery in one unit, as `stook_engine::deliver` does.
     fn run_at_once(&self, tenant: &Tenant, delivery: &Delivery, reads: bool) -> Ran {
         let text: String = delivery.docs.iter().map(|doc| doc.json() + "\n").collect();
-        let file = JobFile {
-            path: "documents".into(),
-            size: 0,
-            modified: 0,
-            syntax: Some("json".into()),
-            compressed: false,
-            part: None,
-            retires_all: false,
-            checks: None,
-        };
+        let file = JobFile { path: "documents".into(), size: 0, modified: 0, syntax: Some("json".into()), ..JobFile::default() };
         let slice = ChunkSlice { length: text.len() as u64, is_last: true, ..ChunkSlice::default() };
         let input = ChunkInput { slice: &slice, file: &file, bytes: Some(text.into()) };
         let context = self.context(tenant, delivery, (NO_JOB, self.store(0).clock()));
@@ -246,16 +237,7 @@ impl Desk {
     /// Creates a job for a delivery, with chunks of these sizes.
     fn accept(&self, tenant: &Tenant, delivery: &Delivery, sizes: &[usize]) -> Accepted {
         let source = &self.catalogue.sources[delivery.source];
-        let file = JobFile {
-            path: "documents".into(),
-            size: 0,
-            modified: 0,
-            syntax: Some("json".into()),
-            compressed: true,
-            part: None,
-            retires_all: false,
-            checks: None,
-        };
+        let file = JobFile { path: "documents".into(), size: 0, modified: 0, syntax: Some("json".into()), compressed: true, ..JobFile::default() };
         let new = NewJob {
             tenant: tenant.clone(),
             profile: None,
@@ -524,7 +506,14 @@ fn contributions_of_delivery(catalogue: &Catalogue, delivery: &Delivery, number:
     let map_document = |(position, doc): (usize, &Doc)| {
         let text = bytes::Bytes::from(doc.json());
         let document = Document::parse(&text, Syntax::Json, &ParseContext::default()).expect("JSON");
-        let envelope = Envelope { name: "documents", ordinal: 1, received: delivery.as_of * SECOND, now: i64::MAX, partial_list: None };
+        let envelope = Envelope {
+            name: "documents",
+            ordinal: 1,
+            received: delivery.as_of * SECOND,
+            now: i64::MAX,
+            partial_list: None,
+            arguments: &Default::default(),
+        };
         let mapped = mapper.map(&document, &text, Syntax::Json, &envelope);
         assert_eq!(mapped.failed, None);
         mapped.contributions.into_iter().map(move |mut contribution| {
@@ -914,7 +903,7 @@ collections:
     let contribution_of = |catalogue: &Catalogue, source: SourceId, only: &str| {
         let text = bytes::Bytes::from(format!(r#"{{"id":"a","only":"{only}"}}"#));
         let document = Document::parse(&text, Syntax::Json, &ParseContext::default()).expect("JSON");
-        let envelope = Envelope { name: "documents", ordinal: 1, received: 0, now: i64::MAX, partial_list: None };
+        let envelope = Envelope { name: "documents", ordinal: 1, received: 0, now: i64::MAX, partial_list: None, arguments: &Default::default() };
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let mapped = DocumentMapper::new(catalogue, source, &evaluator).map(&document, &text, Syntax::Json, &envelope);
         assert_eq!(mapped.failed, None);

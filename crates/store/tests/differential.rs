@@ -261,16 +261,7 @@ impl Client {
                 or_error(result.map(|receipt| format!("{} rows, {conflicts:?}, {:?}", receipt.rows, feedback.refused)))
             }
             Step::Job { tenant: tenant_index, chunks, complete } => or_error((|| {
-                let file = JobFile {
-                    path: "file".into(),
-                    size: u64::from(*chunks),
-                    modified: 0,
-                    syntax: None,
-                    compressed: false,
-                    part: None,
-                    retires_all: false,
-                    checks: None,
-                };
+                let file = JobFile { path: "file".into(), size: u64::from(*chunks), modified: 0, ..JobFile::default() };
                 let new = NewJob { tenant: tenant(TENANTS[*tenant_index]), profile: None, source: "s".into(), as_of: None, files: vec![file] };
                 let job = self.store.create_job(new)?;
                 let slice = |ordinal: u32| ChunkSlice { offset: u64::from(ordinal) * 10, length: 10, documents: 2, ..ChunkSlice::default() };

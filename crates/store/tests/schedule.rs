@@ -98,16 +98,7 @@ fn simulate(run: &Run) -> Outcome {
     let (mut now, mut turn) = (0, 0);
     loop {
         while let Some((number, arrival)) = upcoming.next_if(|(_, arrival)| arrival.at <= now) {
-            let file = JobFile {
-                path: String::new(),
-                size: u64::from(arrival.chunks) * FULL_CHUNK.1 as u64,
-                modified: 0,
-                syntax: None,
-                compressed: false,
-                part: None,
-                retires_all: false,
-                checks: None,
-            };
+            let file = JobFile { path: String::new(), size: u64::from(arrival.chunks) * FULL_CHUNK.1 as u64, modified: 0, ..JobFile::default() };
             let due = due(arrival.at, &[file]);
             let id = number as JobId + 1;
             queue.jobs.push(Job { id, tenant: arrival.tenant, due, waiting: arrival.chunks, running: 0, finished: None });

@@ -142,6 +142,10 @@ pub struct QueryRoute {
     pub limit: Option<usize>,
     /// The parameter with the ticket.
     pub ticket: usize,
+    /// The parameter with the form of the response.
+    pub view: Option<usize>,
+    /// Words that a parameter gives a value if the query has no condition on them.
+    pub given: Vec<(String, usize)>,
     /// Whether a row lists what each source contributes to its record.
     pub by_source: bool,
     /// Whether a complete answer of one source of a collection is enough, even if others fail.

@@ -34,15 +34,22 @@ impl DefinitionParser<'_> {
     }
 
     fn alias_target(&mut self, node: &Node, collections: &IdVec<CollectionId, Collection>, names: &[&str]) -> AliasTarget {
-        let mut test = AliasTarget { matches: None, fields: Vec::new() };
+        let mut test = AliasTarget { matches: None, default: None, fields: Vec::new() };
         let NodeKind::Map(entries) = &node.kind else {
             self.problem(node, "`tests` says for each collection which field is tested: { block: name }");
             return test;
         };
         for (name, value) in entries {
-            if self.text_of(name, "a collection") == Some("shape") {
-                test.matches = self.regex(value, str::to_owned);
-                continue;
+            match self.text_of(name, "a collection") {
+                Some("shape") => {
+                    test.matches = self.regex(value, str::to_owned);
+                    continue;
+                }
+                Some("default") => {
+                    test.default = self.text_of(value, "a default").map(str::to_owned);
+                    continue;
+                }
+                _ => {}
             }
             let Some(index) = self.reference::<CollectionId>(name, "collection", names) else { continue };
             let collection = &collections[index];
@@ -56,6 +63,11 @@ impl DefinitionParser<'_> {
             if let Some(field) = self.reference::<usize>(value, "field", &fields) {
                 test.fields.push((index, fields[field].to_owned()));
             }
+        }
+        if let (Some(default), Some(shape)) = (&test.default, &test.matches)
+            && !shape.is_match(default)
+        {
+            self.problem(node, format!("the default `{default}` does not match the shape `{shape}`"));
         }
         test
     }

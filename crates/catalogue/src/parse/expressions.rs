@@ -167,7 +167,13 @@ impl DefinitionParser<'_> {
 
 /// The type of `meta`, which every source has in addition to the document.
 pub(super) fn meta() -> (String, Type) {
-    let members = [("name", TypeKind::Text), ("ordinal", TypeKind::Integer), ("received", TypeKind::Timestamp)];
+    let members = [
+        ("name", TypeKind::Text),
+        ("ordinal", TypeKind::Integer),
+        ("received", TypeKind::Timestamp),
+        // what a service was asked for
+        ("arguments", TypeKind::Json),
+    ];
     ("meta".to_owned(), Type::structure("meta", members.map(|(name, kind)| (name.to_owned(), kind.into())).into()))
 }
 

@@ -200,7 +200,7 @@ pub const QUERY_WORD: &[Keyword] = &[
     word(
         "tests",
         r#"{"oneOf":[{"type":"object","additionalProperties":{"type":"string"}},{"type":"array","minItems":1,"items":{"type":"object","additionalProperties":{"type":"string"}}}]}"#,
-        "The field that a condition on the word tests, by collection; a list of such by `shape`, a regular expression on the value, tried in order.",
+        "The field that a condition on the word tests, by collection; a list of such by `shape`, a regular expression on the value, tried in order. `default`: the value that a query asks for that has no condition on the word.",
     ),
 ];
 
@@ -259,6 +259,11 @@ pub const CALL_ARG: &[Keyword] = &[
     word("required", BOOLEAN, "Whether the call cannot be made without it."),
     word("default", SCALAR, "The value if the query has no such condition."),
     word("as", r#"{"enum":["text","epoch"]}"#, "How times are written: text (RFC 3339) or epoch (seconds)."),
+    word(
+        "sent",
+        BOOLEAN,
+        "Whether the condition is sent; false where the call itself asks for no others: a path of its own, or what the service assumes.",
+    ),
 ];
 
 /// How answers are split into pages.

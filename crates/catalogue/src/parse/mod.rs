@@ -204,7 +204,7 @@ impl DefinitionParser<'_> {
             let help = "serve: { repository: { name: Our library, email: library@example.org } }";
             self.problem_with_help(node, "what is published needs a repository, which says who publishes it", help);
         }
-        let routes = if self.problems.is_empty() { self.routes(root.get("routes"), &collections) } else { Vec::new() };
+        let routes = if self.problems.is_empty() { self.routes(root.get("routes"), &collections, &aliases) } else { Vec::new() };
         // earlier versions treated links of lists differently: this makes stores be prepared again for those
         let lists = if links.iter().any(|link| link.many) { "\nlinks of lists" } else { "" };
         // so does another file of areas

@@ -116,6 +116,16 @@ pub const ROUTE_ASK: &[Keyword] = &[
     word("offset", TEXT, "The parameter with how many rows are left out."),
     word("limit", TEXT, "The parameter with how many rows are answered; 0 for all that may be."),
     word("ticket", TEXT, "The parameter with the ticket: where services are still asked, the answer is 32 letters to come back with."),
+    word(
+        "view",
+        TEXT,
+        "The parameter with the form of the response: json, plain (lines of text), or list or table, which lead to the page of the query.",
+    ),
+    word(
+        "where",
+        r#"{"type":"object","minProperties":1,"additionalProperties":{"type":"string"}}"#,
+        "Word of queries to the parameter that gives its value, if the query has no condition on the word and it means something there.",
+    ),
     word("by_source", BOOLEAN, "Whether a row says what each source says of its record, under the collection's name."),
     word(
         "one_is_enough",

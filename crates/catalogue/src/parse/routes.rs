@@ -6,7 +6,7 @@ use super::route_steps::StepsScope;
 use crate::diagnostic::Diagnostic;
 use crate::eval::Expression;
 use crate::eval::types::{Expected, TextConversion, Type, TypeKind};
-use crate::model::definition::Collection;
+use crate::model::definition::{Collection, QueryAlias};
 use crate::model::ids::{CollectionId, IdVec};
 use crate::model::key::Template;
 use crate::model::route::{
@@ -40,10 +40,10 @@ pub(super) struct RouteScope<'s> {
 }
 
 impl DefinitionParser<'_> {
-    pub(super) fn routes(&mut self, node: Option<&Node>, collections: &IdVec<CollectionId, Collection>) -> Vec<Route> {
+    pub(super) fn routes(&mut self, node: Option<&Node>, collections: &IdVec<CollectionId, Collection>, words: &[QueryAlias]) -> Vec<Route> {
         let mut routes: Vec<Route> = Vec::new();
         for item in self.items(node, "routes") {
-            let Some(route) = self.route(item, collections) else { continue };
+            let Some(route) = self.route(item, collections, words) else { continue };
             // paths that differ only in names of parameters are the same path
             let shape = |path: &str| path.split('/').map(|part| if part.starts_with('{') { "{}" } else { part }).collect::<Vec<_>>().join("/");
             let same_shape = routes.iter().filter(|other| shape(&other.path) == shape(&route.path)).collect::<Vec<_>>();
@@ -57,7 +57,7 @@ impl DefinitionParser<'_> {
         routes
     }
 
-    fn route(&mut self, node: &Node, collections: &IdVec<CollectionId, Collection>) -> Option<Route> {
+    fn route(&mut self, node: &Node, collections: &IdVec<CollectionId, Collection>, words: &[QueryAlias]) -> Option<Route> {
         self.section(node, "a route", &[keywords::ROUTE, keywords::LOOK])?;
         let methods: Vec<(Method, &Node)> = METHODS.iter().filter_map(|(method, word)| Some((*method, node.get(word)?))).collect();
         let [(method, path_node)] = methods.as_slice() else {
@@ -76,7 +76,7 @@ impl DefinitionParser<'_> {
         let scope = RouteScope { collections, params: &params, parent: None, depth: 0, steps: None };
         let action = match (node.get("transition"), node.get("ask")) {
             (Some(transition), _) => self.transition_route(node, transition, &scope)?,
-            (None, Some(ask)) => RouteAction::Query(self.query_route(node, ask, &scope)?),
+            (None, Some(ask)) => RouteAction::Query(self.query_route(node, ask, &scope, words)?),
             (None, None) if node.get("one").is_none() && node.get("list").is_none() => RouteAction::Steps(Box::new(self.steps_route(node, &scope)?)),
             (None, None) => RouteAction::Lookup(Box::new(self.find(node, &scope)?)),
         };
@@ -104,19 +104,28 @@ impl DefinitionParser<'_> {
         Some(Route { method: *method, path, params, action, missing, is_open, has_text_errors })
     }
 
-    fn query_route(&mut self, node: &Node, ask: &Node, scope: &RouteScope<'_>) -> Option<QueryRoute> {
+    fn query_route(&mut self, node: &Node, ask: &Node, scope: &RouteScope<'_>, words: &[QueryAlias]) -> Option<QueryRoute> {
         self.section(ask, "ask", &[keywords::ROUTE_ASK])?;
         let names: Vec<&str> = scope.params.iter().map(|param| param.name.as_str()).collect();
-        let mut param = |word: &str, ty: &FieldType| {
-            let parameter_node = ask.get(word)?;
+        let mut param = |parameter_node: &Node, ty: &FieldType| {
             let index = self.reference::<usize>(parameter_node, "parameter", &names)?;
             if scope.params[index].ty != *ty {
                 self.problem(parameter_node, format!("the parameter is of type {ty}"));
             }
             Some(index)
         };
-        let (query, ticket) = (param("query", &FieldType::Text), param("ticket", &FieldType::Text));
-        let (offset, limit) = (param("offset", &FieldType::Integer), param("limit", &FieldType::Integer));
+        let mut param_of = |word: &str, ty: &FieldType| param(ask.get(word)?, ty);
+        let (query, ticket, view) = (param_of("query", &FieldType::Text), param_of("ticket", &FieldType::Text), param_of("view", &FieldType::Text));
+        let (offset, limit) = (param_of("offset", &FieldType::Integer), param_of("limit", &FieldType::Integer));
+        let mut given = Vec::new();
+        if let Some(Node { kind: NodeKind::Map(entries), .. }) = ask.get("where") {
+            for (word, parameter) in entries {
+                given.extend(param(parameter, &FieldType::Text).map(|index| (word, index)));
+            }
+        }
+        let known: Vec<&str> = words.iter().map(|word| word.name.as_str()).collect();
+        let given: Vec<(String, usize)> =
+            given.into_iter().filter_map(|(word, index)| Some((known[self.reference::<usize>(word, "word", &known)?].to_owned(), index))).collect();
         let by_source = self.boolean(ask.get("by_source"), "by_source");
         let one_is_enough = self.boolean(ask.get("one_is_enough"), "one_is_enough");
         let answers_mistakes = self.boolean(ask.get("answers_mistakes"), "answers_mistakes");
@@ -132,7 +141,7 @@ impl DefinitionParser<'_> {
         }
         self.required(ask, "query");
         self.required(ask, "ticket");
-        Some(QueryRoute { query: query?, offset, limit, ticket: ticket?, by_source, one_is_enough, answers_mistakes, answer })
+        Some(QueryRoute { query: query?, offset, limit, ticket: ticket?, view, given, by_source, one_is_enough, answers_mistakes, answer })
     }
 
     fn route_path(&mut self, node: &Node) -> Option<String> {

@@ -144,6 +144,7 @@ impl DefinitionParser<'_> {
                 (_, Some(arg)) if (!arg.required && arg.default.is_none()) || arg.takes == ArgumentForm::List => {
                     self.problem(node, format!("`{}` is part of the path, so it takes one value and needs `required` or `default`", arg.name));
                 }
+                (_, Some(arg)) if !arg.sent => self.problem(node, format!("`{}` is part of the path, so it is sent", arg.name)),
                 (_, Some(_)) => {}
                 (Some(name), None) => self.problem(node, format!("`{{{name}}}` is no argument of this call")),
                 (None, None) => self.problem(node, "a `{` without a `}`"),
@@ -213,7 +214,11 @@ impl DefinitionParser<'_> {
         if epoch && *ty != FieldType::Timestamp {
             self.problem(node, format!("`as: epoch` is for timestamps; `{}` is of type {ty}", collection.fields[field].name));
         }
-        Some(CallArgument { name: name.to_owned(), field, takes, matches: shape, required, default, epoch })
+        let sent = node.get("sent").is_none() || self.boolean(node.get("sent"), "sent");
+        if !sent && !required && default.is_none() {
+            self.problem(node, "a condition that is not sent decides whether the call is made: give it `required: true`, mostly with a `shape`");
+        }
+        Some(CallArgument { name: name.to_owned(), field, takes, matches: shape, required, default, epoch, sent })
     }
 
     /// Checks an argument on elements of a list: answers contain only these, so it must be possible to identify them among others.

@@ -34,6 +34,7 @@ pub fn import(location: &CatalogueLocation, arguments: &ImportArgs) -> CommandRe
         tenant: open::tenant(&arguments.tenant)?,
         as_of: arguments.as_of.as_deref().map(|text| time("--as-of", text)).transpose()?,
         part: None,
+        arguments: Default::default(),
         retires_all: arguments.retire_all,
         unexpected: arguments.accept_unexpected,
     };

@@ -139,7 +139,8 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
                 return Ok(());
             }
         };
-        let envelope = Envelope { name: &name, ordinal: record, received: context.received, now, partial_list: input.file.part.as_deref() };
+        let (partial_list, arguments) = (input.file.part.as_deref(), &input.file.arguments);
+        let envelope = Envelope { name: &name, ordinal: record, received: context.received, now, partial_list, arguments };
         let mapped = mapper.map(&parsed, &bytes, syntax, &envelope);
         chunk.troubles.extend(repairs.into_iter().map(|repair| trouble(&mapped.key, false, repair.to_string())));
         chunk.troubles.extend(more(&repairs).map(|more| trouble(&mapped.key, false, more)));

@@ -5,6 +5,7 @@
 
 use crate::content::order::order;
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use stook_catalogue::definition::{ArgumentForm, CallArgument, Collection, Field, ServiceBinding, ServiceCall};
 use stook_catalogue::ids::FieldId;
 use stook_catalogue::links::Derivation;
@@ -134,9 +135,11 @@ impl<'p> QueryConditions<'p> {
             let found = self.conditions_on(arg.field).filter(|_| wanted(position)).find_map(|test| take(collection, arg, test).filter(is_allowed));
             // at most one condition on members is passed: it names the part of a list that the answer contains
             in_part |= is_part && found.is_some();
-            match found.or_else(|| default(collection, arg)) {
+            // a default takes the place of a missing condition, not of one that the argument cannot take
+            let assumed = default(collection, arg).filter(|_| self.conditions_on(arg.field).next().is_none());
+            match found.or(assumed) {
                 Some(test) => arguments.push((position, test)),
-                None if arg.required => return Err(self.missing_condition(collection, arg)),
+                None if arg.required || arg.default.is_some() => return Err(self.missing_condition(collection, arg)),
                 None => {}
             }
         }
@@ -161,6 +164,15 @@ pub fn key_field(collection: &Collection) -> Option<FieldId> {
 /// The type of an argument's values: the type of one element if its field is a list.
 pub fn type_of<'c>(collection: &'c Collection, arg: &CallArgument) -> &'c FieldType {
     collection.fields[arg.field].golden_type().element()
+}
+
+/// The arguments that have one value, with this as text; documents may not say it themselves.
+pub fn single_values(collection: &Collection, call: &ServiceCall, arguments: &BoundArguments) -> BTreeMap<String, String> {
+    let single_value = |(position, test): &(usize, Comparison)| match (&call.args[*position], test) {
+        (arg, Comparison::Equal(value)) => Some((arg.name.clone(), value.show(type_of(collection, arg)))),
+        _ => None,
+    };
+    arguments.iter().filter_map(single_value).collect()
 }
 
 /// If an answer returns only some elements of a list, which ones: the part of its contributor's name.

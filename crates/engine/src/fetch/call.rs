@@ -1,7 +1,7 @@
 //! One call of a service: its pages are requested and imported, and what a complete answer does not repeat is withdrawn.
 
 use super::answer::{AnswerState, AnswerStore, ServiceAnswer, is_wide, noted};
-use super::bind::{BoundArguments, part};
+use super::bind::{BoundArguments, part, single_values};
 use super::limits::ServiceLimits;
 use super::run::FetchRun;
 use crate::relations::SettleRules;
@@ -69,6 +69,7 @@ pub fn fetch(
         limits: &limits[binding.service],
         until: Instant::now() + limits[binding.service].deadline,
         part: part(collection, call, &request.arguments),
+        arguments: single_values(collection, call, &request.arguments),
         stop,
         ttl: None,
         beginning: String::new(),

@@ -4,7 +4,7 @@
 //! `datasets` is derived as `blocks.dataset`, needs the blocks with `dataset=D`; and a link by equal fields passes on conditions on the
 //! field at this end.
 
-use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::definition::{Catalogue, Collection, KeyDefinition};
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::{Template, TemplatePart};
 use stook_catalogue::links::{Derivation, LinkEnd, LinkedRead, TargetRule};
@@ -175,13 +175,14 @@ pub(super) fn equal_fields(catalogue: &Catalogue, read: &LinkedRead) -> Vec<Equa
             _ => Vec::new(),
         },
         TargetRule::Merged { .. } => Vec::new(),
-        TargetRule::Key(template) => match (only_name(template), read.end) {
-            (Some(name), _) if child.field(name).is_some() => {
+        TargetRule::Key(template) => match (composed(template, child, target), only_name(template), read.end) {
+            (Some(pairs), ..) => pairs,
+            (None, Some(name), _) if child.field(name).is_some() => {
                 child.field(name).map(|(field, _)| (PlanColumn::Field(field), key_column(target))).into_iter().collect()
             }
             // a child knows the keys of its targets, but a target does not know those of its children
-            (_, LinkEnd::Targets) => vec![(PlanColumn::Field(link.field), key_column(target))],
-            (_, LinkEnd::Children) => Vec::new(),
+            (None, _, LinkEnd::Targets) => vec![(PlanColumn::Field(link.field), key_column(target))],
+            (None, _, LinkEnd::Children) => Vec::new(),
         },
     };
     let turned = |(child, target): (PlanColumn, PlanColumn)| match read.end {
@@ -189,6 +190,26 @@ pub(super) fn equal_fields(catalogue: &Catalogue, read: &LinkedRead) -> Vec<Equa
         LinkEnd::Children => EqualFields { own: target, other: child },
     };
     pairs.into_iter().map(turned).collect()
+}
+
+/// The pairs of fields of a link and of its target that stand at the same places of keys made of several fields.
+fn composed(link: &Template, child: &Collection, target: &Collection) -> Option<Vec<(PlanColumn, PlanColumn)>> {
+    let KeyDefinition::Template(key) = &target.key else { return None };
+    if link.parts.len() != key.parts.len() {
+        return None;
+    }
+    let mut pairs = Vec::new();
+    for parts in link.parts.iter().zip(&key.parts) {
+        match parts {
+            (TemplatePart::Literal(own), TemplatePart::Literal(other)) if own == other => {}
+            (TemplatePart::Name(own), TemplatePart::Name(other)) => {
+                let (own, other) = (child.field(own)?.0, target.field(other)?.0);
+                pairs.push((PlanColumn::Field(own), PlanColumn::Field(other)));
+            }
+            _ => return None,
+        }
+    }
+    Some(pairs)
 }
 
 /// The name, if a template consists of nothing else.

@@ -9,6 +9,7 @@ use crate::service::http::{HttpAttempt, HttpClient, persist, with_environment};
 use crate::service::paging::{PageWalk, ReceivedPage, next_link};
 use crate::work::JobRun;
 use crate::{EngineError, Result};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub(super) struct FetchRun<'f> {
     pub(super) until: Instant,
     /// The part of the contributor's name, if the answer contains only a part of a list.
     pub(super) part: Option<String>,
+    /// The values that are asked for, by argument.
+    pub(super) arguments: BTreeMap<String, String>,
     pub(super) stop: &'f AtomicBool,
     /// The shortest time for which any response is fresh by its headers, in microseconds.
     pub(super) ttl: Option<i64>,
@@ -127,8 +130,17 @@ impl FetchRun<'_> {
         let files: Vec<PathBuf> = vec![file.to_owned()];
         let source = Some(self.source.name.clone());
         let (tenant, as_of) = (self.tenant.clone(), Some(answer.started));
-        let request =
-            import::ImportRequest { files, profile: None, source, tenant, as_of, part: self.part.clone(), retires_all: false, unexpected: true };
+        let request = import::ImportRequest {
+            files,
+            profile: None,
+            source,
+            tenant,
+            as_of,
+            part: self.part.clone(),
+            arguments: self.arguments.clone(),
+            retires_all: false,
+            unexpected: true,
+        };
         let job = import::create(&self.rules.catalogue, self.store, &request)?;
         answer.jobs.push(job);
         note(answer)?;

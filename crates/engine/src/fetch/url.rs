@@ -9,7 +9,7 @@ use stook_store::plan::Comparison;
 /// The path of a call with its arguments, after the service's URL; `wildcard` replaces the stars of patterns.
 pub fn path(collection: &Collection, call: &ServiceCall, arguments: &BoundArguments, wildcard: &str) -> String {
     let mut path = call.get.clone();
-    for (position, test) in arguments {
+    for (position, test) in arguments.iter().filter(|(position, _)| call.args[*position].sent) {
         let arg = &call.args[*position];
         let ty = type_of(collection, arg);
         let show = |value: &Value| match (ty, value) {
@@ -28,7 +28,10 @@ pub fn path(collection: &Collection, call: &ServiceCall, arguments: &BoundArgume
         };
         let placeholder = format!("{{{}}}", arg.name);
         if let ([text], true) = (texts.as_slice(), path.contains(&placeholder)) {
-            path = path.replace(&placeholder, &encoded(text));
+            let is_in_path = path.find('?').is_none_or(|query| path.find(&placeholder).is_some_and(|place| place < query));
+            let may_have_folders = is_in_path && arg.matches.is_some() && text.split('/').all(|folder| !matches!(folder, "" | "." | ".."));
+            let shown = if may_have_folders { text.split('/').map(encoded).collect::<Vec<_>>().join("/") } else { encoded(text) };
+            path = path.replace(&placeholder, &shown);
             continue;
         }
         for text in texts {

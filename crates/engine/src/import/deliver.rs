@@ -77,16 +77,7 @@ pub fn map(rules: &Arc<SettleRules>, store: &dyn Store, delivery: &UploadRequest
     let tenant = delivery.tenant.clone();
     let context = JobContext { rules: rules.clone(), tenant, source: index, policy, received, accepted, match_ratio: Arc::default() };
     let (size, name) = (whole.len() as u64, Some(syntax.name().to_owned()));
-    let file = JobFile {
-        path: delivery.name.clone(),
-        size,
-        modified: received,
-        syntax: name,
-        compressed: false,
-        part: None,
-        retires_all: false,
-        checks: None,
-    };
+    let file = JobFile { path: delivery.name.clone(), size, modified: received, syntax: name, ..JobFile::default() };
     let slice = ChunkSlice { length: size, is_last: true, ..ChunkSlice::default() };
     let whole = Bytes::from(whole);
     let input = ChunkInput { slice: &slice, file: &file, bytes: Some(whole.clone()) };

@@ -104,7 +104,14 @@ impl FileExpectations<'_> {
             let bytes = Bytes::from(found.head.complete(bytes).into_owned());
             repairs.begin(found.offset);
             let Ok(parsed) = Document::read(&bytes, syntax, &found.head, &source.reading, &mut repairs) else { continue };
-            let envelope = Envelope { name: &name, ordinal: found.number, received: self.received, now, partial_list: file.part.as_deref() };
+            let envelope = Envelope {
+                name: &name,
+                ordinal: found.number,
+                received: self.received,
+                now,
+                partial_list: file.part.as_deref(),
+                arguments: &file.arguments,
+            };
             for contribution in mapper.map(&parsed, &bytes, syntax, &envelope).contributions {
                 measured.newest = measured.newest.max(contribution.as_of);
                 let ContributionContent::Values(values) = &contribution.content else { continue };

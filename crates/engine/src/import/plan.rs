@@ -36,8 +36,9 @@ pub(super) fn plan(catalogue: &Catalogue, request: &ImportRequest) -> Result<Imp
         let name = &catalogue.sources[source].name;
         return Err(EngineError::Wrong(format!("source `{name}` has no complete deliveries (`replaces`), so nothing can be retired")));
     }
-    let (part, retires_all) = (&request.part, request.retires_all);
-    let inspect = |path: &PathBuf| Ok(JobFile { part: part.clone(), retires_all, ..inspect(path, &catalogue.sources[source])? });
+    let (part, arguments, retires_all) = (&request.part, &request.arguments, request.retires_all);
+    let inspect =
+        |path: &PathBuf| Ok(JobFile { part: part.clone(), arguments: arguments.clone(), retires_all, ..inspect(path, &catalogue.sources[source])? });
     let files: Vec<JobFile> = request.files.iter().map(inspect).collect::<Result<_>>()?;
     Ok(ImportPlan { source, profile: request.profile.clone(), files })
 }

@@ -45,9 +45,8 @@ pub fn upload(
         modified: store.clock(),
         syntax: syntax.map(|syntax| syntax.name().to_owned()),
         compressed: true,
-        part: None,
         retires_all: upload.retires_all,
-        checks: None,
+        ..JobFile::default()
     };
     let received = upload.as_of.unwrap_or(file.modified);
     let expectations = FileExpectations { catalogue, store, tenant: &upload.tenant, source: source_id, received, accepts_all: upload.unexpected };

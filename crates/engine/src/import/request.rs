@@ -2,6 +2,7 @@
 
 use crate::chunk::changes::ChangeSummary;
 use crate::work::TaskReport;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use stook_store::Tenant;
 use stook_store::queue::{JobFile, SplitProgress};
@@ -21,6 +22,8 @@ pub struct ImportRequest {
     pub as_of: Option<i64>,
     /// The part of the contributor's name, if the documents contain only a part of a list.
     pub part: Option<String>,
+    /// The values that a service was asked for, if the documents are its answer.
+    pub arguments: BTreeMap<String, String>,
     /// Whether the files may retire whatever they lack, however much that is, if the source says `replaces:`.
     pub retires_all: bool,
     /// Whether files are imported that are not as their source expects; otherwise those with `do: stop` are not.

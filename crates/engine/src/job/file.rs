@@ -32,9 +32,7 @@ pub fn inspect(path: &Path, source: &Source) -> Result<JobFile> {
         modified: modified(&metadata),
         syntax: syntax.map(|syntax| syntax.name().to_owned()),
         compressed: !opened.is_plain(),
-        part: None,
-        retires_all: false,
-        checks: None,
+        ..JobFile::default()
     })
 }
 

@@ -70,16 +70,7 @@ pub(super) struct Rebuild<'r> {
 pub(super) fn start(store: &dyn Store, rebuild: &Rebuild<'_>, put: impl FnOnce(JobId) -> Result<()>) -> Result<JobId> {
     let Rebuild { tenant, index, collection, known, stale, whole } = *rebuild;
     let source = format!("{PREFIX}{}", collection.name);
-    let file = JobFile {
-        path: source.clone(),
-        size: 0,
-        modified: store.clock(),
-        syntax: None,
-        compressed: true,
-        part: None,
-        retires_all: false,
-        checks: None,
-    };
+    let file = JobFile { path: source.clone(), size: 0, modified: store.clock(), compressed: true, ..JobFile::default() };
     let job = store.create_job(NewJob { tenant: tenant.clone(), profile: None, source, as_of: None, files: vec![file] })?;
     put(job)?;
     let (unfinished_ranges, unfinished_jobs) = unfinished(store, tenant, known, index)?;

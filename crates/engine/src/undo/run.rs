@@ -27,16 +27,7 @@ pub fn start(catalogue: &Catalogue, store: &dyn Store, job: JobId) -> Result<Job
     }
     undoable(catalogue, store, &undone)?;
     let source = undo_source(job);
-    let file = JobFile {
-        path: source.clone(),
-        size: 0,
-        modified: store.clock(),
-        syntax: None,
-        checks: None,
-        compressed: true,
-        part: None,
-        retires_all: false,
-    };
+    let file = JobFile { path: source.clone(), size: 0, modified: store.clock(), compressed: true, ..JobFile::default() };
     let tenant = Tenant::new(&undone.tenant)?;
     let undo = store.start_undo(job, NewJob { tenant, profile: None, source, as_of: None, files: vec![file] })?;
     add_chunks(store, &undone, undo)?;

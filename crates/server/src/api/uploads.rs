@@ -139,6 +139,7 @@ impl UploadParams {
             tenant,
             as_of: self.as_of,
             part: None,
+            arguments: Default::default(),
             retires_all: self.retires_all,
             unexpected: self.unexpected,
         }

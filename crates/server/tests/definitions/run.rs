@@ -439,9 +439,7 @@ impl TestSetup {
             modified: delivery.as_of * 1_000_000,
             syntax: opened.syntax.map(|syntax| syntax.name().to_owned()),
             compressed: true,
-            part: None,
-            retires_all: false,
-            checks: None,
+            ..JobFile::default()
         };
         Ok((file, opened))
     }

@@ -7,13 +7,14 @@ use super::ids::LeaseToken;
 use super::journal::{JournalEntry, OutcomeCounts};
 use super::tenant::Tenant;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A chunk is dead if its lease expires after it was leased this often: no worker that had it has reported, so the chunk itself may crash them.
 pub const MAX_LEASES: u32 = 10;
 
 /// A file of a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFile {
     /// Its path.
     pub path: String,
@@ -28,6 +29,9 @@ pub struct JobFile {
     /// The part of the source that its documents belong to, if not all of it: the part of the contributor's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
+    /// If it is an answer of a service: the values that the service was asked for, by the names of the call's arguments.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub arguments: BTreeMap<String, String>,
     /// Whether it retires what it does not repeat, however much that is, for sources with complete deliveries.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retires_all: bool,

@@ -93,7 +93,7 @@ pub fn a_conflict_has_the_former_contributions_that_were_written_meanwhile(locat
 }
 
 fn new_job(fixture: &Fixture, source: &str) -> NewJob {
-    let file = JobFile { path: "f".into(), size: 1, modified: 0, syntax: None, checks: None, compressed: false, part: None, retires_all: false };
+    let file = JobFile { path: "f".into(), size: 1, modified: 0, ..JobFile::default() };
     NewJob { tenant: fixture.tenant.clone(), profile: None, source: source.into(), as_of: None, files: vec![file] }
 }
 

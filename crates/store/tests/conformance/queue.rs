@@ -18,16 +18,7 @@ collections:
 ";
 
 pub fn new_job(tenant: &Tenant, files: usize) -> NewJob {
-    let file = |number| JobFile {
-        path: format!("file{number}.json"),
-        size: 100,
-        modified: 5,
-        syntax: Some("json".into()),
-        compressed: false,
-        part: None,
-        retires_all: false,
-        checks: None,
-    };
+    let file = |number| JobFile { path: format!("file{number}.json"), size: 100, modified: 5, syntax: Some("json".into()), ..JobFile::default() };
     NewJob { tenant: tenant.clone(), profile: None, source: "deliveries".into(), as_of: None, files: (0..files).map(file).collect() }
 }
 
@@ -745,16 +736,7 @@ pub fn a_job_keeps_its_attributes_after_reopening(location: &StoreLocation) {
     let mut new = new_job(&fixture.tenant, 2);
     new.profile = Some("upsert".into());
     new.as_of = Some(-1);
-    new.files[1] = JobFile {
-        path: "d/\u{e4} \"x\".gz".into(),
-        size: u64::MAX >> 1,
-        modified: -5,
-        syntax: None,
-        compressed: true,
-        part: None,
-        retires_all: false,
-        checks: None,
-    };
+    new.files[1] = JobFile { path: "d/\u{e4} \"x\".gz".into(), size: u64::MAX >> 1, modified: -5, compressed: true, ..JobFile::default() };
     let id = fixture.store.create_job(new.clone()).expect("the job is written");
     fixture.store.add_chunks(id, chunks(1..=2), progress(2, false)).expect("chunks are added");
     let leased = lease_one(&fixture);

@@ -19,6 +19,8 @@ pub struct QueryAlias {
 pub struct AliasTarget {
     /// The regular expression that a value must match.
     pub matches: Option<Regex>,
+    /// The value that a query asks for that has no condition on the alias.
+    pub default: Option<String>,
     /// The fields, by collection; `key` is the record's key.
     pub fields: Vec<(CollectionId, String)>,
 }

@@ -131,6 +131,8 @@ pub struct CallArgument {
     pub default: Option<String>,
     /// Whether times are passed as seconds since 1970.
     pub epoch: bool,
+    /// Whether it is part of the request; otherwise the call implies the condition.
+    pub sent: bool,
 }
 
 /// The form of condition that an argument takes.

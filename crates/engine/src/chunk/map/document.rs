@@ -2,9 +2,9 @@
 
 use crate::merge::{NewContribution, ScopePosition};
 use cel::objects::{Key as CelKey, Map as CelMap};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use stook_catalogue::eval::{text_to_cel, to_cel};
+use stook_catalogue::eval::{json_to_cel, text_to_cel, to_cel};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value};
 
@@ -21,6 +21,8 @@ pub struct Envelope<'e> {
     pub now: i64,
     /// The part of the contributor's name, if the file is a partial list of its source.
     pub partial_list: Option<&'e str>,
+    /// The values that a service was asked for, if the file is its answer.
+    pub arguments: &'e BTreeMap<String, String>,
 }
 
 impl Envelope<'_> {
@@ -29,6 +31,7 @@ impl Envelope<'_> {
             ("name", text_to_cel(self.name)),
             ("ordinal", cel::Value::Int(self.ordinal as i64)),
             ("received", to_cel(&Value::Int(self.received), &FieldType::Timestamp)),
+            ("arguments", json_to_cel(&self.arguments.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect())),
         ];
         let map: HashMap<CelKey, cel::Value> = entries.into_iter().map(|(name, value)| (CelKey::String(Arc::new(name.to_owned())), value)).collect();
         cel::Value::Map(CelMap { map: Arc::new(map) })
