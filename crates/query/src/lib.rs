@@ -89,9 +89,9 @@ pub use language::{
     ValueLiteral,
 };
 pub use language::{MAX_CONDITIONS, MAX_GROUP_COLUMNS, MAX_PARTS, MAX_QUERY, MAX_STARS};
-pub use language::{as_value, consists_of, named_columns, parse};
+pub use language::{as_value, consists_of, identity, named_columns, parse};
 pub use plan::{AllCollectionsQuery, CompiledQuery, ResultColumn, may_query_all_collections, resolve_all_collections};
-pub use plan::{Highlights, QueryScope, TagQuery, check_tag, compile, tags_of, words_alone};
+pub use plan::{Highlights, QueryScope, TagQuery, check_tag, compile, resolve_parsed, tags_of, words_alone};
 
 use stook_catalogue::diagnostic::Diagnostic;
 use stook_store::StoreError;

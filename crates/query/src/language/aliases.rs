@@ -1,6 +1,6 @@
 //! Replaces aliases, the `words:` of a definition, by collections and fields.
 
-use super::syntax::{FieldPath, GrepItem, Query, QueryCondition, Stage};
+use super::syntax::{ComparisonOperator, FieldPath, GrepItem, Query, QueryCondition, Stage, ValueLiteral};
 use stook_catalogue::definition::{Catalogue, Collection, QueryAlias};
 use stook_catalogue::diagnostic::Diagnostic;
 use stook_catalogue::ids::CollectionId;
@@ -21,7 +21,9 @@ impl Query {
         let resolver = AliasResolver { catalogue };
         let Some(selected) = resolver.selected(self)? else { return Ok(()) };
         let columns = resolver.columns(self, selected)?;
+        let assumed = resolver.assumed(self, selected);
         let lookup = &mut self.lookup;
+        lookup.conditions.extend(assumed);
         let has_extra_names = !lookup.extra_names.is_empty();
         lookup.extra_names.clear();
         let apply = |condition: &mut QueryCondition| match resolver.alias(&condition.path.text) {
@@ -60,13 +62,13 @@ impl Query {
             }
         }
         if let Some(columns) = columns {
-            self.show(columns, &catalogue.collections[selected], rows.named_collection.is_some());
+            self.show(columns, (&catalogue.collections[selected], identifying_field(catalogue, selected)), rows.named_collection.is_some());
         }
         Ok(())
     }
 
     /// Inserts the stages that show these columns before the others. If the query names the collection of one of them, equal rows are returned once.
-    fn show(&mut self, columns: Vec<FieldPath>, collection: &Collection, is_named: bool) {
+    fn show(&mut self, columns: Vec<FieldPath>, (collection, identity): (&Collection, &str), is_named: bool) {
         let list_of = |path: &FieldPath| match collection.field(&path.text)?.1.derive {
             Some(Derivation::Member(list, _)) => Some(collection.fields[list].name.as_str()),
             _ => None,
@@ -82,7 +84,7 @@ impl Query {
             let list_conditions: Vec<GrepItem> = list_conditions.chain(combined.cloned().map(GrepItem::Combined)).collect();
             new_stages.extend((!list_conditions.is_empty()).then_some(Stage::Grep(list_conditions)));
         }
-        let lacks_key = collection.key_field().is_none_or(|key| columns.iter().all(|path| path.text != collection.fields[key].name));
+        let lacks_key = columns.iter().all(|path| path.text != identity);
         let names_columns = |stage: &Stage| matches!(stage, Stage::Grep(items) if items.iter().any(|item| matches!(item, GrepItem::Column(_))));
         let has_columns = self.stages.iter().any(names_columns);
         if !has_columns {
@@ -112,7 +114,7 @@ pub fn named_columns(query: &Query, catalogue: &Catalogue) -> Vec<NamedColumn> {
     let Ok(Some(_)) = resolver.columns(query, selected) else { return Vec::new() };
     let named_column = |path: &FieldPath| {
         let field = resolver.column(&path.text, selected)?;
-        let key = resolver.collection_called(&path.text).map(|collection| key_of(&catalogue.collections[collection]));
+        let key = resolver.collection_called(&path.text).map(|collection| identifying_field(catalogue, collection));
         let member = key.unwrap_or_else(|| field.rsplit('.').next().unwrap_or(field));
         Some(NamedColumn { name: path.text.clone(), field: field.to_owned(), member: member.to_owned() })
     };
@@ -122,6 +124,26 @@ pub fn named_columns(query: &Query, catalogue: &Catalogue) -> Vec<NamedColumn> {
 /// The names without a comparison.
 fn names(query: &Query) -> impl Iterator<Item = &FieldPath> {
     std::iter::once(&query.lookup.collection).chain(query.lookup.extra_names.iter().map(|(path, _)| path))
+}
+
+/// The field by which queries name records of a collection: what the alias that selects it tests in it, or else its key. `None` if the alias tests
+/// nothing, because its records have no name of their own.
+pub fn identity(catalogue: &Catalogue, collection: CollectionId) -> Option<&str> {
+    let definition = &catalogue.collections[collection];
+    let selects = |alias: &&QueryAlias| alias.select == Some(collection);
+    let of_its_name = catalogue.aliases.iter().filter(selects).find(|alias| alias.name == definition.name);
+    match of_its_name.or(catalogue.aliases.iter().find(selects)) {
+        Some(alias) => {
+            let mut fields = alias.tests.iter().flat_map(|test| &test.fields);
+            fields.find(|(candidate, _)| *candidate == collection).map(|(_, field)| field.as_str())
+        }
+        None => Some(key_of(definition)),
+    }
+}
+
+/// The same; the key if the alias tests nothing.
+fn identifying_field(catalogue: &Catalogue, collection: CollectionId) -> &str {
+    identity(catalogue, collection).unwrap_or(key_of(&catalogue.collections[collection]))
 }
 
 fn key_of(collection: &Collection) -> &str {
@@ -178,12 +200,47 @@ impl<'c> AliasResolver<'c> {
     fn column(&self, name: &str, collection: CollectionId) -> Option<&'c str> {
         let definition = &self.catalogue.collections[collection];
         if self.collection_called(name) == Some(collection) {
-            return Some(key_of(definition));
+            return Some(identifying_field(self.catalogue, collection));
         }
         let test =
             self.alias(name).and_then(|alias| alias.tests.iter().find_map(|test| test.fields.iter().find(|(candidate, _)| *candidate == collection)));
         let field = || definition.field(name).map(|(_, field)| field.name.as_str());
         test.map(|(_, field)| field.as_str()).or_else(field).or_else(|| definition.state(name).map(|(_, state)| state.name.as_str()))
+    }
+
+    /// The conditions that a query has without saying so: values that it was given, and defaults of aliases on which it has no condition.
+    fn assumed(&self, query: &Query, selected: CollectionId) -> Vec<QueryCondition> {
+        let lookup = &query.lookup;
+        let has_condition = |alias: &QueryAlias| {
+            let is_field = |name: &str| alias.tests.iter().flat_map(|test| &test.fields).any(|(of, field)| *of == selected && field == name);
+            // a query by key names the record
+            let is_of =
+                |condition: &QueryCondition| condition.path.text == "key" || condition.path.text == alias.name || is_field(&condition.path.text);
+            let in_stage = |stage: &Stage| match stage {
+                Stage::Grep(items) => items.iter().any(|item| match item {
+                    GrepItem::Condition(condition) => is_of(condition),
+                    GrepItem::Combined(tree) => tree.conditions().into_iter().any(is_of),
+                    GrepItem::Column(_) => false,
+                }),
+                _ => false,
+            };
+            lookup.all_conditions().any(is_of) || query.stages.iter().any(in_stage)
+        };
+        let value_of = |alias: &QueryAlias| {
+            let mut tests = alias.tests.iter().filter(|test| test.fields.iter().any(|(of, _)| *of == selected)).peekable();
+            tests.peek()?;
+            let given = lookup.given.iter().find(|(word, _)| *word == alias.name).map(|(_, value)| value.clone());
+            given.or_else(|| tests.find_map(|test| test.default.clone()))
+        };
+        let condition = |alias: &QueryAlias| {
+            let value = value_of(alias).filter(|_| !has_condition(alias))?;
+            // a mistake is shown at the name that selects the collection, because the condition is not in the text
+            let span = lookup.collection.span.clone();
+            let path = FieldPath { text: alias.name.clone(), span: span.clone() };
+            let values = vec![ValueLiteral { pieces: vec![value], span: span.clone() }];
+            Some(QueryCondition { path, operator: ComparisonOperator::Equal, values, span })
+        };
+        self.catalogue.aliases.iter().filter_map(condition).collect()
     }
 
     /// The columns of names without a comparison, unless the only one is the collection.
@@ -224,7 +281,7 @@ impl RowNames<'_, '_> {
             let other = &resolver.catalogue.collections[*named];
             let member = |of: &str| path.text.strip_prefix(of).and_then(|rest| rest.strip_prefix('.'));
             let member = member(name).or(member(&other.name)).unwrap_or(&path.text);
-            if (member == key_of(other) || path.text == *name || path.text == other.name)
+            if (member == identifying_field(resolver.catalogue, *named) || path.text == *name || path.text == other.name)
                 && let Some(field) = resolver.column(name, self.selected)
             {
                 field.clone_into(&mut path.text);
@@ -241,9 +298,15 @@ impl RowNames<'_, '_> {
         // `run.run_number` means the same as `run` if the rows have runs
         let alias_of_key = |(name, member): (&str, &str)| {
             let other = resolver.collection_called(name).filter(|other| *other != self.selected)?;
-            (key_of(&resolver.catalogue.collections[other]) == member).then(|| name.to_owned())
+            (identifying_field(resolver.catalogue, other) == member).then(|| name.to_owned())
         };
-        let name = path.text.split_once('.').and_then(alias_of_key).filter(|_| !is_field(&path.text)).unwrap_or_else(|| path.text.clone());
+        // `lumi.number` means the same as `lumi` if the rows have it as a member `number` of some list
+        let alias_of_member = |(name, member): (&str, &str)| {
+            let field = resolver.alias(name).and_then(|_| resolver.column(name, self.selected))?;
+            field.rsplit_once('.').filter(|(_, last)| *last == member).map(|_| name.to_owned())
+        };
+        let parts = path.text.split_once('.').filter(|_| !is_field(&path.text));
+        let name = parts.and_then(|parts| alias_of_key(parts).or_else(|| alias_of_member(parts))).unwrap_or_else(|| path.text.clone());
         if (replaces_aliases || name != path.text)
             && !is_field(&name)
             && resolver.alias(&name).is_some()

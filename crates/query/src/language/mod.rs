@@ -6,7 +6,7 @@ mod parse;
 mod syntax;
 mod tokens;
 
-pub use aliases::{NamedColumn, named_columns};
+pub use aliases::{NamedColumn, identity, named_columns};
 pub(crate) use combined::split;
 pub use parse::{MAX_CONDITIONS, MAX_GROUP_COLUMNS, MAX_PARTS, MAX_QUERY, MAX_STARS, parse};
 pub use syntax::{

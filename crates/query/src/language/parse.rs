@@ -156,7 +156,7 @@ impl QueryParser<'_> {
                 let (conditions, combined) = alternatives.split();
                 let names = extra_names.iter().map(|(path, _)| path.span.end).chain([collection.span.end]);
                 let end = names.chain([self.condition_end]).max().unwrap_or(self.at);
-                return Ok(Selection { collection, extra_names, conditions, combined, open_alternatives, end });
+                return Ok(Selection { collection, extra_names, conditions, combined, given: Vec::new(), open_alternatives, end });
             }
             if self.is_combined() {
                 first_condition = first_condition.or(Some(self.at));

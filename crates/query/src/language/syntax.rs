@@ -24,6 +24,8 @@ pub struct Selection {
     pub conditions: Vec<QueryCondition>,
     /// Combined conditions, all of which must hold, too.
     pub combined: Vec<ConditionTree>,
+    /// Words with the values that they have if the query has no condition on them; a word that means nothing for the collection is ignored.
+    pub given: Vec<(String, String)>,
     /// If the conditions are alternatives that no parentheses enclose, where they begin in the text.
     pub open_alternatives: Option<usize>,
     /// Its end in the text.

@@ -156,6 +156,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
             }
         }
     }
+    plan.conditions.extend(resolver.composed_key_condition(&plan.conditions));
     if plan.columns.is_empty() {
         (plan.columns, columns) = resolver.all_columns();
     }

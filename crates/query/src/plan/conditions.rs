@@ -3,8 +3,11 @@
 
 use super::columns::Resolver;
 use crate::language::{ComparisonOperator, QueryCondition, ValueLiteral};
+use std::borrow::Cow;
 use std::sync::Arc;
+use stook_catalogue::definition::KeyDefinition;
 use stook_catalogue::diagnostic::Diagnostic;
+use stook_catalogue::key::TemplatePart;
 use stook_catalogue::value::{FieldType, Geometry, PartialDate, Value, duration_from_text, from_text};
 use stook_store::plan::{Comparison, Condition, GeometryRelation, PlanColumn};
 
@@ -114,6 +117,31 @@ impl Resolver<'_> {
             PlanColumn::Key => Some(found),
             _ => (field.ty == FieldType::Text).then_some(Condition { column: PlanColumn::Key, ..found }),
         }
+    }
+
+    /// The condition on a key made of several fields that follows if all of them are given, or all but the end of the last: records are then found by
+    /// key, and in its order.
+    pub fn composed_key_condition(&self, conditions: &[Condition]) -> Option<Condition> {
+        let KeyDefinition::Template(template) = &self.collection.key else { return None };
+        template.names().nth(1)?;
+        let tests_of = |name: &str| {
+            // a folded field is equal to texts that make other keys
+            let field = self.collection.field(name).filter(|(_, field)| !field.fold && field.golden_type() == &field.ty);
+            let column = field.map(|(index, field)| (PlanColumn::Field(index), &field.ty));
+            conditions.iter().filter_map(move |condition| column.filter(|(own, _)| *own == condition.column).map(|(_, ty)| (&condition.test, ty)))
+        };
+        let equal = |name: &str| tests_of(name).find_map(|(test, ty)| if let Comparison::Equal(value) = test { Some(value.show(ty)) } else { None });
+        if let Some(key) = template.fill(|name| equal(name).map(Cow::Owned)) {
+            return Some(Condition { column: PlanColumn::Key, test: Comparison::Equal(Value::text(key)) });
+        }
+        let Some(TemplatePart::Name(last)) = template.parts.last() else { return None };
+        let begins = tests_of(last).find_map(|(test, _)| match test {
+            Comparison::Prefix(prefix) => Some(prefix.clone()),
+            Comparison::Wildcard(pieces) => pieces.first().filter(|first| !first.is_empty()).cloned(),
+            _ => None,
+        })?;
+        let beginning = template.fill(|name| if name == last { Some(Cow::Borrowed(&*begins)) } else { equal(name).map(Cow::Owned) })?;
+        Some(Condition { column: PlanColumn::Key, test: Comparison::Prefix(beginning) })
     }
 
     /// A condition on the key field; for `=`, `!=` and `in` one on the key, by which records are found faster.

@@ -71,6 +71,7 @@ impl EverywhereSearch {
                 extra_names: Vec::new(),
                 conditions: vec![condition],
                 combined: Vec::new(),
+                given: Vec::new(),
                 open_alternatives: None,
                 end: text.len(),
             };
