@@ -22,8 +22,8 @@ use stook_engine::EngineError;
 use stook_engine::aggregate::{by_source, over};
 use stook_engine::fetch::{FetchOptions, FetchPolicy, ServiceStatus};
 use stook_query::{
-    AllCollectionsQuery, CompiledQuery, Completion, Highlights, QueryScope, complete, facets, may_query_all_collections, resolve,
-    resolve_all_collections,
+    AllCollectionsQuery, CompiledQuery, Completion, Highlights, QueryScope, complete, facets, may_query_all_collections, parse, resolve_all_collections,
+    resolve_parsed,
 };
 use stook_store::access::Operation;
 
@@ -48,18 +48,28 @@ const MAX_QUERY_BYTES: usize = 16_384;
 /// # Errors
 /// 400 with the position of the mistake; 403.
 pub async fn compiled(ctx: &RequestContext, text: &str) -> HandlerResult<CompiledQuery> {
+    compiled_with(ctx, text, Vec::new()).await
+}
+
+/// The same with words and their values, which hold if the query has no condition on them.
+///
+/// # Errors
+/// 400 with the position of the mistake.
+pub async fn compiled_with(ctx: &RequestContext, text: &str, given: Vec<(String, String)>) -> HandlerResult<CompiledQuery> {
     if text.len() > MAX_QUERY_BYTES {
         return Err(Problem::bad_request(format!("a query has at most {MAX_QUERY_BYTES} bytes")));
     }
     if text.contains('\0') {
         return Err(Problem::bad_request("a query has no NUL character"));
     }
-    let (app, tenant, text_clone, visible) = (ctx.app.clone(), ctx.tenant.clone(), text.to_owned(), ctx.visible());
+    let (app, tenant, visible) = (ctx.app.clone(), ctx.tenant.clone(), ctx.visible());
     let now = app.store.clock();
     let has_tags = app.catalogue.collections.iter().any(|collection| collection.tags.is_some());
+    let mut query = parse(text).map_err(|problem| misread(text, &problem))?;
+    query.lookup.given = given;
     let resolve_text = move || {
         let scope = QueryScope { catalogue: &app.catalogue, store: &*app.store, tenant: &tenant, visible: &visible };
-        resolve(&text_clone, &scope, now)
+        resolve_parsed(query, &scope, now)
     };
     // the queries of tags are read from the store
     let resolved = if has_tags { reading(resolve_text).await? } else { resolve_text()? };

@@ -83,12 +83,9 @@ pub fn describe(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
             let needed: Vec<&String> =
                 query_route.answer.iter().filter(|(_, part)| !matches!(part, QueryPart::Reason | QueryPart::Warning)).map(|(name, _)| name).collect();
             let answer = json!({ "type": "object", "properties": members, "required": needed, "additionalProperties": false });
-            operation.json(200, "The answer.", answer).answer(
-                200,
-                "A ticket: services have not answered yet.",
-                "text/plain",
-                json!({ "type": "string" }),
-            )
+            let ticket = "A ticket: services have not answered yet.";
+            let operation = operation.json(200, "The answer.", answer).answer(200, ticket, "text/plain", json!({ "type": "string" }));
+            if query_route.view.is_some() { operation.empty(303, "The page of the query.") } else { operation }
         }
         RouteAction::Steps(steps) => {
             let of_finds = steps.finds.iter().flat_map(|find| {

@@ -1,5 +1,5 @@
 //! Declared routes: `serve` finds the route of a request and reads its `parameters`. The route is a `lookup`, a `transition`, or a `query`, whose
-//! rows `query_rows` makes, or it is in `steps`, with `writes`.
+//! rows `query_rows` makes, `plain` as lines, or it is in `steps`, with `writes`. `query_form` shows a parsed query.
 //!
 //! A lookup finds `records` and makes `rows` of them; `columns` reads their values and `fragment` writes JSON.
 
@@ -7,7 +7,9 @@ mod columns;
 mod fragment;
 mod lookup;
 mod parameters;
+mod plain;
 mod query;
+mod query_form;
 mod query_rows;
 mod records;
 mod rows;

@@ -1,17 +1,19 @@
 //! Declared routes that run a query: they return the result or, while services are running, a ticket to ask for it again.
 
 use super::parameters::RouteParams;
+use super::plain::PlainLines;
+use super::query_form::parsed;
 use super::query_rows::{RowMaker, aggregated, grouped};
 use crate::App;
 use crate::api::export::{failed, streamed};
-use crate::api::queries::{DEFAULT_ROWS, MAX_ROWS, compiled};
-use crate::api::response::json_answer;
+use crate::api::queries::{DEFAULT_ROWS, MAX_ROWS, compiled, compiled_with};
+use crate::api::response::{json_answer, percent};
 use crate::guard::admission::{AdmissionPermit, RequestClass};
 use crate::guard::blocking::reading;
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::RequestContext;
 use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use serde_json::{Map, Value as Json, json};
 use std::io::Write;
 use std::sync::Arc;
@@ -21,42 +23,96 @@ use stook_catalogue::route::{QueryPart, QueryRoute};
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::fetch::{FetchOptions, FetchPolicy, ServiceStatus};
-use stook_query::{ComparisonOperator, CompiledQuery, ConditionTree, GrepItem, QueryCondition, Stage};
+use stook_query::{CompiledQuery, parse};
 use stook_store::StoreError;
 use stook_store::plan::PlanColumn;
 
 /// Rows held in memory at a time for a response without a limit.
 const BATCH: usize = 1_000;
+/// How long a request waits for services before it gets a ticket: most services answer sooner, and a client that has a ticket pauses for seconds.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// How long a request with a ticket waits for services.
 const TICKET_WAIT: Duration = Duration::from_secs(2);
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// The form of a response.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum View {
+    Json,
+    /// Lines of text.
+    Plain,
+    /// The page of the query, to which the response leads.
+    Page,
+}
+
+const VIEWS: [(&str, View); 5] = [("", View::Json), ("json", View::Json), ("plain", View::Plain), ("list", View::Page), ("table", View::Page)];
+
+fn view_of(route: &QueryRoute, params: &RouteParams<'_>) -> HandlerResult<View> {
+    let name = route.view.map_or("", |view| params.text(view));
+    match VIEWS.iter().find(|(known, _)| *known == name) {
+        Some((_, view)) => Ok(*view),
+        None => Err(Problem::bad_request(format!("there is no view `{name}`; a view is json, plain, list or table"))),
+    }
+}
 
 /// Returns the result of a query, or a ticket.
 pub async fn answer(ctx: RequestContext, route: &QueryRoute, params: &RouteParams<'_>) -> HandlerResult {
     let query = params.text(route.query).to_owned();
-    let mut compiled = match compiled(&ctx, &query).await {
+    let view = view_of(route, params)?;
+    let given = route.given.iter().map(|(word, param)| (word.clone(), params.text(*param).to_owned()));
+    let given: Vec<(String, String)> = given.filter(|(_, value)| !value.is_empty()).collect();
+    if view == View::Page {
+        return Ok(page_of(&ctx, &query, &given).await);
+    }
+    let mut compiled = match compiled_with(&ctx, &query, given.clone()).await {
+        Err(problem) if route.answers_mistakes && problem.status.is_client_error() && view == View::Plain => {
+            return Ok(([(header::CONTENT_TYPE, PLAIN)], format!("ERROR: {}\n", problem.detail)).into_response());
+        }
         Err(problem) if route.answers_mistakes && problem.status.is_client_error() => return Ok(mistaken(&ctx.app, route, &query, &problem)),
         compiled => compiled?,
     };
-    let ticket = blake3::hash(format!("{}\n{query}", ctx.tenant).as_bytes()).to_hex()[..32].to_owned();
+    let ticket = blake3::hash(format!("{}\n{query}\n{given:?}", ctx.tenant).as_bytes()).to_hex()[..32].to_owned();
     let sent_ticket = params.text(route.ticket);
     if !sent_ticket.is_empty() && sent_ticket != ticket {
         return Err(Problem::bad_request("the ticket belongs to another query"));
     }
     let limit = route.limit.map_or(DEFAULT_ROWS, |limit| params.number(limit));
-    compiled.set_page(route.offset.map_or(0, |offset| params.number(offset)), (limit > 0).then_some(limit.min(MAX_ROWS)));
-    let time = if sent_ticket.is_empty() { Duration::from_millis(50) } else { TICKET_WAIT };
+    // lines are of all rows
+    let (offset, most) = if view == View::Plain { (0, 0) } else { (route.offset.map_or(0, |offset| params.number(offset)), limit) };
+    compiled.set_page(offset, (most > 0).then_some(most.min(MAX_ROWS)));
+    let time = if sent_ticket.is_empty() { FIRST_WAIT } else { TICKET_WAIT };
     ctx.count_store_reached();
-    let query_answer = QueryAnswer { app: ctx.app.clone(), route: route.clone(), query, compiled, statuses: Vec::new() };
+    let query_answer = QueryAnswer { app: ctx.app.clone(), route: route.clone(), query, given, compiled, statuses: Vec::new() };
     let fetched = reading(move || query_answer.fetch(time)).await?;
     let Some(query_answer) = fetched else { return Ok(([(header::CONTENT_TYPE, "text/plain")], ticket).into_response()) };
-    if limit > 0 || !query_answer.compiled.aggregates.is_empty() {
+    if view == View::Json && (limit > 0 || !query_answer.compiled.aggregates.is_empty()) {
         let shown = reading(move || query_answer.page()).await?;
         return Ok(json_answer(StatusCode::OK, shown.to_string()));
     }
     // a response with all rows holds a permit of the bulk class until its last byte is sent
     let permit = AdmissionPermit::new(ctx.app.gate(RequestClass::Bulk).enter().await?, ctx.app.metrics.given_up().clone());
+    if view == View::Plain {
+        return Ok(permit.during(async move { streamed(PLAIN, move |out| query_answer.write_lines(out)) }).await);
+    }
     let (query_answer, total) = reading(move || query_answer.total().map(|total| (query_answer, total))).await?;
     Ok(permit.during(async move { streamed("application/json", move |out| query_answer.write(total, out)) }).await)
+}
+
+/// Leads to the page of a query.
+async fn page_of(ctx: &RequestContext, query: &str, given: &[(String, String)]) -> Response {
+    let mut text = query.to_owned();
+    for (word, value) in given {
+        // the word is added to a query that does not mention it, where it means something
+        let Ok(parsed) = parse(&text) else { break };
+        let end = parsed.lookup.end.min(text.len());
+        if parsed.lookup.all_conditions().all(|condition| condition.path.text != *word) && !value.contains(['"', '\\', '*']) {
+            let longer = format!("{} {word}=\"{value}\"{}", text[..end].trim_end(), &text[end..]);
+            if compiled(ctx, &longer).await.is_ok() {
+                text = longer;
+            }
+        }
+    }
+    Redirect::to(&format!("/t/{}/search?q={}", ctx.tenant, percent(&text))).into_response()
 }
 
 /// The response to an invalid query.
@@ -83,6 +139,8 @@ struct QueryAnswer {
     app: Arc<App>,
     route: QueryRoute,
     query: String,
+    /// The words that the request gives a value.
+    given: Vec<(String, String)>,
     compiled: CompiledQuery,
     statuses: Vec<ServiceStatus>,
 }
@@ -99,19 +157,34 @@ impl QueryAnswer {
         RowMaker::new(&self.app, (&self.route, &self.query), &self.compiled, &self.statuses)
     }
 
+    /// Returns groups or aggregates, of which there are few, with their number; `None` if rows are records.
+    fn combined_rows(&self) -> Result<Option<(Vec<Json>, u64)>, EngineError> {
+        if let Some(grouping) = &self.compiled.grouping {
+            let groups = self.app.store.group(&self.compiled.plan, &self.compiled.aggregates, grouping)?;
+            return Ok(Some((grouped(&self.compiled, &groups.rows), groups.total)));
+        }
+        if self.compiled.aggregates.is_empty() {
+            return Ok(None);
+        }
+        let mut rows = aggregated(&self.app, &self.compiled)?;
+        // a client looks for what it has asked for
+        let form = self.form();
+        for (row, wanted) in rows.iter_mut().zip(form["aggregators"].as_array().into_iter().flatten()) {
+            row["key"] = wanted[1].clone();
+        }
+        let total = rows.len() as u64;
+        Ok(Some((rows, total)))
+    }
+
     /// Returns the response with the rows of one page.
     fn page(&self) -> Result<Json, EngineError> {
-        let (rows, total) = if let Some(grouping) = &self.compiled.grouping {
-            let groups = self.app.store.group(&self.compiled.plan, &self.compiled.aggregates, grouping)?;
-            (grouped(&self.compiled, &groups.rows), groups.total)
-        } else if self.compiled.aggregates.is_empty() {
-            let maker = self.row_maker();
-            let (found, total) = self.app.store.find_and_count(&maker.plan())?;
-            (maker.rows(found.rows)?, total)
-        } else {
-            let rows = aggregated(&self.app, &self.compiled)?;
-            let total = rows.len() as u64;
-            (rows, total)
+        let (rows, total) = match self.combined_rows()? {
+            Some(combined) => combined,
+            None => {
+                let maker = self.row_maker();
+                let (found, total) = self.app.store.find_and_count(&maker.plan())?;
+                (maker.rows(found.rows)?, total)
+            }
         };
         let verdict = self.verdict();
         let mut rows = Some(rows);
@@ -150,20 +223,43 @@ impl QueryAnswer {
 
     fn write_rows(&self, maker: &RowMaker<'_>, out: &mut dyn Write) -> Result<(), EngineError> {
         out.write_all(b"[").map_err(failed)?;
-        let (mut batch, mut is_first, mut failure) = (Vec::with_capacity(BATCH), true, None);
-        let mut put = |batch: Vec<Vec<Value>>| -> Result<(), EngineError> {
-            for row in maker.rows(batch)? {
-                let comma = if std::mem::take(&mut is_first) { "" } else { "," };
-                write!(out, "{comma}{row}").map_err(failed)?;
-            }
-            Ok(())
-        };
+        let mut is_first = true;
+        self.visit(maker, &mut |row| {
+            let comma = if std::mem::take(&mut is_first) { "" } else { "," };
+            write!(out, "{comma}{row}").map_err(failed)
+        })?;
+        out.write_all(b"]").map_err(failed)?;
+        Ok(())
+    }
+
+    /// Writes a line for each row; a failure, and what is missing, is a line of its own.
+    fn write_lines(&self, out: &mut dyn Write) -> Result<(), EngineError> {
+        let (verdict, maker) = (self.verdict(), self.row_maker());
+        if verdict.state == "fail" {
+            writeln!(out, "ERROR: {}", verdict.reasons.join("; ")).map_err(failed)?;
+            return Ok(());
+        }
+        let lines = PlainLines::new(&self.form());
+        match self.combined_rows()? {
+            Some((rows, _)) => rows.iter().try_for_each(|row| writeln!(out, "{}", lines.line(row)).map_err(failed))?,
+            None => self.visit(&maker, &mut |row| writeln!(out, "{}", lines.line(row)).map_err(failed))?,
+        }
+        for missing in verdict.reasons.iter().chain(&verdict.warnings) {
+            writeln!(out, "# incomplete: {missing}").map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Calls `put` with each row, of which only some are in memory at a time.
+    fn visit(&self, maker: &RowMaker<'_>, put: &mut dyn FnMut(&Json) -> Result<(), StoreError>) -> Result<(), EngineError> {
+        let (mut batch, mut failure) = (Vec::with_capacity(BATCH), None);
+        let mut put_batch = |batch: Vec<Vec<Value>>| -> Result<(), EngineError> { Ok(maker.rows(batch)?.iter().try_for_each(&mut *put)?) };
         let visited = self.app.store.visit(&maker.plan(), &mut |row| {
             batch.push(row);
             if batch.len() < BATCH {
                 return Ok(());
             }
-            put(std::mem::take(&mut batch)).map_err(|error| {
+            put_batch(std::mem::take(&mut batch)).map_err(|error| {
                 failure = Some(error);
                 StoreError::Cancelled
             })
@@ -172,14 +268,17 @@ impl QueryAnswer {
             return Err(failure);
         }
         visited?;
-        put(batch)?;
-        out.write_all(b"]").map_err(failed)?;
-        Ok(())
+        put_batch(batch)
+    }
+
+    /// The query as its clients expect it.
+    fn form(&self) -> Json {
+        parsed(&self.query, self.compiled.plan.collection, &self.given, &self.app.catalogue)
     }
 
     /// Returns one member of the response other than its rows; `None` if it is left out.
     fn part(&self, part: QueryPart, verdict: &Verdict, total: u64) -> Option<Json> {
-        let Self { app, query, compiled, statuses, .. } = self;
+        let Self { app, query, statuses, .. } = self;
         Some(match part {
             QueryPart::Rows => return None,
             QueryPart::Total => json!(total),
@@ -189,7 +288,7 @@ impl QueryAnswer {
                 json!(statuses.iter().filter(|status| !status.cached).map(ServiceStatus::took).max().unwrap_or_default().as_secs_f64())
             }
             QueryPart::Query => json!(query),
-            QueryPart::Parsed => parsed(query, &app.catalogue.collections[compiled.plan.collection].name),
+            QueryPart::Parsed => self.form(),
             QueryPart::Cached => json!(statuses.iter().all(|status| status.cached)),
             QueryPart::Services => {
                 let mut sources: Vec<&str> = Vec::new();
@@ -263,105 +362,4 @@ fn contributes_more(app: &App, compiled: &CompiledQuery, status: &ServiceStatus,
         _ => None,
     });
     tested.flatten().any(|field| contributes(status, field) && !others.iter().any(|other| contributes(other, field)))
-}
-
-/// The value of a condition in MongoDB's query language, which clients of the original service expect.
-fn compared(condition: &QueryCondition) -> Json {
-    let values: Vec<Json> = condition
-        .values
-        .iter()
-        .map(|value| {
-            let text = value.pieces.join("*");
-            text.parse::<i64>().map_or_else(|_| json!(text), |number| json!(number))
-        })
-        .collect();
-    let first = values.first().cloned().unwrap_or_default();
-    match condition.operator {
-        ComparisonOperator::Equal => first,
-        ComparisonOperator::NotEqual => json!({ "$ne": first }),
-        ComparisonOperator::Less => json!({ "$lt": first }),
-        ComparisonOperator::AtMost => json!({ "$lte": first }),
-        ComparisonOperator::Greater => json!({ "$gt": first }),
-        ComparisonOperator::AtLeast => json!({ "$gte": first }),
-        ComparisonOperator::In => json!({ "$in": values }),
-        ComparisonOperator::Between => json!({ "$gte": first, "$lte": values.last() }),
-        ComparisonOperator::Intersects => json!({ "$geoIntersects": values }),
-        ComparisonOperator::Within => json!({ "$geoWithin": values }),
-        ComparisonOperator::Words => json!({ "$text": first }),
-        ComparisonOperator::Last => json!({ "$last": first }),
-    }
-}
-
-/// Combined conditions in MongoDB's query language.
-fn combined(tree: &ConditionTree) -> Json {
-    let all = |inner: &[ConditionTree]| inner.iter().map(combined).collect::<Vec<_>>();
-    match tree {
-        ConditionTree::One(condition) => json!({ condition.path.text.as_str(): compared(condition) }),
-        ConditionTree::Not(inner) => json!({ "$nor": [combined(inner)] }),
-        ConditionTree::All(inner) => json!({ "$and": all(inner) }),
-        ConditionTree::Any(inner) => json!({ "$or": all(inner) }),
-    }
-}
-
-/// A parsed query in the form that clients of the original service expect (`examples/datasets/das.md`).
-fn parsed(text: &str, collection: &str) -> Json {
-    let Ok(query) = stook_query::parse(text) else { return json!({}) };
-    let full_path = |path: &str| if path.contains('.') { path.to_owned() } else { format!("{collection}.{path}") };
-    let mut spec = Map::new();
-    for condition in &query.lookup.conditions {
-        let compared_value = compared(condition);
-        match (spec.get_mut(&condition.path.text), compared_value) {
-            // two bounds of one field are merged
-            (Some(Json::Object(existing)), Json::Object(compared_value)) => existing.extend(compared_value),
-            (_, compared_value) => drop(spec.insert(condition.path.text.clone(), compared_value)),
-        }
-    }
-    if !query.lookup.combined.is_empty() {
-        spec.insert("$and".to_owned(), query.lookup.combined.iter().map(combined).collect());
-    }
-    let (mut filters, mut aggregators) = (Map::new(), Vec::new());
-    let mut grep: Vec<String> = Vec::new();
-    for stage in &query.stages {
-        match stage {
-            Stage::Grep(items) => grep.extend(items.iter().map(|item| match item {
-                GrepItem::Column(path) => full_path(&path.text),
-                GrepItem::Condition(condition) => {
-                    format!("{}{}", full_path(&condition.path.text), &text[condition.path.span.end..condition.span.end])
-                }
-                GrepItem::Combined(tree) => combined(tree).to_string(),
-            })),
-            Stage::Sort(order) => {
-                let shown = order.iter().map(|item| format!("{}{}", full_path(&item.path.text), if item.descending { "-" } else { "" }));
-                filters.insert("sort".into(), shown.collect());
-            }
-            Stage::Each(path) => {
-                filters.insert("each".into(), full_path(&path.text).into());
-            }
-            Stage::Limit(limit) => {
-                filters.insert("limit".into(), json!(limit));
-            }
-            Stage::Unique => {
-                filters.insert("unique".into(), json!(1));
-            }
-            Stage::Aggregates(wanted, by) => {
-                aggregators.extend(wanted.iter().map(|(function, path)| json!([function.name(), full_path(&path.text)])));
-                if !by.is_empty() {
-                    filters.insert("by".into(), by.iter().map(|group| full_path(&group.path.text)).collect());
-                }
-            }
-        }
-    }
-    if !grep.is_empty() {
-        filters.insert("grep".into(), json!(grep));
-    }
-    let also = query.lookup.extra_names.iter().map(|(path, _)| path.text.as_str());
-    let fields: Vec<&str> = std::iter::once(collection).chain(also).collect();
-    let mut parts = json!({ "fields": fields, "spec": spec });
-    if !filters.is_empty() {
-        parts["filters"] = filters.into();
-    }
-    if !aggregators.is_empty() {
-        parts["aggregators"] = aggregators.into();
-    }
-    parts
 }

@@ -15,7 +15,7 @@ use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::aggregate::over;
 use stook_engine::fetch::ServiceStatus;
-use stook_query::{CompiledQuery, NamedColumn, ResultColumn, named_columns};
+use stook_query::{CompiledQuery, NamedColumn, ResultColumn, identity, named_columns};
 use stook_store::ReadDetail;
 use stook_store::plan::{Aggregate, PlanColumn, QueryPlan};
 
@@ -53,13 +53,16 @@ pub struct RowMaker<'r> {
     by_source: bool,
     /// Names in the query, with their columns.
     named: Vec<NamedColumn>,
+    /// The field that identifies a record.
+    identity: Option<&'r str>,
 }
 
 impl<'r> RowMaker<'r> {
     pub fn new(app: &'r App, (route, query): (&QueryRoute, &str), compiled: &'r CompiledQuery, statuses: &'r [ServiceStatus]) -> Self {
         let collection = &app.catalogue.collections[compiled.plan.collection];
         let named = stook_query::parse(query).map(|query| named_columns(&query, &app.catalogue)).unwrap_or_default();
-        Self { app, compiled, collection, statuses, by_source: route.by_source, named }
+        let identity = identity(&app.catalogue, compiled.plan.collection);
+        Self { app, compiled, collection, statuses, by_source: route.by_source, named, identity }
     }
 
     /// Whether a record is read for each row.
@@ -100,12 +103,12 @@ impl<'r> RowMaker<'r> {
         let mut row = by_name(&self.named, &cells);
         let record_json = row.entry(collection.name.as_str()).or_insert_with(|| json!([{}]));
         add_missing(&mut record_json[0], nested(cells));
-        // if the query does not name the key, its first column represents the row
+        // if the query does not name what identifies its records, its first column represents the row
         let names = || compiled.columns.iter().map(|heading| heading.name.as_str());
-        let key = key_of(collection);
+        let key = self.identity.unwrap_or("key");
         let key = names().find(|name| *name == key).or(names().next()).unwrap_or(key);
         let first = self.named.first().map_or((collection.name.as_str(), key), |first| (&first.name, &first.member));
-        row.insert("das".into(), origin_of(first, &[]));
+        row.insert("das".into(), origin_of((first.0, Some(first.1)), &[]));
         row.into()
     }
 
@@ -117,7 +120,8 @@ impl<'r> RowMaker<'r> {
         let contributed = compiled.plan.columns.iter().filter_map(|column| column.field());
         let contributed_fields: Vec<FieldId> = contributed.filter(|field| is_contributed(collection, *field)).collect();
         let services: HashMap<&str, &str> = self.statuses.iter().map(|status| (status.source.as_str(), status.service.as_str())).collect();
-        let key = collection.key_field().map_or_else(|| first_of(compiled), |key| collection.fields[key].name.as_str());
+        // a key that is made of several fields is none of the values
+        let key = self.identity.map(|field| if field == "key" { first_of(compiled) } else { field });
         let mut rows = Vec::with_capacity(keys.len());
         let read = app.store.read(&compiled.plan.tenant, compiled.plan.collection, &keys, ReadDetail::Full)?;
         for (record, values) in read.into_iter().zip(values).filter_map(|(record, values)| Some((record?, values))) {
@@ -174,10 +178,6 @@ fn contributed_value<'v>(collection: &Collection, index: FieldId, values: &'v [V
     collection.member(index).map_or(Cow::Borrowed(&values[index]), |(list, member)| Cow::Owned(members_of(&values[list], member)))
 }
 
-fn key_of(collection: &Collection) -> &str {
-    collection.key_field().map_or("key", |field| collection.fields[field].name.as_str())
-}
-
 /// Nests cells by the parts of their names, because clients of the original service walk from name to name.
 fn nested<'c>(cells: impl IntoIterator<Item = (&'c str, Json)>) -> Json {
     let mut whole = Map::new();
@@ -195,8 +195,9 @@ fn nested<'c>(cells: impl IntoIterator<Item = (&'c str, Json)>) -> Json {
     Json::Object(whole)
 }
 
-/// The origin of a row's values, as clients of the original service expect it.
-fn origin_of((collection, key): (&str, &str), sources: &[(&str, &str)]) -> Json {
+/// The origin of a row's values, as clients of the original service expect it. Records that nothing identifies are called after their collection.
+fn origin_of((collection, key): (&str, Option<&str>), sources: &[(&str, &str)]) -> Json {
     let (systems, calls): (Vec<&str>, Vec<&str>) = sources.iter().copied().unzip();
-    json!({ "primary_key": format!("{collection}.{key}"), "record": 1, "system": systems, "api": calls })
+    let primary_key = key.map_or(collection.to_owned(), |key| format!("{collection}.{key}"));
+    json!({ "primary_key": primary_key, "record": 1, "system": systems, "api": calls })
 }
