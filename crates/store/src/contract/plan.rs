@@ -25,7 +25,8 @@ pub struct QueryPlan {
     pub each: Option<FieldId>,
     /// The columns of a row.
     pub columns: Vec<PlanColumn>,
-    /// Whether equal rows are returned once.
+    /// Whether equal rows are returned once. Rows that differ only in a column of ranges, if there is one such column, are one row with all their
+    /// numbers; it does not count for the order.
     pub distinct: bool,
     /// Whether rows that `sort` leaves equal may come in any order instead of by key, which may be much cheaper.
     pub any_order: bool,

@@ -10,6 +10,7 @@
 
 use super::during::days_sql;
 use super::plan_parts::{float_aggregate, integer_aggregate, unreadable};
+use super::united::{united_column, united_rows};
 use crate::plan::{
     ALL_VALUES, Aggregate, AggregateFunction, GroupColumn, GroupSort, Grouping, Groups, MAX_GROUPS, Period, PlanColumn, QueryPlan, percentile_between,
 };
@@ -39,7 +40,7 @@ pub trait GroupDialect {
     /// Joins the elements of a list, with this alias. Rows without elements are dropped.
     fn elements(&self, list: &str, alias: &str) -> ElementsSql;
 
-    /// Joins the ranges of a column, with this alias; the values are the least and the greatest number.
+    /// Joins the ranges of a column, with this alias; the values are the least and the greatest number. Rows without numbers are kept, without values.
     fn ranges(&self, column: &str, alias: &str) -> (ElementsSql, String);
 
     /// Joins the different values that `value` makes of the elements of a list, with this alias. Rows without elements are kept, without a value.
@@ -149,7 +150,14 @@ pub fn group_statement<'c, E: From<StoreError>>(
     let columns: Vec<GroupedColumn> = base.iter().map(|column| column_of(*column)).collect::<std::result::Result<_, E>>()?;
     let position = |column: PlanColumn| base.iter().position(|other| *other == column).unwrap_or_default();
     let selected: Vec<String> = columns.iter().enumerate().map(|(index, column)| format!("{} AS b{index}", column.sql)).collect();
-    let base_sql = format!("SELECT {}{} FROM {from}", if plan.distinct { "DISTINCT " } else { "" }, selected.join(", "));
+    let base_sql = match united_column(columns.iter().map(|column| &column.ty)).filter(|_| plan.distinct) {
+        Some(ranges) => {
+            let renamed: Vec<String> = (0..columns.len()).map(|index| format!("u{index} AS b{index}")).collect();
+            let own: Vec<String> = columns.iter().map(|column| column.sql.clone()).collect();
+            format!("SELECT {} FROM ({}) AS united", renamed.join(", "), united_rows(dialect, &own, &[], ranges, from))
+        }
+        None => format!("SELECT {}{} FROM {from}", if plan.distinct { "DISTINCT " } else { "" }, selected.join(", ")),
+    };
 
     let (mut joins, mut groups, mut types) = (String::new(), Vec::new(), Vec::new());
     for (index, GroupColumn { column, period }) in grouping.by.iter().copied().enumerate() {

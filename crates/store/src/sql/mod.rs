@@ -29,3 +29,4 @@ pub mod store_schema;
 pub mod tagging;
 pub mod unique;
 pub mod unit;
+pub mod united;

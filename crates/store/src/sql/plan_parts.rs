@@ -1,5 +1,7 @@
 //! Common parts of turning plans into SQL: definition look-ups, and sums.
 
+use super::grouping::{GroupDialect, GroupedColumn};
+use super::united::{united_column, united_rows};
 use crate::damage::Damage;
 use crate::plan::{AggregateFunction, PlanColumn, QueryPlan, mean_of};
 use crate::{Result, StoreError};
@@ -44,26 +46,28 @@ pub fn all_rows(plan: &QueryPlan) -> QueryPlan {
     QueryPlan { sort: Vec::new(), offset: 0, limit: None, ..plan.clone() }
 }
 
-/// Returns the statement whose column `v` has the values to aggregate, one per row of the plan. `name` is the name of `column`, `sql_of` returns a
-/// column's SQL, `from` is the FROM clause.
+/// Returns the statement whose column `v` has the values to aggregate, one per row of the plan. `from` is the FROM clause, `column_of` returns the SQL
+/// of a column in it.
 pub fn aggregated_values_sql<E: From<StoreError>>(
+    dialect: &impl GroupDialect,
     plan: &QueryPlan,
     column: PlanColumn,
-    name: &str,
     from: &str,
-    sql_of: impl Fn(PlanColumn) -> std::result::Result<String, E>,
+    column_of: impl Fn(PlanColumn) -> std::result::Result<GroupedColumn, E>,
 ) -> std::result::Result<String, E> {
     if !plan.distinct {
-        return Ok(format!("SELECT {} AS v FROM {from}", sql_of(column)?));
+        return Ok(format!("SELECT {} AS v FROM {from}", column_of(column)?.sql));
     }
     let Some(aggregated) = plan.columns.iter().position(|other| *other == column) else {
-        return Err(StoreError::Wrong(format!("unique rows have no `{name}`")).into());
+        return Err(StoreError::Wrong(format!("unique rows have no `{}`", column_of(column)?.name)).into());
     };
-    let mut selected = Vec::with_capacity(plan.columns.len());
-    for (index, column) in plan.columns.iter().enumerate() {
-        let name = if index == aggregated { "v".to_owned() } else { format!("c{index}") };
-        selected.push(format!("{} AS {name}", sql_of(*column)?));
+    let columns: Vec<GroupedColumn> = plan.columns.iter().map(|column| column_of(*column)).collect::<std::result::Result<_, E>>()?;
+    if let Some(ranges) = united_column(columns.iter().map(|column| &column.ty)) {
+        let own: Vec<String> = columns.into_iter().map(|column| column.sql).collect();
+        return Ok(format!("SELECT u{aggregated} AS v FROM ({}) AS united", united_rows(dialect, &own, &[], ranges, from)));
     }
+    let name = |index: usize| if index == aggregated { "v".to_owned() } else { format!("c{index}") };
+    let selected: Vec<String> = columns.iter().enumerate().map(|(index, column)| format!("{} AS {}", column.sql, name(index))).collect();
     Ok(format!("SELECT DISTINCT {} FROM {from}", selected.join(", ")))
 }
 

@@ -138,6 +138,7 @@ macro_rules! conformance {
                 sums_of_groups_are_exact_and_refused_where_they_do_not_fit,
                 percentiles_lie_between_values_in_proportion,
                 members_of_structs_and_rows_of_them_are_those_of_a_naive_reader,
+                unique_rows_that_differ_in_one_column_of_ranges_are_one,
                 text_is_ordered_by_its_bytes,
                 folded_fields_are_compared_and_sorted_folded_and_shown_as_they_are,
                 a_wildcard_on_a_folded_field_is_folded_like_the_field,

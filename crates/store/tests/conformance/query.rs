@@ -190,8 +190,14 @@ impl Naive {
     fn rows(&self, plan: &QueryPlan) -> Vec<Vec<Value>> {
         let mut found = self.satisfying(plan);
         let row = |record: &(String, RecordContent)| plan.columns.iter().map(|column| Self::value(record, *column)).collect::<Vec<Value>>();
+        let is_ranges = |position: usize| self.naive_column(plan.columns[position]).ty == FieldType::Ranges;
+        let united = match (0..plan.columns.len()).filter(|position| is_ranges(*position)).collect::<Vec<_>>().as_slice() {
+            [only] if plan.distinct => Some(*only),
+            _ => None,
+        };
         let by_columns = |a: &(String, RecordContent), b: &(String, RecordContent)| {
-            let orders = row(a).into_iter().zip(row(b)).map(|(a, b)| a.compare(&b));
+            let orders =
+                row(a).into_iter().zip(row(b)).enumerate().filter(|(position, _)| Some(*position) != united).map(|(_, (a, b))| a.compare(&b));
             orders.fold(Ordering::Equal, Ordering::then)
         };
         found.sort_by(|a, b| {
@@ -199,7 +205,22 @@ impl Naive {
             sorted.then_with(|| if plan.distinct { by_columns(a, b) } else { a.0.cmp(&b.0) })
         });
         let mut rows: Vec<Vec<Value>> = found.into_iter().map(row).collect();
-        if plan.distinct {
+        if let Some(position) = united {
+            let mut sets: Vec<(Vec<Value>, Vec<(i64, i64)>)> = Vec::new();
+            for mut row in rows {
+                let numbers = std::mem::replace(&mut row[position], Value::Null);
+                let pairs = if let Value::Json(json) = &numbers { ranges(json).collect() } else { Vec::new() };
+                match sets.iter_mut().find(|(known, _)| *known == row) {
+                    Some((_, known)) => known.extend(pairs),
+                    None => sets.push((row, pairs)),
+                }
+            }
+            let whole = |(mut row, pairs): (Vec<Value>, Vec<(i64, i64)>)| {
+                row[position] = ranges_of(pairs);
+                row
+            };
+            rows = sets.into_iter().map(whole).collect();
+        } else if plan.distinct {
             let mut seen = Vec::new();
             rows.retain(|row| {
                 !seen.contains(row) && {
@@ -560,12 +581,19 @@ fn chosen_plan(choices: &Choices, naive: &Naive, plan: QueryPlan) -> (QueryPlan,
             _ => vec![CombinedCondition::Any(vec![CombinedCondition::All(combined), single])],
         };
     }
-    let candidates = if choices.distinct { &scalar } else { &naive.columns.iter().collect::<Vec<_>>() };
-    let columns: Vec<PlanColumn> = choices.columns.iter().map(|choice| candidates[choice % candidates.len()].column).collect();
-    let sort = choices.sort.iter().map(|(choice, descending)| {
+    let candidates: Vec<&NaiveColumn> = naive.columns.iter().filter(|column| !choices.distinct || !column.ty.is_list()).collect();
+    let mut columns: Vec<PlanColumn> = choices.columns.iter().map(|choice| candidates[choice % candidates.len()].column).collect();
+    let is_ranges = |column: PlanColumn| naive.naive_column(column).ty == FieldType::Ranges;
+    if choices.distinct {
+        // rows with several are ordered by their texts
+        let first = columns.iter().position(|column| is_ranges(*column));
+        let mut position = 0..;
+        columns.retain(|column| position.next() == first || !is_ranges(*column));
+    }
+    let sort = choices.sort.iter().filter_map(|(choice, descending)| {
         // only one of equal rows is left, so they can only be ordered by their values
         let column = if choices.distinct { columns[choice % columns.len()] } else { scalar[choice % scalar.len()].column };
-        SortKey { column, descending: *descending }
+        (!is_ranges(column)).then_some(SortKey { column, descending: *descending })
     });
     let aggregates = choices.aggregates.iter().map(|(choice, function)| {
         let naive_column = &naive.columns[choice % naive.columns.len()];
@@ -667,6 +695,57 @@ pub fn members_of_structs_and_rows_of_them_are_those_of_a_naive_reader(location:
     assert!(matches!(fixture.store.find(&nothing), Err(StoreError::Wrong(_))), "a text has no structs");
     let nowhere = QueryPlan { columns: vec![PlanColumn::Element(0)], ..fixture.plan(vec![]) };
     assert!(matches!(fixture.store.find(&nowhere), Err(StoreError::Wrong(_))), "no struct is asked for");
+}
+
+pub fn unique_rows_that_differ_in_one_column_of_ranges_are_one(location: &StoreLocation) {
+    let definition_text = "catalogue: files\ncollections: { file: { key: name, fields: { name: text, run: integer, lumi: ranges, more: ranges } } }";
+    let fixture = Fixture::open(location, definition_text);
+    let (most, least) = (i64::MAX, i64::MIN);
+    for (name, run, lumi) in [
+        ("a", Some(1), vec![(1, 5), (8, 9)]),
+        ("b", Some(1), vec![(4, 7)]),
+        ("c", Some(1), vec![(20, 20)]),
+        ("d", Some(2), vec![(most - 1, most), (least, least)]),
+        ("e", Some(2), vec![(least + 1, 3), (most, most)]),
+        ("f", Some(2), Vec::new()),
+        ("g", Some(3), Vec::new()),
+        ("h", None, vec![(1, 1)]),
+        ("i", None, vec![(1, 2)]),
+    ] {
+        let run = run.map_or(Value::Null, Value::Int);
+        fixture.put(name, &[("run", run), ("lumi", ranges_of(lumi.clone())), ("more", ranges_of(lumi))]);
+    }
+    let (run, lumi, more) = (fixture.column("run"), fixture.column("lumi"), fixture.column("more"));
+    let unique = |columns: &[PlanColumn]| QueryPlan { columns: columns.to_vec(), distinct: true, ..fixture.plan(vec![]) };
+    let all_of_two = vec![(least, 3), (most - 1, most)];
+    let expected = vec![
+        vec![Value::Null, ranges_of(vec![(1, 2)])],
+        vec![Value::Int(1), ranges_of(vec![(1, 9), (20, 20)])],
+        vec![Value::Int(2), ranges_of(all_of_two)],
+        vec![Value::Int(3), Value::Null],
+    ];
+    let plan = unique(&[run, lumi]);
+    assert_eq!(fixture.rows(&plan), expected);
+    assert_eq!(fixture.store.count(&plan).expect("counting works"), 4);
+    let turned: Vec<Vec<Value>> = expected.iter().map(|row| row.iter().rev().cloned().collect()).collect();
+    assert_eq!(fixture.rows(&unique(&[lumi, run])), turned);
+    let descending = QueryPlan { sort: vec![SortKey { column: run, descending: true }], offset: 1, limit: Some(2), ..plan.clone() };
+    assert_eq!(fixture.rows(&descending), [expected[2].clone(), expected[1].clone()]);
+    // every number once
+    let below_most = Condition { column: run, test: Comparison::NotEqual(Value::Int(2)) };
+    let small = QueryPlan { conditions: vec![below_most.clone()], ..plan.clone() };
+    let count = Aggregate { function: AggregateFunction::Count, column: lumi };
+    assert_eq!(fixture.store.aggregate(&small, &[count]).expect("it counts"), [Value::Int(10)]);
+    let by = GroupColumn { column: run, period: None };
+    let grouping = Grouping { by: vec![by], sort: Vec::new() };
+    let groups = fixture.store.group(&small, &[count], &grouping).expect("it groups");
+    assert_eq!(groups.rows, [vec![Value::Int(1), Value::Int(10)], vec![Value::Int(3), Value::Int(0)]]);
+    // the only column
+    assert_eq!(fixture.rows(&QueryPlan { conditions: vec![below_most], ..unique(&[lumi]) }), [vec![ranges_of(vec![(1, 9), (20, 20)])]]);
+    let nothing = Condition { column: run, test: equal(Value::Int(9)) };
+    assert!(fixture.rows(&QueryPlan { conditions: vec![nothing], ..unique(&[lumi]) }).is_empty());
+    // pairs of sets are no set
+    assert_eq!(fixture.rows(&unique(&[run, lumi, more])).len(), 9);
 }
 
 fn compare_random_plans(fixture: &Fixture, naive: &Naive, base: QueryPlan, cases: u32) {

@@ -3,10 +3,11 @@
 use super::super::session::{DatabaseError, DbResult, Session};
 use super::super::values::{RowExt, decode_column};
 use super::columns::column_info;
+use super::group::PostgresDialect;
 use super::select::{SqlBuilder, rows_statement};
 use crate::StoreError;
 use crate::plan::{ALL_VALUES, Aggregate, AggregateFunction, PlanColumn, QueryPlan, percentile_between};
-use crate::sql::grouping::percentile_of;
+use crate::sql::grouping::{GroupedColumn, percentile_of};
 use crate::sql::plan_parts::{aggregated_values_sql, all_rows, float_aggregate, integer_aggregate, unreadable};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::{FieldType, Value};
@@ -29,8 +30,11 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
     let plan = all_rows(plan);
     let builder = SqlBuilder::new(catalogue, tenant, &plan)?;
     let column = column_info(builder.catalogue, builder.collection, plan.each, aggregate.column)?;
-    let sql_of = |column: PlanColumn| column_info(builder.catalogue, builder.collection, plan.each, column).map(|column| column.sql);
-    let rows = aggregated_values_sql(&plan, aggregate.column, &column.name, &builder.from(), sql_of)?;
+    let column_of = |column: PlanColumn| -> DbResult<GroupedColumn> {
+        let column = column_info(builder.catalogue, builder.collection, plan.each, column)?;
+        Ok(GroupedColumn { sql: column.sql, ty: column.ty, name: column.name })
+    };
+    let rows = aggregated_values_sql(&PostgresDialect, &plan, aggregate.column, &builder.from(), column_of)?;
     if column.ty == FieldType::Ranges {
         let sql = match aggregate.function {
             AggregateFunction::Count => "coalesce(sum((e.v ->> 1)::bigint - (e.v ->> 0)::bigint + 1), 0)::bigint",

@@ -13,7 +13,7 @@ use ::tokio_postgres::Row;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::{FieldType, Value};
 
-struct PostgresDialect;
+pub struct PostgresDialect;
 
 impl GroupDialect for PostgresDialect {
     fn null(&self, ty: &FieldType) -> String {
@@ -25,7 +25,7 @@ impl GroupDialect for PostgresDialect {
     }
 
     fn ranges(&self, column: &str, alias: &str) -> (ElementsSql, String) {
-        let join = format!(" CROSS JOIN LATERAL jsonb_array_elements({column}::jsonb) AS {alias}(v)");
+        let join = format!(" LEFT JOIN LATERAL jsonb_array_elements({column}::jsonb) AS {alias}(v) ON true");
         (ElementsSql { join, value: format!("({alias}.v ->> 0)::bigint") }, format!("({alias}.v ->> 1)::bigint"))
     }
 

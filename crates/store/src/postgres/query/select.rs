@@ -4,12 +4,14 @@ use super::super::session::DbResult;
 use super::super::tables::{index_expression, quoted_name};
 use super::columns::{ColumnInfo, column_info};
 use super::comparison::ComparisonSql;
+use super::group::PostgresDialect;
 use super::parameters::{Parameters, QueryParameter};
 use crate::StoreError;
-use crate::plan::{Comparison, Condition, PlanColumn, QueryPlan};
+use crate::plan::{Comparison, Condition, PlanColumn, QueryPlan, SortKey};
 use crate::sql::combined::{TruthValues, combined_sql};
 use crate::sql::plan_parts::struct_list;
 use crate::sql::ranking::rank_sql;
+use crate::sql::united::{united_column, united_rows};
 use stook_catalogue::definition::{Catalogue, Collection, Field};
 use stook_catalogue::ids::FieldId;
 use stook_catalogue::value::FieldType;
@@ -235,11 +237,12 @@ pub fn rows_statement_of(mut builder: SqlBuilder<'_>, plan: &QueryPlan) -> DbRes
         selected.push("r.alive".into());
     }
     let (mut order, mut sorted): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    let direction = |sort: &SortKey| if sort.descending { " DESC NULLS LAST" } else { " ASC NULLS FIRST" };
     let hidden = builder.is_indexed && !builder.is_ordered_scan && builder.first.is_none();
     for sort in &plan.sort {
         let column = column_info(builder.catalogue, builder.collection, plan.each, sort.column)?;
         let index_expression = (column.index.ordered && column.ty == FieldType::Text).then(|| index_expression(&column.compared, &column.ty));
-        let direction = if sort.descending { " DESC NULLS LAST" } else { " ASC NULLS FIRST" };
+        let direction = direction(sort);
         order.extend(index_expression.filter(|_| !plan.distinct && !hidden).map(|indexed| format!("{indexed} COLLATE \"C\"{direction}")));
         if !builder.sorts_by_indexed_prefix {
             let compared = of_column(&sort.column, &column.compared);
@@ -248,12 +251,17 @@ pub fn rows_statement_of(mut builder: SqlBuilder<'_>, plan: &QueryPlan) -> DbRes
         sorted.push(column.compared);
     }
     let from = builder.from();
-    let mut sql = if plan.distinct {
-        // lists have no natural order: as in SQLite, that of their text
-        let distinct_order = |(sql, column): (&String, &ColumnInfo)| match column.ty {
-            FieldType::List(_) => format!("array_to_json({sql})::text COLLATE \"C\" NULLS FIRST"),
-            _ => format!("{sql} NULLS FIRST"),
-        };
+    // lists have no natural order: as in SQLite, that of their text
+    let distinct_order = |(sql, column): (&String, &ColumnInfo)| match column.ty {
+        FieldType::List(_) => format!("array_to_json({sql})::text COLLATE \"C\" NULLS FIRST"),
+        _ => format!("{sql} NULLS FIRST"),
+    };
+    let mut sql = if let Some(ranges) = united_column(columns.iter().map(|column| &column.ty)).filter(|_| plan.distinct) {
+        let names: Vec<String> = (0..columns.len()).map(|position| format!("u{position}")).collect();
+        order = plan.sort.iter().enumerate().map(|(position, sort)| format!("s{position}{}", direction(sort))).collect();
+        order.extend(names.iter().zip(&columns).enumerate().filter(|(position, _)| *position != ranges).map(|(_, column)| distinct_order(column)));
+        format!("SELECT {} FROM ({}) AS united", names.join(", "), united_rows(&PostgresDialect, &selected, &sorted, ranges, &from))
+    } else if plan.distinct {
         order.extend(selected.iter().zip(&columns).map(distinct_order));
         // a sort column may be folded, which is not selected
         let grouped: Vec<String> = selected.iter().cloned().chain(sorted).collect();

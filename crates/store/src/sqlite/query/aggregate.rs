@@ -4,9 +4,10 @@ use super::super::error::store_error;
 use super::super::values::unbind;
 use super::access::SqlStatement;
 use super::columns::column_info;
+use super::group::SqliteDialect;
 use super::select::{SqlBuilder, rows_statement};
 use crate::plan::{ALL_VALUES, Aggregate, AggregateFunction, PlanColumn, QueryPlan, percentile_between};
-use crate::sql::grouping::percentile_of;
+use crate::sql::grouping::{GroupedColumn, percentile_of};
 use crate::sql::plan_parts::{aggregated_values_sql, all_rows, float_aggregate, integer_aggregate, unreadable};
 use crate::{Result, StoreError};
 use rusqlite::types::ValueRef;
@@ -34,8 +35,11 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
     let plan = all_rows(plan);
     let builder = SqlBuilder::new(connection, catalogue, tenant, &plan)?;
     let column = column_info(builder.catalogue, builder.collection, plan.each, aggregate.column)?;
-    let sql_of = |column: PlanColumn| column_info(builder.catalogue, builder.collection, plan.each, column).map(|column| column.sql);
-    let rows = aggregated_values_sql(&plan, aggregate.column, &column.name, &builder.from(), sql_of)?;
+    let column_of = |column: PlanColumn| -> Result<GroupedColumn> {
+        let column = column_info(builder.catalogue, builder.collection, plan.each, column)?;
+        Ok(GroupedColumn { sql: column.sql, ty: column.ty, name: column.name })
+    };
+    let rows = aggregated_values_sql(&SqliteDialect, &plan, aggregate.column, &builder.from(), column_of)?;
     if column.ty == FieldType::Ranges {
         let sql = match aggregate.function {
             AggregateFunction::Count => "coalesce(sum((e.value ->> 1) - (e.value ->> 0) + 1), 0)",

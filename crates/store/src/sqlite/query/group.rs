@@ -14,7 +14,7 @@ use rusqlite::{Connection, Row, ToSql};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::{FieldType, Value};
 
-struct SqliteDialect;
+pub struct SqliteDialect;
 
 impl GroupDialect for SqliteDialect {
     fn null(&self, _: &FieldType) -> String {
@@ -26,7 +26,7 @@ impl GroupDialect for SqliteDialect {
     }
 
     fn ranges(&self, column: &str, alias: &str) -> (ElementsSql, String) {
-        let elements = ElementsSql { join: format!(" JOIN json_each({column}) AS {alias}"), value: format!("{alias}.value ->> 0") };
+        let elements = ElementsSql { join: format!(" LEFT JOIN json_each({column}) AS {alias}"), value: format!("{alias}.value ->> 0") };
         (elements, format!("{alias}.value ->> 1"))
     }
 

@@ -6,11 +6,13 @@ use super::access::{AccessPath, Driving, SqlStatement, box_query, choose_driving
 use super::alternatives::{descriptions, ids_sql};
 use super::columns::{ColumnInfo, column_info, packed_key};
 use super::comparison::comparison;
+use super::group::SqliteDialect;
 use crate::Result;
-use crate::plan::{Comparison, Condition, PlanColumn, QueryPlan};
+use crate::plan::{Comparison, Condition, PlanColumn, QueryPlan, SortKey};
 use crate::sql::combined::{TruthValues, combined_sql};
 use crate::sql::plan_parts::struct_list;
 use crate::sql::ranking::rank_sql;
+use crate::sql::united::{united_column, united_rows};
 use rusqlite::Connection;
 use rusqlite::types::Value as Sql;
 use stook_catalogue::definition::{Catalogue, Collection};
@@ -227,13 +229,20 @@ pub fn rows_statement_of(builder: SqlBuilder<'_>, plan: &QueryPlan) -> Result<(S
         selected.push("alive".to_owned());
     }
     let mut order_parameters = Vec::new();
-    let mut order: Vec<String> = Vec::new();
+    let mut sorted: Vec<String> = Vec::new();
     for sort in &plan.sort {
         let column = column_info(builder.catalogue, builder.collection, plan.each, sort.column)?;
-        let compared = if sort.column == PlanColumn::Rank { builder.rank(plan, &mut order_parameters)? } else { column.compared };
-        order.push(format!("{compared}{}", if sort.descending { " DESC" } else { "" }));
+        sorted.push(if sort.column == PlanColumn::Rank { builder.rank(plan, &mut order_parameters)? } else { column.compared });
     }
-    let mut sql = if plan.distinct {
+    let directed = |(sql, sort): (&String, &SortKey)| format!("{sql}{}", if sort.descending { " DESC" } else { "" });
+    let mut order: Vec<String> = sorted.iter().zip(&plan.sort).map(directed).collect();
+    let mut sql = if let Some(ranges) = united_column(columns.iter().map(|column| &column.ty)).filter(|_| plan.distinct) {
+        let names: Vec<String> = (0..columns.len()).map(|position| format!("u{position}")).collect();
+        let sorts: Vec<String> = (0..sorted.len()).map(|position| format!("s{position}")).collect();
+        order = sorts.iter().zip(&plan.sort).map(directed).collect();
+        order.extend(names.iter().enumerate().filter(|(position, _)| *position != ranges).map(|(_, name)| name.clone()));
+        format!("SELECT {} FROM ({})", names.join(", "), united_rows(&SqliteDialect, &selected, &sorted, ranges, &builder.from()))
+    } else if plan.distinct {
         // the order of distinct rows may only contain selected columns, and ends in all of them
         for column in &columns {
             order.push(column.sql.clone());
