@@ -83,7 +83,7 @@ pub mod examples;
 mod language;
 mod plan;
 
-pub use assist::{COUNTED, Completion, Facet, FacetValue, Facets, MAX_TEXT, SUGGESTIONS, Suggestion, Vocabulary, complete, facets, suggest};
+pub use assist::{COUNTED, Completion, Facet, FacetValue, Facets, MAX_TEXT, SUGGESTIONS, Suggestion, Vocabulary, complete, facets, questions, suggest};
 pub use language::{
     ComparisonOperator, ConditionTree, FieldPath, GrepItem, GroupFunction, GroupItem, NamedColumn, Query, QueryCondition, Selection, SortItem, Stage,
     ValueLiteral,
@@ -91,7 +91,7 @@ pub use language::{
 pub use language::{MAX_CONDITIONS, MAX_GROUP_COLUMNS, MAX_PARTS, MAX_QUERY, MAX_STARS};
 pub use language::{as_value, consists_of, identity, named_columns, parse};
 pub use plan::{AllCollectionsQuery, CompiledQuery, ResultColumn, may_query_all_collections, resolve_all_collections};
-pub use plan::{Highlights, QueryScope, TagQuery, check_tag, compile, resolve_parsed, tags_of, words_alone};
+pub use plan::{ElementMember, Highlights, QueryScope, TagQuery, check_tag, compile, resolve_parsed, tags_of, words_alone};
 
 use stook_catalogue::diagnostic::Diagnostic;
 use stook_store::StoreError;

@@ -1,6 +1,6 @@
 //! What requests are to be answered: every record is looked at, in the plainest way. Nothing of the engine is used.
 
-use crate::market::{Item, Shop};
+use crate::market::{Item, Lot, Shop};
 use serde_json::{Value as Json, json};
 use std::cmp::Ordering;
 
@@ -171,10 +171,18 @@ impl Query {
         rows.into_iter().map(|(_, row)| row).collect()
     }
 
-    /// Values of a column, elements one by one.
+    /// Values of a column, elements one by one; of lots, those of which the conditions on lots hold.
     fn values(&self, world: &World<'_>, field: &str) -> Vec<Json> {
         let mut values = Vec::new();
+        let fits = |lot: &&Lot| {
+            let mut of_lots = self.conditions.iter().filter(|condition| condition.field.starts_with("lots."));
+            of_lots.all(|condition| condition.is_satisfied_by_value(&lot.value(condition.field)))
+        };
         for item in self.matching_items(world) {
+            if field.starts_with("lots.") {
+                values.extend(item.lots.iter().filter(fits).map(|lot| lot.value(field)).filter(|value| !value.is_null()));
+                continue;
+            }
             match item.value(field) {
                 Json::Null => {}
                 Json::Array(elements) => values.extend(elements),

@@ -270,9 +270,9 @@ fn aggregates(dice: &mut Dice) -> Request {
     let mut requested: Vec<(&'static str, &'static str)> = Vec::new();
     for _ in 0..1 + dice.below(3) {
         let aggregate = match dice.below(3) {
-            0 => ("count", one_of(dice, &[&SCALARS[..], &["labels"]].concat())),
-            1 => (one_of(dice, &["min", "max"]), one_of(dice, &["id", "kind", "shop", "rank", "size", "ratio"])),
-            _ => (one_of(dice, &["sum", "avg", "median"]), one_of(dice, &["rank", "size", "ratio"])),
+            0 => ("count", one_of(dice, &[&SCALARS[..], &["labels", "lots.amount"]].concat())),
+            1 => (one_of(dice, &["min", "max"]), one_of(dice, &["id", "kind", "shop", "rank", "size", "ratio", "lots.amount"])),
+            _ => (one_of(dice, &["sum", "avg", "median"]), one_of(dice, &["rank", "size", "ratio", "lots.amount"])),
         };
         if !requested.contains(&aggregate) {
             requested.push(aggregate);

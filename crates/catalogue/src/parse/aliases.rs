@@ -28,7 +28,15 @@ impl DefinitionParser<'_> {
                     _ => vec![self.alias_target(tests, collections, &names)],
                 },
             };
-            aliases.push(QueryAlias { name: name.to_owned(), select, tests });
+            let within = alias_node.get("within").and_then(|node| Some(self.text_of(node, "a word")?.to_owned()));
+            aliases.push(QueryAlias { name: name.to_owned(), select, within, tests });
+        }
+        let known: Vec<&str> = aliases.iter().map(|alias| alias.name.as_str()).collect();
+        for NamedNode { name, node: alias_node, .. } in self.named_entries(node, "words") {
+            let Some(within) = alias_node.get("within") else { continue };
+            if self.reference::<usize>(within, "word", &known).is_some_and(|other| known[other] == name) {
+                self.problem(within, format!("`{name}` is not within itself"));
+            }
         }
         aliases
     }

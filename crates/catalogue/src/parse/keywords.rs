@@ -202,6 +202,11 @@ pub const QUERY_WORD: &[Keyword] = &[
         r#"{"oneOf":[{"type":"object","additionalProperties":{"type":"string"}},{"type":"array","minItems":1,"items":{"type":"object","additionalProperties":{"type":"string"}}}]}"#,
         "The field that a condition on the word tests, by collection; a list of such by `shape`, a regular expression on the value, tried in order. `default`: the value that a query asks for that has no condition on the word.",
     ),
+    word(
+        "within",
+        TEXT,
+        "The word without whose value a value of this one says nothing, as a page without its volume: its column is shown, too, and pairs of both are counted.",
+    ),
 ];
 
 /// A service.

@@ -173,13 +173,13 @@ fn show_all(store: &dyn Store, all: &AllCollectionsQuery, arguments: &QueryArgs)
 fn show_answer(catalogue: &Arc<Catalogue>, store: &dyn Store, mut compiled: CompiledQuery, arguments: &QueryArgs) -> CommandResult {
     let began = Instant::now();
     if let Some(grouping) = compiled.grouping.as_ref().filter(|_| !arguments.by_source) {
-        let groups = store.group(&compiled.plan, &compiled.aggregates, grouping)?;
+        let groups = compiled.group(store, grouping)?;
         let total = compiled.total(groups.total);
         return show_rows(Shown::plain(&compiled.columns), groups.rows, arguments.format, Some(total), began);
     }
     if !compiled.aggregates.is_empty() {
         show_coverage(catalogue, store, &compiled, arguments.format)?;
-        let mut rows = vec![store.aggregate(&compiled.plan, &compiled.aggregates)?];
+        let mut rows = vec![compiled.aggregate(store)?];
         if arguments.by_source {
             rows[0].insert(0, Value::text("merged"));
             let found = by_source(catalogue, store, &compiled.plan, &compiled.aggregates, compiled.grouping.as_ref())?;

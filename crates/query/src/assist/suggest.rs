@@ -5,7 +5,7 @@
 //! suggestion compiles.
 
 use super::vocabulary::{WordIndex, WordIndexBuilder};
-use crate::language::{MAX_GROUP_COLUMNS, parse};
+use crate::language::{MAX_GROUP_COLUMNS, identity, parse};
 use crate::plan::{QueryScope, compile};
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
@@ -440,13 +440,13 @@ impl Suggester<'_> {
         }
         self.values(token, &lowercase, &mut guess);
         if !token.contains('*') {
-            match self.field_with_value(token)? {
-                Some(field) => guess(Interpretation::Condition(format!("{field}={}", quoted(token))), 1.0, format!("`{token}` is a {field}")),
-                None => {
-                    if let Some((alias, field)) = self.alias_with_value(token)? {
-                        guess(Interpretation::Condition(format!("{field}={}", quoted(token))), 0.9, format!("`{token}` is a {alias}"));
-                    }
-                }
+            // the name of a record is that of this collection, or of one that a word selects, before it is the value of another field
+            let found = self.field_with_value(token)?;
+            let is_own_name = found.is_some() && identity(self.catalogue, self.index) == found.as_deref();
+            let score = if found.is_some() { 1.0 } else { 0.9 };
+            let of_word = if is_own_name { None } else { self.alias_with_value(token)? };
+            if let Some((word, field)) = of_word.or(found.map(|field| (field.clone(), field))) {
+                guess(Interpretation::Condition(format!("{field}={}", quoted(token))), score, format!("`{token}` is a {word}"));
             }
         }
         // the name of a field to show

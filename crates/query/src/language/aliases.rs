@@ -5,6 +5,7 @@ use stook_catalogue::definition::{Catalogue, Collection, QueryAlias};
 use stook_catalogue::diagnostic::Diagnostic;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::links::Derivation;
+use stook_store::plan::AggregateFunction;
 
 impl Query {
     /// Replaces aliases by collections and fields.
@@ -20,7 +21,10 @@ impl Query {
         }
         let resolver = AliasResolver { catalogue };
         let Some(selected) = resolver.selected(self)? else { return Ok(()) };
-        let columns = resolver.columns(self, selected)?;
+        let columns = match resolver.counted_pairs(self, selected)? {
+            Some(columns) => Some(columns),
+            None => resolver.columns(self, selected)?,
+        };
         let assumed = resolver.assumed(self, selected);
         let lookup = &mut self.lookup;
         lookup.conditions.extend(assumed);
@@ -118,7 +122,8 @@ pub fn named_columns(query: &Query, catalogue: &Catalogue) -> Vec<NamedColumn> {
         let member = key.unwrap_or_else(|| field.rsplit('.').next().unwrap_or(field));
         Some(NamedColumn { name: path.text.clone(), field: field.to_owned(), member: member.to_owned() })
     };
-    names(query).filter_map(named_column).collect()
+    let shown_with: Vec<FieldPath> = resolver.shown_with(query, selected).into_iter().map(|(path, _)| path).collect();
+    names(query).chain(&shown_with).filter_map(named_column).collect()
 }
 
 /// The names without a comparison.
@@ -258,7 +263,68 @@ impl<'c> AliasResolver<'c> {
                 (None, None) => {}
             }
         }
+        columns.extend(self.shown_with(query, selected).into_iter().map(|(path, field)| FieldPath { text: field.to_owned(), ..path }));
         Ok(Some(columns))
+    }
+
+    /// The words that are shown because others are [within](QueryAlias::within) them, with their fields.
+    fn shown_with(&self, query: &Query, selected: CollectionId) -> Vec<(FieldPath, &'c str)> {
+        let mut shown: Vec<(FieldPath, &'c str)> = Vec::new();
+        for path in names(query) {
+            let Some(within) = self.alias(&path.text).and_then(|alias| alias.within.as_deref()) else { continue };
+            let is_shown = names(query).chain(shown.iter().map(|(path, _)| path)).any(|path| path.text == within);
+            if let Some(field) = self.column(within, selected).filter(|_| !is_shown) {
+                shown.push((FieldPath { text: within.to_owned(), span: path.span.clone() }, field));
+            }
+        }
+        shown
+    }
+
+    /// The columns of unique rows in which each value of a word is found once with the word that it is within, if the query counts these and names no
+    /// columns.
+    ///
+    /// # Errors
+    /// If other aggregates are asked for, which need other rows.
+    fn counted_pairs(&self, query: &Query, selected: CollectionId) -> Result<Option<Vec<FieldPath>>, Diagnostic> {
+        let has_columns = query.stages.iter().any(|stage| match stage {
+            Stage::Grep(items) => items.iter().any(|item| matches!(item, GrepItem::Column(_))),
+            _ => false,
+        });
+        let pair_of = |path: &FieldPath| {
+            // `lumi` or `lumi.number`
+            let (word, member) = path.text.split_once('.').map_or((path.text.as_str(), None), |(word, member)| (word, Some(member)));
+            let alias = self.alias(word)?;
+            let field = self.column(word, selected).filter(|field| member.is_none_or(|member| field.rsplit('.').next() == Some(member)))?;
+            Some([self.column(alias.within.as_deref()?, selected)?, field])
+        };
+        for stage in &query.stages {
+            let Stage::Aggregates(wanted, by) = stage else { continue };
+            let is_count = |function: AggregateFunction| function == AggregateFunction::Count;
+            let Some((path, pair)) = wanted.iter().find_map(|(function, path)| Some((path, pair_of(path).filter(|_| is_count(*function))?))) else {
+                continue;
+            };
+            if has_columns {
+                return Ok(None);
+            }
+            if wanted.iter().any(|(function, other)| !is_count(*function) || pair_of(other) != Some(pair)) {
+                let [within, field] = pair;
+                let message = format!(
+                    "count({}) counts pairs of `{within}` and `{field}`, each once, which needs other rows than the other aggregates",
+                    path.text
+                );
+                let help = format!("ask for it alone; count({field}) counts the values of each record");
+                return Err(Diagnostic::new(path.span.clone(), message).help(help));
+            }
+            let of_groups = by.iter().map(|group| self.column(&group.path.text, selected).unwrap_or(&group.path.text));
+            let mut columns: Vec<FieldPath> = Vec::new();
+            for field in of_groups.chain(pair) {
+                if columns.iter().all(|column| column.text != field) {
+                    columns.push(FieldPath { text: field.to_owned(), span: path.span.clone() });
+                }
+            }
+            return Ok(Some(columns));
+        }
+        Ok(None)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Compiles a parsed query to a plan of the store: its stages become columns, order and aggregates.
 
 use super::columns::{Resolver, ResultColumn};
+use super::elements::{ElementMember, check_groups, conditioned_members};
 use super::words::search_all_fields;
 use crate::language::{FieldPath, GrepItem, GroupFunction, GroupItem, Query, SortItem, Stage};
 use stook_catalogue::definition::Catalogue;
@@ -20,6 +21,8 @@ pub struct CompiledQuery {
     pub aggregates: Vec<Aggregate>,
     /// How the rows are grouped, if there is a row of aggregates for each group.
     pub grouping: Option<Grouping>,
+    /// The members of structs on which the query has conditions, which hold for what is aggregated of them: [`CompiledQuery::aggregate`].
+    pub members: Vec<ElementMember>,
     /// The number of rows after which the query itself ends its result: `limit`.
     pub limit: Option<u64>,
 }
@@ -178,9 +181,10 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
         plan.sort.push(SortKey { column: PlanColumn::Rank, descending: true });
     }
     let limit = plan.limit;
+    let members = if aggregates.is_empty() { Vec::new() } else { conditioned_members(collection, &plan) };
     if !is_grouped {
         let headings = if aggregates.is_empty() { columns } else { results };
-        return Ok(CompiledQuery { plan, columns: headings, aggregates, grouping: None, limit });
+        return Ok(CompiledQuery { plan, columns: headings, aggregates, grouping: None, members, limit });
     }
     let order = query.stages.iter().flat_map(|stage| if let Stage::Sort(order) = stage { order.as_slice() } else { &[] });
     let mut headings = groups.headings;
@@ -190,7 +194,9 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
         let position = position_of(item, &resolver, (&groups.by, &aggregates), &headings)?;
         sort.push(GroupSort { position, descending: item.descending });
     }
-    Ok(CompiledQuery { plan, columns: headings, aggregates, grouping: Some(Grouping { by: groups.by, sort }), limit })
+    let compiled = CompiledQuery { plan, columns: headings, aggregates, grouping: Some(Grouping { by: groups.by, sort }), members, limit };
+    check_groups(&compiled, &query.stages)?;
+    Ok(compiled)
 }
 
 /// The columns by which rows are grouped.

@@ -1,13 +1,14 @@
 //! From a parsed query to a plan of the store.
 //!
 //! `resolve` takes all steps: it replaces aliases; `tags` replaces tags that are queries by their conditions; `compile` makes the plan, with
-//! `columns` for names, `conditions` for comparisons and `words` for searches. `all_collections` does this for each collection of a query of `records`, `everywhere` for words alone.
+//! `columns` for names, `conditions` for comparisons and `words` for searches. `elements` aggregates members of structs. `all_collections` does this for each collection of a query of `records`, `everywhere` for words alone.
 
 mod all_collections;
 mod columns;
 mod combined;
 mod compile;
 mod conditions;
+mod elements;
 mod everywhere;
 mod resolve;
 mod scope;
@@ -17,6 +18,7 @@ mod words;
 pub use all_collections::{AllCollectionsQuery, may_query_all_collections, resolve_all_collections};
 pub use columns::ResultColumn;
 pub use compile::{CompiledQuery, compile};
+pub use elements::ElementMember;
 pub use everywhere::words_alone;
 pub use resolve::resolve_parsed;
 pub use scope::QueryScope;

@@ -115,8 +115,8 @@ fn streamed_file(media: &'static str, mut file: File) -> Response {
 /// The row of aggregates, or that of each group.
 fn computed_rows(app: &App, compiled: &CompiledQuery) -> Result<Vec<Vec<Value>>, EngineError> {
     Ok(match &compiled.grouping {
-        Some(grouping) => app.store.group(&compiled.plan, &compiled.aggregates, grouping)?.rows,
-        None => vec![app.store.aggregate(&compiled.plan, &compiled.aggregates)?],
+        Some(grouping) => compiled.group(&*app.store, grouping)?.rows,
+        None => vec![compiled.aggregate(&*app.store)?],
     })
 }
 

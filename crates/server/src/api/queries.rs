@@ -361,7 +361,7 @@ fn answer(app: &App, compiled: &CompiledQuery, request: &QueryRequest, statuses:
         Some(response)
     };
     if let Some(grouping) = compiled.grouping.as_ref().filter(|_| !request.by_source) {
-        let found = store.group(&compiled.plan, &compiled.aggregates, grouping)?;
+        let found = compiled.group(store, grouping)?;
         if let Some(response) = lines(&found.rows) {
             return Ok(response);
         }
@@ -372,7 +372,7 @@ fn answer(app: &App, compiled: &CompiledQuery, request: &QueryRequest, statuses:
         ));
     }
     if !compiled.aggregates.is_empty() {
-        let row = store.aggregate(&compiled.plan, &compiled.aggregates)?;
+        let row = compiled.aggregate(store)?;
         if let Some(response) = lines(std::slice::from_ref(&row)).filter(|_| !request.by_source) {
             return Ok(response);
         }

@@ -315,6 +315,17 @@ pub async fn explain(mut ctx: RequestContext) -> HandlerResult {
         if found.collection.tags.is_some() {
             explained["tags"] = stook_query::tags_of(&app.catalogue, &*app.store, &tenant, collection, &found.stored.key)?.into();
         }
+        let value_of = |name: &str| match name {
+            "key" => Some(found.stored.key.to_string()),
+            _ => {
+                let (field, own) = found.collection.field(name).filter(|(_, own)| !own.golden_type().is_list())?;
+                Some(found.stored.golden[field.index()].show(own.golden_type())).filter(|text| !text.is_empty())
+            }
+        };
+        let next = stook_query::questions(&app.catalogue, collection, &value_of);
+        if !next.is_empty() {
+            explained["questions"] = next.into();
+        }
         Ok(json_answer(StatusCode::OK, explained.to_string()))
     };
     read_explained(&ctx, collection, &key, deleted, show).await

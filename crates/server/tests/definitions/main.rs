@@ -241,6 +241,7 @@ const NOT_GENERATED: &[(&str, &str)] = &[
     ("route_ask.view", "tests/tests/das_clients.rs has rows as lines and pages, and words with values of parameters"),
     ("route_ask.where", "as route_ask.view"),
     ("call_arg.sent", "tests/tests/das_clients.rs has a condition that a call implies"),
+    ("query_word.within", "tests/tests/datasets.rs has pairs of words, on both stores"),
     ("rule.around", "generated documents are not wrapped; tests/tests/harvest.rs has those that are"),
     ("field.around", "as rule.around"),
     ("collect.oai", "a generated source collects by OData; tests/tests/harvest.rs collects by OAI-PMH"),

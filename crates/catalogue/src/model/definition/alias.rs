@@ -10,6 +10,8 @@ pub struct QueryAlias {
     pub name: String,
     /// The collection it selects.
     pub select: Option<CollectionId>,
+    /// The word without whose value a value of this one says nothing, as a page without its volume: it is shown and counted with it.
+    pub within: Option<String>,
     /// What a condition on it tests: the first target that accepts the value.
     pub tests: Vec<AliasTarget>,
 }

@@ -160,7 +160,7 @@ impl QueryAnswer {
     /// Returns groups or aggregates, of which there are few, with their number; `None` if rows are records.
     fn combined_rows(&self) -> Result<Option<(Vec<Json>, u64)>, EngineError> {
         if let Some(grouping) = &self.compiled.grouping {
-            let groups = self.app.store.group(&self.compiled.plan, &self.compiled.aggregates, grouping)?;
+            let groups = self.compiled.group(&*self.app.store, grouping)?;
             return Ok(Some((grouped(&self.compiled, &groups.rows), groups.total)));
         }
         if self.compiled.aggregates.is_empty() {

@@ -22,7 +22,7 @@ use stook_store::plan::{Aggregate, PlanColumn, QueryPlan};
 /// Returns a row for each aggregate of a query, with the number of values it covers.
 pub fn aggregated(app: &App, compiled: &CompiledQuery) -> Result<Vec<Json>, EngineError> {
     let collection = &app.catalogue.collections[compiled.plan.collection];
-    let values = app.store.aggregate(&compiled.plan, &compiled.aggregates)?;
+    let values = compiled.aggregate(&*app.store)?;
     let row = |((value, heading), aggregate): ((&Value, &ResultColumn), &Aggregate)| {
         let key = heading.name.split_once('(').map_or("", |(_, rest)| rest.split([',', ')']).next().unwrap_or(rest));
         json!({ "function": aggregate.function.name(), "key": format!("{}.{key}", collection.name), "result": { "value": value.to_json(&heading.ty) } })
