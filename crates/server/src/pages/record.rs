@@ -2,7 +2,7 @@
 
 use super::layout::csrf;
 use super::map::{MapFeature, map};
-use super::shown::{count, items, members, moment, named, plain, short, text, value};
+use super::shown::{count, items, members, moment, named, plain, short, text, typed, value};
 use super::visit::{PageContext, RenderedPage, SubmittedForm, bytes_of};
 use crate::guard::problem::{HandlerResult, Problem};
 use axum::http::Method;
@@ -50,6 +50,7 @@ pub async fn page(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
         (fields(&ctx, definition, &explained))
         (maps(definition, &explained))
         (related_records(&ctx, collections, collection, key).await)
+        (questions(&ctx, &explained))
         (history(&log))
         (documents(&ctx, collection, key, &explained).await)
     };
@@ -110,13 +111,13 @@ fn input(name: &str, about: &Json) -> Markup {
 fn fields(ctx: &PageContext, definition: &Json, explained: &Json) -> Markup {
     let contributors: Vec<&str> = items(&explained["contributions"]).iter().map(|contribution| named(contribution, "contributor")).collect();
     let has_value = |field: &Json| !field["value"].is_null() || !items(&field["lost"]).is_empty();
-    let cell = |field: &Json, contributor: &str| {
+    let cell = |field: &Json, contributor: &str, ty: &str| {
         let won = items(&field["from"]).iter().any(|from| from == contributor);
         let lost = items(&field["lost"]).iter().find(|lost| named(lost, "contributor") == contributor);
         match (won, lost) {
-            (true, _) => html! { td.won { span aria-label="wins" { "✓\u{a0}" } (value(field["said"].get(contributor).unwrap_or(&field["value"]))) } },
-            (_, Some(lost)) if field["conflict"] == true => html! { td.lost { (value(&lost["value"])) } },
-            (_, Some(lost)) => html! { td.outvoted { (value(&lost["value"])) } },
+            (true, _) => html! { td.won { span aria-label="wins" { "✓\u{a0}" } (typed(field["said"].get(contributor).unwrap_or(&field["value"]), ty)) } },
+            (_, Some(lost)) if field["conflict"] == true => html! { td.lost { (typed(&lost["value"], ty)) } },
+            (_, Some(lost)) => html! { td.outvoted { (typed(&lost["value"], ty)) } },
             _ => html! { td {} },
         }
     };
@@ -134,15 +135,16 @@ fn fields(ctx: &PageContext, definition: &Json, explained: &Json) -> Markup {
                     }
                     tbody {
                         @for (name, field) in members(&explained["fields"]).filter(|(_, field)| has_value(field)) {
+                            @let ty = named(&definition["fields"], name);
                             tr class=[(field["conflict"] == true).then_some("conflict")] {
                                 th scope="row" { (name) }
                                 td {
                                     @match definition["links"][name.as_str()].as_str() {
                                         Some(target) => (linked(ctx, target, &field["value"], items(&field["planned"]))),
-                                        None => (value(&field["value"])),
+                                        None => (typed(&field["value"], ty)),
                                     }
                                 }
-                                @for contributor in &contributors { (cell(field, contributor)) }
+                                @for contributor in &contributors { (cell(field, contributor, ty)) }
                                 td.quiet { (reason_text(field)) }
                             }
                         }
@@ -237,6 +239,20 @@ async fn related_records(ctx: &PageContext, collections: &[Json], collection: &s
             section {
                 h2 { "Related records" }
                 ul.chips { @for (child, field, number, page) in rows { li { a href=(page) { (child) " " span.quiet { (field) } @if let Some(number) = number { " " (number) } } } } }
+            }
+        }
+    }
+}
+
+/// Queries about what belongs to the record, which may not have been fetched yet.
+fn questions(ctx: &PageContext, explained: &Json) -> Markup {
+    let queries = items(&explained["questions"]).iter().filter_map(Json::as_str);
+    let named_queries: Vec<(&str, &str)> = queries.map(|query| (query.split(' ').next().unwrap_or(query), query)).collect();
+    html! {
+        @if !named_queries.is_empty() {
+            section {
+                h2 { "Queries about it" }
+                ul.chips { @for (name, query) in named_queries { li { a href=(ctx.to("search", &[("q", query)])) title=(query) { (name.replace('_', " ")) } } } }
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::layout::problem_box;
 use super::map::{MapFeature, map};
 use super::record::linked;
-use super::shown::{count, items, named, plain, short, value};
+use super::shown::{count, items, named, plain, short, type_of, typed, value};
 use super::visit::{PageContext, RenderedPage, TOO_LONG, bytes_of, parse_offset};
 use crate::guard::problem::{HandlerResult, Problem};
 use axum::http::{HeaderValue, header};
@@ -250,6 +250,8 @@ fn table(ctx: &PageContext, overview: &Json, answer: &Json, rows: &[Json], all: 
     let links =
         items(&overview["collections"]).iter().find(|known| known["name"] == answer["collection"]).map_or(&Json::Null, |known| &known["links"]);
     let highlights = items(&answer["highlights"]);
+    let fields = items(&overview["collections"]).iter().find(|known| known["name"] == answer["collection"]).map_or(&Json::Null, |known| &known["fields"]);
+    let types: Vec<&str> = shown.iter().map(|name| type_of(fields, name)).collect();
     html! {
         div.wide tabindex="0" {
             table {
@@ -258,7 +260,7 @@ fn table(ctx: &PageContext, overview: &Json, answer: &Json, rows: &[Json], all: 
                     @for (number, row) in rows.iter().enumerate() {
                         @let found = highlights.get(number).unwrap_or(&Json::Null);
                         tr {
-                            @for (name, kind) in shown.iter().zip(&kinds) {
+                            @for ((name, kind), ty) in shown.iter().zip(&kinds).zip(&types) {
                                 td class=[kind] {
                                     @match (*name, collection) {
                                         ("key", None) if !is_grouped && row["collection"].is_string() => a href=(ctx.record(named(row, "collection"), &plain(&row["key"]))) { (value(&row["key"])) },
@@ -266,7 +268,7 @@ fn table(ctx: &PageContext, overview: &Json, answer: &Json, rows: &[Json], all: 
                                         _ => @match links[*name].as_str() {
                                             Some(target) => (linked(ctx, target, &row[*name], &[])),
                                             None if found[*name].is_array() => (marked(&found[*name])),
-                                            None => (value(&row[*name])),
+                                            None => (typed(&row[*name], ty)),
                                         },
                                     }
                                 }

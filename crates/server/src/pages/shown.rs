@@ -5,6 +5,10 @@ use serde_json::Value as Json;
 
 /// Characters of a text shown before the rest is folded.
 const LONG: usize = 160;
+/// Structs of a list shown at once; longer lists are folded.
+const UNFOLDED_STRUCTS: usize = 3;
+/// Max structs of a list that are shown.
+const MAX_STRUCTS: usize = 500;
 /// Max characters of a text.
 const LONGEST: usize = 20_000;
 
@@ -28,6 +32,85 @@ pub fn value(json: &Json) -> Markup {
                 _ => String::new(),
             };
             html! { details { summary { (count) } pre tabindex="0" { (short(&whole, LONGEST)) } } }
+        }
+    }
+}
+
+/// Shows a value of a type, as definitions write types: sizes in units, sets of integers as ranges, structs as rows of a table.
+pub fn typed(json: &Json, ty: &str) -> Markup {
+    match (ty, json) {
+        ("size", Json::Number(number)) if number.as_u64().is_some_and(|bytes| bytes >= 1_000) => {
+            let bytes = number.as_u64().unwrap_or_default();
+            html! { span.number title={ (count(bytes)) " bytes" } { (in_units(bytes)) } }
+        }
+        ("ranges", Json::Array(ranges)) => text(&ranges.iter().map(range).collect::<Vec<_>>().join(", ")),
+        (_, Json::Array(structs)) if ty.starts_with("[{") && !structs.is_empty() => structs_table(structs, ty),
+        _ => value(json),
+    }
+}
+
+/// A range of integers, as queries write it.
+fn range(pair: &Json) -> String {
+    let (low, high) = (plain(&pair[0]), plain(&pair[1]));
+    if low == high { low } else { format!("{low}-{high}") }
+}
+
+/// A number of bytes in the largest unit of which there is at least one.
+fn in_units(bytes: u64) -> String {
+    let units = [(1_000_000_000_000_000, "PB"), (1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
+    match units.iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) => format!("{:.1}\u{a0}{name}", bytes as f64 / *unit as f64),
+        None => format!("{bytes}\u{a0}B"),
+    }
+}
+
+/// The type of a column of a result: of a field, a member of structs, or what a function gives of one. Empty if it is not known.
+pub fn type_of<'t>(fields: &'t Json, column: &str) -> &'t str {
+    let (function, name) = match column.split_once('(') {
+        Some((function, name)) => (function, name.trim_end_matches(')')),
+        None => ("", column),
+    };
+    let ty = match name.rsplit_once('.') {
+        Some((list, member)) => member_type(named(fields, list), member),
+        None => named(fields, name),
+    };
+    match function {
+        "" => ty,
+        "sum" | "min" | "max" | "median" if ty != "ranges" => ty,
+        _ => "",
+    }
+}
+
+/// The type of a member of structs of this type: `[{run: integer, number: ranges}]`.
+fn member_type<'t>(ty: &'t str, member: &str) -> &'t str {
+    let members = ty.trim_start_matches(['[', '{']).trim_end_matches([']', '}']).split(", ");
+    members.filter_map(|own| own.split_once(": ")).find(|(name, _)| *name == member).map_or("", |(_, ty)| ty)
+}
+
+/// Structs as rows of a table; of many, those after the first are folded.
+fn structs_table(structs: &[Json], ty: &str) -> Markup {
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in structs.iter().flat_map(members) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    let rows = |structs: &[Json]| {
+        html! {
+            table {
+                thead { tr { @for name in &names { th scope="col" { (name) } } } }
+                tbody { @for own in structs { tr { @for name in &names { td { (typed(&own[*name], member_type(ty, name))) } } } } }
+            }
+        }
+    };
+    let shown = structs.len().min(MAX_STRUCTS);
+    html! {
+        @if structs.len() <= UNFOLDED_STRUCTS { (rows(structs)) } @else {
+            details {
+                summary { (count(structs.len() as u64)) " entries" }
+                (rows(&structs[..shown]))
+                @if structs.len() > shown { span.quiet { (count((structs.len() - shown) as u64)) " more are not shown" } }
+            }
         }
     }
 }
