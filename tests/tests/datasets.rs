@@ -9,23 +9,14 @@ use std::time::{Duration, Instant};
 use stook_sample::datasets::{Block, Dataset, Datasets, FIRST_RUN, Run, truth};
 use stook_sample::random::Random;
 use stook_sample::services::{Fault, SampleServices};
+use stook_tests::datasets::{CATALOGUE, key_of};
 use stook_tests::http::{Served, url_encoded};
 use stook_tests::{Sandbox, kill_after};
-
-const CATALOGUE: &str = include_str!("../../examples/datasets/catalogue.yaml");
 
 /// Services of a sample on a port of their own.
 fn services(records: u64) -> (Arc<SampleServices>, Datasets, String) {
     let data = Datasets { records, seed: 5 };
-    let services = SampleServices::new(data);
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let serving = services.clone();
-    std::thread::spawn(move || serving.serve("127.0.0.1:0".parse().unwrap(), |address| sender.send(address).unwrap()).unwrap());
-    let url = format!("http://{}", receiver.recv().unwrap());
-    let mut definition = CATALOGUE.to_owned();
-    for name in ["CATALOG", "TRANSFER", "SITES", "RUNS"] {
-        definition = definition.replace(&format!("${{{name}_URL}}"), &format!("{url}/{}", name.to_lowercase()));
-    }
+    let (services, definition) = stook_tests::datasets::services(data);
     (services, data, definition)
 }
 
@@ -99,7 +90,7 @@ fn answers_of_two_services_are_merged() {
         let collection = overview["collections"].as_array().unwrap().iter().find(|collection| collection["name"] == "block").unwrap();
         assert_eq!((collection["records"].as_u64(), collection["conflicts"].as_u64()), (Some(expected.len() as u64), Some(conflicting.len() as u64)));
         assert!(stook.get("/t/main/home").text().contains("Sources disagree on"));
-        let explained = sandbox.json(&["get", "block", conflicting.first().unwrap(), "--explain", "--format", "json"]);
+        let explained = sandbox.json(&["get", "block", &key_of(conflicting.first().unwrap()), "--explain", "--format", "json"]);
         assert_eq!(explained["fields"]["size"]["from"][0], "dbs3_block", "{explained}");
         assert_eq!(explained["fields"]["size"]["lost"][0]["contributor"], "phedex_block", "{explained}");
         // who knows of them
@@ -131,7 +122,7 @@ fn answers_of_two_services_are_merged() {
         let block = all_blocks(&data).into_iter().find(|block| block.catalogued).unwrap();
         let files = client.complete_answer(&format!("file block={} | count(key)", block.name), "");
         assert_eq!(files["rows"][0]["count(key)"], block.files);
-        assert_eq!(services.take_requests().last().unwrap(), &format!("catalog/files?block={}", block.name));
+        assert_eq!(services.take_requests().last().unwrap(), &format!("catalog/files?block_name={}", block.name));
     }
 }
 
@@ -361,7 +352,7 @@ fn ranges_lists_and_times_are_answered_from_what_covers_them() {
                 assert_eq!(found, expected, "seed {seed}, step {step}: {query} {}", answer["services"]);
             }
             assert!(fetched > 10 && answered_from_store > 10, "{fetched} {answered_from_store}");
-            for argument in ["min", "max", "from", "to", "min_cdate", "max_cdate", "dataset", "status"] {
+            for argument in ["min", "max", "from", "to", "min_cdate", "max_cdate", "dataset", "dataset_access_type"] {
                 assert!(sent_arguments.contains(argument), "no service was told {argument}: {sent_arguments:?}");
             }
         }
@@ -781,7 +772,7 @@ fn clients_of_the_original_are_answered() {
         };
         let blocks: Vec<Block> = all_blocks(&data).into_iter().filter(|block| block.dataset == dataset.name).collect();
         assert_eq!((&answer["status"], &answer["nresults"]), (&json!("ok"), &json!(blocks.len())));
-        let parsed = json!({ "fields": ["block"], "spec": { "dataset": dataset.name }, "filters": { "sort": ["block.name"] } });
+        let parsed = json!({ "fields": ["block"], "spec": { "dataset.name": dataset.name }, "filters": { "sort": ["block.name"] } });
         assert_eq!(answer["mongo_query"], parsed);
         assert_eq!(answer["apilist"], json!(["dbs3_block", "phedex_block"]));
         let rows = answer["data"].as_array().unwrap();
@@ -829,7 +820,7 @@ fn clients_of_the_original_are_answered() {
         let spoken = "file dataset=/a/b/c size>5 nevents between [1,9] block in [x,y] | grep file.size<7";
         let parts = json!({
             "fields": ["file"],
-            "spec": { "dataset": "/a/b/c", "size": { "$gt": 5 }, "nevents": { "$gte": 1, "$lte": 9 }, "block": { "$in": ["x", "y"] } },
+            "spec": { "dataset.name": "/a/b/c", "size": { "$gt": 5 }, "nevents": { "$gte": 1, "$lte": 9 }, "block.name": { "$in": ["x", "y"] } },
             "filters": { "grep": ["file.size<7"] },
         });
         let parsed = loop {
@@ -998,8 +989,10 @@ fn records_of_all_collections_are_found() {
             client.complete_answer(query, "");
         }
         let site = data.site(3).name;
-        let transferred =
-            all_blocks(&data).into_iter().filter(|block| block.transferable && block.replicas.contains(&3)).map(|block| ("block", block.name));
+        let transferred = all_blocks(&data)
+            .into_iter()
+            .filter(|block| block.transferable && block.replicas.contains(&3))
+            .map(|block| ("block", key_of(&block.name)));
         let transferred: Vec<(&str, String)> = transferred.collect();
         let their_datasets = transferred.iter().map(|(_, block)| ("dataset", block.split('#').next().unwrap().to_owned()));
         let mut expected: Vec<(&str, String)> = their_datasets.chain(transferred.iter().cloned()).collect();
@@ -1109,13 +1102,13 @@ fn replicas_and_lumi_sections_can_be_queried_one_by_one() {
             missing.map(|replica| json!({ "name": block.name, "replica.site": replica.site, "replica.size": replica.size })).collect::<Vec<_>>()
         });
         assert_eq!(sorted(answer["rows"].as_array().unwrap().clone()), sorted(copies.collect()));
-        // a path through the list: every copy of any block at the site counts
+        // a path through the list: the copies at the site count, not others of the same blocks
         let site = data.site(3).name;
         let answer =
             client.complete_answer(&format!("block site={site} | count(block.name), sum(block.replica.size), max(block.replica.nfiles)"), "");
         let blocks_at_site: Vec<Block> = all_blocks(&data).into_iter().filter(|block| block.transferable && block.replicas.contains(&3)).collect();
-        let copies: Vec<_> = blocks_at_site.iter().flat_map(|block| data.replicas(block)).collect();
-        assert!(blocks_at_site.len() > 5);
+        let copies: Vec<_> = blocks_at_site.iter().flat_map(|block| data.replicas(block)).filter(|copy| copy.site == site).collect();
+        assert!(blocks_at_site.len() > 5 && copies.len() == blocks_at_site.len());
         assert_eq!(
             answer["rows"][0],
             json!({
@@ -1127,29 +1120,44 @@ fn replicas_and_lumi_sections_can_be_queried_one_by_one() {
         let (block_number, block) = blocks.iter().find(|(_, block)| block.catalogued).unwrap();
         let file = data.files(&dataset, *block_number).next().unwrap();
         let answer = client.complete_answer(&format!("lumi file={}", file.name), "");
-        let sections = file.lumis.iter().map(|(_, lumi)| json!({ "lumis.lumi": shown(lumi) }));
+        let sections = file.lumis.iter().map(|(run, lumi)| json!({ "lumis.number": shown(lumi), "lumis.run": run }));
         assert_eq!(sorted(answer["rows"].as_array().unwrap().clone()), sorted(sections.collect()), "{}", block.name);
         // files, each with a row for each of its runs
         let files: Vec<_> =
             blocks.iter().filter(|(_, block)| block.catalogued).flat_map(|(block_number, _)| data.files(&dataset, *block_number)).collect();
         let answer = client.complete_answer(&format!("file,run,lumi dataset={}", dataset.name), "");
         let rows = files.iter().flat_map(|file| {
-            file.lumis.iter().map(|(run, lumi)| json!({ "name": file.name, "lumis.run": run, "lumis.lumi": shown(lumi) })).collect::<Vec<_>>()
+            file.lumis.iter().map(|(run, lumi)| json!({ "name": file.name, "lumis.run": run, "lumis.number": shown(lumi) })).collect::<Vec<_>>()
         });
         assert_eq!(sorted(answer["rows"].as_array().unwrap().clone()), sorted(rows.collect()));
-        // two runs, what is the same of several files once
+        // two runs, each with the sections of all files
         let (first_run, second_run) = (files[0].lumis[0].0, files[1].lumis[0].0);
         let answer = client.complete_answer(&format!("run,lumi dataset={} run in [{first_run},{second_run}]", dataset.name), "");
-        let distinct_sections: BTreeSet<(u64, Vec<(u64, u64)>)> =
-            files.iter().flat_map(|file| file.lumis.clone()).filter(|(run, _)| [first_run, second_run].contains(run)).collect();
-        let rows = distinct_sections.iter().map(|(run, lumi)| json!({ "lumis.run": run, "lumis.lumi": shown(lumi) }));
-        assert_eq!(sorted(answer["rows"].as_array().unwrap().clone()), sorted(rows.collect()));
+        let all_lumis: Vec<(u64, Vec<(u64, u64)>)> = files.iter().flat_map(|file| file.lumis.clone()).collect();
+        let numbers_of = |wanted: u64| -> BTreeSet<u64> {
+            let of_run = all_lumis.iter().filter(|(run, _)| *run == wanted).flat_map(|(_, lumi)| lumi);
+            of_run.flat_map(|(low, high)| *low..=*high).collect()
+        };
+        let runs = BTreeSet::from([first_run, second_run]);
+        let rows: Vec<(u64, BTreeSet<u64>)> = runs.iter().map(|run| (*run, numbers_of(*run))).collect();
+        let found = answer["rows"].as_array().unwrap().iter().map(|row| (row["lumis.run"].as_u64().unwrap(), numbers_in(&row["lumis.number"])));
+        assert_eq!(found.collect::<Vec<_>>(), rows);
+        // pairs of run and section, each once, however they are asked for
+        let all_runs: BTreeSet<u64> = all_lumis.iter().map(|(run, _)| *run).collect();
+        let pairs: usize = all_runs.iter().map(|run| numbers_of(*run).len()).sum();
+        for names in ["lumi", "run,lumi", "file,lumi", "file,run,lumi", "file"] {
+            let answer = client.complete_answer(&format!("{names} dataset={} | count(lumi)", dataset.name), "");
+            assert_eq!(answer["rows"][0]["count(lumis.number)"], pairs, "{names}");
+        }
+        let answer = client.complete_answer(&format!("lumi dataset={} run={first_run} | count(lumi.number)", dataset.name), "");
+        assert_eq!(answer["rows"][0]["count(lumis.number)"], numbers_of(first_run).len());
         // numbers are counted, not ranges; a number is in a file where one of its ranges has it
         let count = |file: &stook_sample::datasets::StoredFile| -> u64 {
             file.lumis.iter().flat_map(|(_, sections)| sections).map(|(low, high)| high - low + 1).sum()
         };
-        let answer = client.complete_answer(&format!("file dataset={} | count(lumi)", dataset.name), "");
-        assert_eq!(answer["rows"][0]["count(lumis.lumi)"], files.iter().map(count).sum::<u64>());
+        let answer = client.complete_answer(&format!("file dataset={} | count(lumis.number), sum(nlumis)", dataset.name), "");
+        let total = files.iter().map(count).sum::<u64>();
+        assert_eq!(answer["rows"][0], json!({ "count(lumis.number)": total, "sum(nlumis)": total }));
         let wanted = files[0].lumis[0].1[0].1;
         let answer = client.complete_answer(&format!("file dataset={} lumi={wanted} | count(key)", dataset.name), "");
         let has =
@@ -1159,11 +1167,17 @@ fn replicas_and_lumi_sections_can_be_queried_one_by_one() {
         let table = sandbox.run(&["query", &format!("lumi file={}", files[0].name), "--ask", "never", "--format", "csv"]).exits(0).text();
         let (low, high) = files[0].lumis[0].1[0];
         assert!(table.contains(&if low == high { low.to_string() } else { format!("{low}-{high}") }), "{table}");
-        let record = sandbox.json(&["get", "file", &files[0].name, "--format", "json"]);
-        let lumis: Vec<Json> = files[0].lumis.iter().map(|(run, lumi)| json!({ "run": run, "lumi": shown(lumi) })).collect();
+        let record = sandbox.json(&["get", "file", &key_of(&files[0].name), "--format", "json"]);
+        let lumis: Vec<Json> = files[0].lumis.iter().map(|(run, lumi)| json!({ "run": run, "number": shown(lumi) })).collect();
         assert_eq!(record["lumis"], json!(lumis));
         assert!(record.as_object().unwrap().keys().all(|name| !name.contains('.')), "{record}");
     }
+}
+
+/// The numbers in shown ranges.
+fn numbers_in(ranges: &Json) -> BTreeSet<u64> {
+    let pair = |pair: &Json| pair[0].as_u64().unwrap()..=pair[1].as_u64().unwrap();
+    ranges.as_array().unwrap().iter().flat_map(pair).collect()
 }
 
 fn sorted(mut rows: Vec<Json>) -> Vec<Json> {

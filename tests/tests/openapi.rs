@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use stook_sample::datasets::Datasets;
 use stook_sample::machines;
-use stook_sample::services::SampleServices;
 use stook_tests::http::Served;
 use stook_tests::{Sandbox, authorities, repository};
 
@@ -57,14 +56,7 @@ fn authorities_are_served_as_documented() {
 
 #[test]
 fn datasets_are_served_as_documented() {
-    let services = SampleServices::new(Datasets { records: 20, seed: 1 });
-    let (sender, receiver) = std::sync::mpsc::channel();
-    std::thread::spawn(move || services.serve("127.0.0.1:0".parse().unwrap(), |address| sender.send(address).unwrap()).unwrap());
-    let url = format!("http://{}", receiver.recv().unwrap());
-    let mut definition = std::fs::read_to_string(repository().join("examples/datasets/catalogue.yaml")).unwrap();
-    for name in ["CATALOG", "TRANSFER", "SITES", "RUNS"] {
-        definition = definition.replace(&format!("${{{name}_URL}}"), &format!("{url}/{}", name.to_lowercase()));
-    }
+    let (_, definition) = stook_tests::datasets::services(Datasets { records: 20, seed: 1 });
     let sandbox = Sandbox::new(&definition);
     sandbox.ok(&["query", "block | count(key)"]);
     check(&sandbox);

@@ -9,7 +9,6 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use stook_sample::datasets::Datasets;
-use stook_sample::services::SampleServices;
 use stook_testkit::postgres::TestServer;
 use stook_tests::http::{Reply, Served, url_encoded};
 use stook_tests::{LIBRARY, Sandbox, authorities, repository, zstandard};
@@ -1165,21 +1164,16 @@ fn no_route_shows_values_derived_or_fetched_for_another_tenant() {
     let watched = ["/v1/main/datatake/S1A-318318", "/v1/main/query?q=datatake.completeness_s1", "/v1/main/query?q=product", "/v1/main/jobs"];
     assert!(assert_hidden_from_other_tenants(&sandbox, &fill, &watched, "4DB6E") > 100);
 
-    let services = SampleServices::new(Datasets { records: 20, seed: 1 });
-    let (sender, receiver) = std::sync::mpsc::channel();
-    std::thread::spawn(move || services.serve("127.0.0.1:0".parse().unwrap(), |address| sender.send(address).unwrap()).unwrap());
-    let url = format!("http://{}", receiver.recv().unwrap());
-    let mut definition = example("datasets");
-    for name in ["CATALOG", "TRANSFER", "SITES", "RUNS"] {
-        definition = definition.replace(&format!("${{{name}_URL}}"), &format!("{url}/{}", name.to_lowercase()));
-    }
+    let (_, definition) = stook_tests::datasets::services(Datasets { records: 20, seed: 1 });
     let sandbox = on_a_server(&definition);
     // the services tell everybody the same; what somebody has said here is told nobody else
     sandbox.ok(&["query", "block | count(key)"]);
-    let block = "/Mine/Own-v1/RAW#1";
+    let block = "prod/global:/Mine/Own-v1/RAW#1";
     let stook = Served::new(&sandbox, &["--workers", "0"]);
     let path = format!("/v1/main/block/{}", url_encoded(block));
-    stook.call("PUT", &path, &json!({"origin": "only.for.us.example"})).expect_json(201);
+    stook
+        .call("PUT", &path, &json!({"name": "/Mine/Own-v1/RAW#1", "instance": "prod/global", "origin_site": "only.for.us.example"}))
+        .expect_json(201);
     drop(stook);
     let fill = |_: &str, name: &str| match name {
         "key" => url_encoded(block),
@@ -1187,7 +1181,7 @@ fn no_route_shows_values_derived_or_fetched_for_another_tenant() {
         "job" | "token" | "document" | "chunk" => "1".to_owned(),
         _ => "x".to_owned(),
     };
-    let watched = [path, format!("/v1/main/query?q=block%20name={}", url_encoded(block))];
+    let watched = [path, format!("/v1/main/query?q=block%20key=%22{}%22", url_encoded(block))];
     assert!(assert_hidden_from_other_tenants(&sandbox, &fill, &watched.each_ref().map(String::as_str), "only.for.us") > 40);
 }
 

@@ -15,12 +15,27 @@ fn compiled_with_aliases(query: &str) -> Result<CompiledQuery, String> {
         parsed.apply_aliases(&DATASETS)?;
         compile(&parsed, &DATASETS, &main_tenant(), NOW)
     });
-    compiled.map_err(|problem| render("query", query, &[problem], false))
+    compiled.map(in_order).map_err(|problem| render("query", query, &[problem], false))
 }
 
-/// The query in fields only.
+/// The same query: its conditions have no order.
+fn in_order(mut compiled: CompiledQuery) -> CompiledQuery {
+    compiled.plan.conditions.sort_by_key(|condition| format!("{condition:?}"));
+    compiled
+}
+
+/// The query in fields only, with the conditions that words have where a query says nothing of them.
 fn compiled_without_aliases(query: &str) -> CompiledQuery {
-    parse(query).and_then(|parsed| compile(&parsed, &DATASETS, &main_tenant(), NOW)).unwrap_or_else(|problem| panic!("{query}: {}", problem.message))
+    let (lookup, stages) = query.split_at(query.find('|').unwrap_or(query.len()));
+    let defaults = match lookup.split_whitespace().next().unwrap_or_default() {
+        _ if lookup.contains("instance=") => "",
+        "summary" => " run=all instance=prod/global",
+        "block" | "dataset" | "file" | "release" | "primary_dataset" | "parent" | "child" => " instance=prod/global",
+        _ => "",
+    };
+    let query = format!("{}{defaults} {stages}", lookup.trim_end());
+    let compiled = parse(&query).and_then(|parsed| compile(&parsed, &DATASETS, &main_tenant(), NOW));
+    compiled.map(in_order).unwrap_or_else(|problem| panic!("{query}: {}", problem.message))
 }
 
 #[test]
@@ -59,14 +74,27 @@ fn queries_of_das_mean_the_same_as_queries_without_aliases() {
         ("run date last 60m", "run start_time last 60m"),
         ("run dataset=/A/B/RAW", "run datasets=/A/B/RAW"),
         ("run between [160910,160920] | sum(run.nevents)", "run run_number between [160910, 160920] | sum(nevents)"),
-        ("file,run,lumi dataset=/a/b/c", "file dataset=/a/b/c | each lumis | grep name, lumis.run, lumis.lumi"),
-        ("file run lumi dataset=/a/b/c", "file dataset=/a/b/c | each lumis | grep name, lumis.run, lumis.lumi"),
+        ("file,run,lumi dataset=/a/b/c", "file dataset=/a/b/c | each lumis | grep name, lumis.run, lumis.number"),
+        ("file run lumi dataset=/a/b/c", "file dataset=/a/b/c | each lumis | grep name, lumis.run, lumis.number"),
         (
             "run,lumi dataset=/a/b/c run in [177718,177053]",
-            "file dataset=/a/b/c lumis.run in [177718, 177053] | each lumis | grep lumis.run, lumis.lumi, lumis.run in [177718, 177053] | unique",
+            "file dataset=/a/b/c lumis.run in [177718, 177053] | each lumis | grep lumis.run, lumis.number, lumis.run in [177718, 177053] | unique",
         ),
-        ("lumi file=/store/x.root", "file name=/store/x.root | each lumis | grep lumis.lumi | unique"),
-        ("lumi file=/store/x.root | count(lumi)", "file name=/store/x.root | each lumis | grep lumis.lumi | unique | count(lumis.lumi)"),
+        ("lumi file=/store/x.root", "file name=/store/x.root | each lumis | grep lumis.number, lumis.run | unique"),
+        (
+            "lumi file=/store/x.root | count(lumi)",
+            "file name=/store/x.root | each lumis | grep lumis.run, lumis.number | unique | count(lumis.number)",
+        ),
+        (
+            "lumi dataset=/a/b/c | count(lumi.number)",
+            "file dataset=/a/b/c | each lumis | grep lumis.run, lumis.number | unique | count(lumis.number)",
+        ),
+        (
+            "file,run,lumi dataset=/a/b/c | count(lumi)",
+            "file dataset=/a/b/c | each lumis | grep lumis.run, lumis.number | unique | count(lumis.number)",
+        ),
+        ("file,lumi dataset=/a/b/c | count(lumi)", "file dataset=/a/b/c | each lumis | grep lumis.run, lumis.number | unique | count(lumis.number)"),
+        ("file,lumi dataset=/a/b/c", "file dataset=/a/b/c | each lumis | grep name, lumis.number, lumis.run"),
         ("release dataset=/A/*/*", "dataset name=/A/*/* | grep release | unique"),
         ("dataset, release status=VALID", "dataset status=VALID | grep name, release"),
         ("dataset=/a/b/c file block", "file dataset=/a/b/c | grep name, block"),
@@ -120,10 +148,11 @@ fn what_a_word_cannot_mean_is_an_error() {
         ("lumi tier=2", "`lumi` does not select a collection", ""),
         ("block | each replicas", "`replicas` is no list of structs of `block`", "it has replica"),
         ("block replica=T1_X", "`replica` is of type", "its members can: replica.site"),
-        ("file lumis.lumi=a", "is not an integer", "for example: 42"),
-        ("file | sum(lumis.lumi)", "not a number", "count("),
+        ("file lumis.number=a", "is not an integer", "for example: 42"),
+        ("file | sum(lumis.number)", "not a number", "count("),
         ("file | each lumis | count(lumis)", "a row is one element of `lumis` here", "count(key)"),
-        ("file | sort lumis.lumi", "which has no order", ""),
+        ("file | sort lumis.number", "which has no order", ""),
+        ("file | sum(file.size), count(lumi)", "count(lumi) counts pairs", "count(lumis.number) counts the values of each record"),
         ("file dataset=/a/b/c | grep file.nosuch", "`file` has no field `nosuch`", ""),
     ] {
         let problem = compiled_with_aliases(query).expect_err(query);
@@ -174,4 +203,26 @@ fn the_page_about_das_describes_every_example_as_it_is() {
     }
     assert_eq!(examples, (1..=50).collect::<Vec<_>>());
     assert_eq!(pairs, (1..=34).collect::<Vec<_>>());
+}
+
+/// From a record, people go on with what belongs to it, also in another instance.
+#[test]
+fn words_make_queries_of_what_belongs_to_a_record() {
+    let (dataset, _) = DATASETS.collection("dataset").expect("there are datasets");
+    let found = |instance: &'static str| {
+        let value_of = |field: &str| match field {
+            "name" => Some("/A/B/RAW".to_owned()),
+            "instance" => Some(instance.to_owned()),
+            _ => None,
+        };
+        stook_query::questions(&DATASETS, dataset, &value_of)
+    };
+    let usual = found("prod/global");
+    for query in ["block", "file", "run", "site", "parent", "child", "summary"] {
+        assert!(usual.contains(&format!("{query} dataset=/A/B/RAW")), "{query}: {usual:?}");
+    }
+    assert!(!usual.iter().any(|query| query.starts_with("mcm ") || query.starts_with("dataset ")), "{usual:?}");
+    let other = found("prod/phys03");
+    assert!(other.contains(&"file dataset=/A/B/RAW instance=prod/phys03".to_owned()), "{other:?}");
+    assert!(other.contains(&"run dataset=/A/B/RAW".to_owned()), "runs have no instances: {other:?}");
 }

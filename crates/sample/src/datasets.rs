@@ -3,6 +3,7 @@
 
 use crate::random::Random;
 use serde_json::{Value as Json, json};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -217,6 +218,11 @@ impl Datasets {
         number.checked_sub(1).filter(|_| !number.is_multiple_of(3))
     }
 
+    /// Returns a dataset as another instance of the catalogue service knows it, which has copied one of three and keeps it under a status of its own.
+    pub fn local_dataset(&self, number: u64) -> Option<Dataset> {
+        (number % 3 == 0).then(|| Dataset { status: "PRODUCTION", group: "local", ..self.dataset(number) })
+    }
+
     /// Returns the number in a dataset's name, if there is such a dataset.
     pub fn number_of(&self, name: &str) -> Option<u64> {
         let primary = name.strip_prefix('/')?.split('/').next()?;
@@ -329,11 +335,11 @@ pub fn dataset_json(dataset: &Dataset) -> Json {
 
 /// Formats a block as the catalogue service does, as an element of an array.
 pub fn block_json(data: &Datasets, block: &Block, out: &mut String) {
-    let origin = data.site(block.origin).se;
+    let origin = data.site(block.origin).name;
     let Block { name, dataset, created, size, files, events, .. } = block;
     let _ = write!(
         out,
-        r#"{{"block_name":"{name}","dataset":"{dataset}","block_size":{size},"number_of_files":{files},"number_of_events":{events},"creation_date":{created},"storage_element":"{origin}"}}"#
+        r#"{{"block_name":"{name}","dataset":"{dataset}","block_size":{size},"file_count":{files},"event_count":{events},"creation_date":{created},"origin_site_name":"{origin}"}}"#
     );
 }
 
@@ -355,8 +361,8 @@ pub fn file_json(block: &Block, file: &StoredFile) -> Json {
     let lumis: Vec<Json> = file.lumis.iter().map(|(run, sections)| json!({ "run_num": run, "sections": sections })).collect();
     let valid = u8::from(file.valid);
     json!({
-        "logical_file_name": file.name, "is_file_valid": valid, "block_name": block.name, "file_size": file.size, "event_count": file.events,
-        "lumis": lumis,
+        "logical_file_name": file.name, "is_file_valid": valid, "block_name": block.name, "dataset": block.dataset, "file_size": file.size,
+        "event_count": file.events, "lumis": lumis,
     })
 }
 
@@ -421,6 +427,20 @@ pub fn write(data: &Datasets, folder: &Path) -> io::Result<()> {
     list("datasets.ndjson", &mut (0..data.records).map(|number| dataset_json(&data.dataset(number))))?;
     list("sites.ndjson", &mut (0..SITES).map(|number| site_json(&data.site(number))))?;
     list("runs.ndjson", &mut (FIRST_RUN..FIRST_RUN + data.runs()).map(|number| run_json(data, &data.run(number))))
+}
+
+/// Formats what the catalogue service says of the valid files of a dataset or a block, or of those with events of one run.
+pub fn summary_json<'f>(files: impl Iterator<Item = (&'f Block, StoredFile)>, run: Option<u64>) -> Json {
+    let (mut count, mut size, mut events) = (0, 0, 0);
+    let (mut blocks, mut sections) = (BTreeSet::new(), BTreeSet::new());
+    for (block, file) in files.filter(|(_, file)| file.valid && run.is_none_or(|run| file.lumis.iter().any(|(own, _)| *own == run))) {
+        (count, size, events) = (count + 1, size + file.size, events + file.events);
+        blocks.insert(block.name.as_str());
+        // a section of a run counts once, in however many files it is
+        let of_run = file.lumis.iter().filter(|(own, _)| run.is_none_or(|run| *own == run));
+        sections.extend(of_run.flat_map(|(run, ranges)| ranges.iter().flat_map(|(low, high)| (*low..=*high).map(|section| (*run, section)))));
+    }
+    json!({ "num_file": count, "num_block": blocks.len(), "num_event": events, "num_lumi": sections.len(), "file_size": size })
 }
 
 /// Returns the expected block after both services have contributed: the catalogue service wins.

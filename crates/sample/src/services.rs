@@ -1,6 +1,7 @@
-//! The four services of the sample `datasets` over HTTP, with faults on request: `PUT /fault/SERVICE/KIND?times=N`.
+//! The four services of the sample `datasets` over HTTP, with faults on request: `PUT /fault/SERVICE/KIND?times=N`. The catalogue service has the paths,
+//! arguments and members of DBS 3, an instance of its own below `prod/global` and `prod/phys03`, and the lumi sections of files beside their other members.
 
-use crate::datasets::{self, BLOCKS, Block, Dataset, Datasets, FIRST_RUN, GROUPS, Replica, SITES, TRANSFERS};
+use crate::datasets::{self, BLOCKS, Block, Dataset, Datasets, FIRST_RUN, GROUPS, Replica, SITES, StoredFile, TRANSFERS};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State};
@@ -81,12 +82,7 @@ impl SampleServices {
     pub fn serve(self: &Arc<Self>, listen: SocketAddr, bound: impl FnOnce(SocketAddr)) -> std::io::Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let app = Router::new()
-            .route("/catalog/datasets", get(catalog_datasets))
-            .route("/catalog/blocks", get(catalog_blocks))
-            .route("/catalog/files", get(catalog_files))
-            .route("/catalog/datasetparents", get(catalog_parents))
-            .route("/catalog/datasetchildren", get(catalog_children))
-            .route("/catalog/physicsgroups", get(catalog_groups))
+            .route("/catalog/{group}/{name}/DBSReader/{call}", get(catalog))
             .route("/transfer/blockreplicas", get(transfer_replicas))
             .route("/sites/sites", get(sites))
             .route("/runs/runs", get(runs))
@@ -141,9 +137,83 @@ impl SampleServices {
         Some(*fault)
     }
 
+    /// Notes a request to the catalogue service. The original instance is not mentioned, nor are arguments that say how much is sent.
+    fn note_catalog(&self, instance: Instance, call: &str, arguments: &HashMap<String, String>) -> Option<Fault> {
+        let place = match instance {
+            Instance::Global => format!("catalog/{call}"),
+            Instance::Local => format!("catalog/prod/phys03/{call}"),
+        };
+        let said = arguments.iter().filter(|(name, value)| *name != "detail" && value.as_str() != "*" && *name != "validFileOnly");
+        self.note(&place, &said.map(|(name, value)| (name.clone(), value.clone())).collect())
+    }
+
     fn is_removed(&self, block: &Block, site: &str) -> bool {
         let removed = self.removed.lock().unwrap_or_else(PoisonError::into_inner);
         !removed.is_empty() && removed.contains(&(block.name.clone(), site.to_owned()))
+    }
+}
+
+/// An instance of the catalogue service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Instance {
+    /// `prod/global`
+    Global,
+    /// `prod/phys03`
+    Local,
+}
+
+impl Instance {
+    fn dataset(self, data: Datasets, number: u64) -> Option<Dataset> {
+        match self {
+            Self::Global => Some(data.dataset(number)),
+            Self::Local => data.local_dataset(number),
+        }
+    }
+}
+
+/// A request to the catalogue service.
+struct CatalogRequest {
+    services: Arc<SampleServices>,
+    instance: Instance,
+    arguments: HashMap<String, String>,
+    fault: Option<Fault>,
+}
+
+impl CatalogRequest {
+    fn data(&self) -> Datasets {
+        self.services.data
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        self.arguments.get(name).cloned()
+    }
+
+    /// The dataset of this name, if the instance has it.
+    fn dataset(&self, name: &str) -> Option<Dataset> {
+        self.instance.dataset(self.data(), self.data().number_of(name)?)
+    }
+
+    /// The blocks with their files that the arguments name: of a file, a block, or a dataset.
+    fn files(&self) -> Vec<(Block, Vec<StoredFile>)> {
+        let file = self.text("logical_file_name");
+        // names of files contain the names of their blocks
+        let of_file = file.as_ref().and_then(|file| {
+            let (block, _) = file.strip_prefix("/store")?.rsplit_once('/')?;
+            block.rsplit_once('/').map(|(dataset, id)| format!("{dataset}#{id}"))
+        });
+        let block = self.text("block_name").or(of_file);
+        let name = block.as_ref().and_then(|block| block.split('#').next()).map(str::to_owned).or(self.text("dataset")).unwrap_or_default();
+        let Some(dataset) = self.dataset(&name) else { return Vec::new() };
+        let own_files = |place: u64| {
+            let own = self.data().block(&dataset, place);
+            if !own.catalogued || block.as_ref().is_some_and(|block| *block != own.name) {
+                return None;
+            }
+            let data = self.data();
+            let wanted = data.files(&dataset, place).filter(|own| file.as_ref().is_none_or(|file| *file == own.name));
+            Some((own, wanted.collect()))
+        };
+        (0..BLOCKS).filter_map(own_files).collect()
     }
 }
 
@@ -245,11 +315,10 @@ fn chosen(data: Datasets, wanted: Option<String>, star: char) -> Box<dyn Iterato
 }
 
 /// Returns blocks by name or pattern, or of datasets.
-fn chosen_blocks(data: Datasets, arguments: &HashMap<String, String>, star: char) -> impl Iterator<Item = Block> + Send + use<> {
-    let block = arguments.get("block").cloned();
-    let dataset = match (&block, arguments.get("dataset")) {
+fn chosen_blocks(data: Datasets, (dataset, block): (Option<String>, Option<String>), star: char) -> impl Iterator<Item = Block> + Send + use<> {
+    let dataset = match (&block, dataset) {
         (Some(block), None) if !block.contains(star) => block.split('#').next().map(str::to_owned),
-        (_, dataset) => dataset.cloned(),
+        (_, dataset) => dataset,
     };
     let wanted = move |own: &Block| block.as_ref().is_none_or(|block| fits(block, star, &own.name));
     chosen(data, dataset, star).flat_map(move |dataset| (0..BLOCKS).map(move |block| data.block(&dataset, block))).filter(wanted)
@@ -270,99 +339,98 @@ fn array(fault: Option<Fault>, items: impl Iterator<Item = String> + Send + 'sta
     })
 }
 
-async fn catalog_datasets(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {
-    let fault = services.note("catalog/datasets", &arguments);
+/// The calls of the catalogue service.
+async fn catalog(
+    State(services): ServicesState,
+    Path((group, name, call)): Path<(String, String, String)>,
+    Query(arguments): QueryArguments,
+) -> Response {
+    let instance = match (&*group, &*name) {
+        ("prod", "global") => Instance::Global,
+        ("prod", "phys03") => Instance::Local,
+        _ => return (StatusCode::NOT_FOUND, format!("there is no instance {group}/{name}\n")).into_response(),
+    };
+    let fault = services.note_catalog(instance, &call, &arguments);
     if let Some(answer) = instead(fault, JSON).await {
         return answer;
     }
-    let number = |name: &str, otherwise: usize| arguments.get(name).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
-    let (offset, limit, from, to) = (number("offset", 0), number("limit", usize::MAX), number("min_cdate", 0), number("max_cdate", usize::MAX));
-    let status = arguments.get("status").cloned();
-    let wanted = move |own: &Dataset| (from..=to).contains(&(own.created as usize)) && status.as_ref().is_none_or(|status| own.status == status);
-    let found = chosen(services.data, arguments.get("dataset").cloned(), '*').filter(wanted).skip(offset).take(limit);
-    array(fault, found.map(|dataset| datasets::dataset_json(&dataset).to_string()))
+    let request = CatalogRequest { services, instance, arguments, fault };
+    match &*call {
+        "datasets" => catalog_datasets(&request),
+        "blocks" => catalog_blocks(request),
+        "files" => {
+            let files = request.files().into_iter().flat_map(|(block, files)| files.into_iter().map(move |file| datasets::file_json(&block, &file)));
+            array(fault, files.map(|file| file.to_string()))
+        }
+        "filesummaries" => catalog_summaries(&request),
+        "primarydatasets" => catalog_primary_datasets(&request),
+        "datasetparents" => {
+            let data = request.data();
+            let parent = |number| data.parent(number).map(|parent| (parent, number));
+            let relations = request.text("dataset").and_then(|name| data.number_of(&name)).and_then(parent).into_iter();
+            let row = move |(parent, own)| json!({ "parent_dataset": data.dataset(parent).name, "this_dataset": data.dataset(own).name });
+            array(fault, relations.map(row).map(|row| row.to_string()))
+        }
+        "datasetchildren" => {
+            let data = request.data();
+            let number = request.text("dataset").and_then(|name| data.number_of(&name));
+            let child = number
+                .and_then(|number| Some((number, number + 1)).filter(|(own, child)| *child < data.records && data.parent(*child) == Some(*own)));
+            let row = move |(own, child)| json!({ "child_dataset": data.dataset(child).name, "dataset": data.dataset(own).name });
+            array(fault, child.into_iter().map(row).map(|row| row.to_string()))
+        }
+        "physicsgroups" => {
+            let wanted = request.text("physics_group_name");
+            let found = GROUPS.into_iter().filter(move |group| wanted.as_ref().is_none_or(|wanted| fits(wanted, '*', group)));
+            array(fault, found.map(|group| json!({ "physics_group_name": group }).to_string()))
+        }
+        _ => StatusCode::NOT_FOUND.into_response(),
+    }
 }
 
-async fn catalog_blocks(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {
-    let fault = services.note("catalog/blocks", &arguments);
-    if let Some(answer) = instead(fault, JSON).await {
-        return answer;
-    }
-    let data = services.data;
-    let found = chosen_blocks(data, &arguments, '*').filter(move |block| block.catalogued && !services.is_removed(block, ""));
+fn catalog_datasets(request: &CatalogRequest) -> Response {
+    let (data, instance) = (request.data(), request.instance);
+    let number = |name: &str, otherwise: u64| request.arguments.get(name).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
+    let (from, to) = (number("min_cdate", 0), number("max_cdate", u64::MAX));
+    // as there, only valid ones are told where nothing else is asked for
+    let (status, release) = (request.text("dataset_access_type").unwrap_or_else(|| "VALID".to_owned()), request.text("release_version"));
+    let wanted = move |own: &Dataset| {
+        (from..=to).contains(&own.created) && fits(&status, '*', own.status) && release.as_ref().is_none_or(|release| *release == own.release)
+    };
+    let known = chosen(data, request.text("dataset"), '*').filter_map(move |dataset| instance.dataset(data, dataset.number));
+    array(request.fault, known.filter(wanted).map(|dataset| datasets::dataset_json(&dataset).to_string()))
+}
+
+fn catalog_blocks(request: CatalogRequest) -> Response {
+    let (data, instance, services, fault) = (request.data(), request.instance, request.services, request.fault);
+    let (dataset, block) = (request.arguments.get("dataset").cloned(), request.arguments.get("block_name").cloned());
+    let known = chosen_blocks(data, (dataset, block), '*').filter(move |block| {
+        let number = data.number_of(&block.dataset);
+        number.is_some_and(|number| instance.dataset(data, number).is_some()) && block.catalogued && !services.is_removed(block, "")
+    });
     let item = move |block: Block| {
         let mut text = String::new();
         datasets::block_json(&data, &block, &mut text);
         text
     };
-    array(fault, found.map(item))
+    array(fault, known.map(item))
 }
 
-async fn catalog_files(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {
-    let fault = services.note("catalog/files", &arguments);
-    if let Some(answer) = instead(fault, JSON).await {
-        return answer;
-    }
-    let data = services.data;
-    let file = arguments.get("file").cloned();
-    // names of files contain the names of their blocks
-    let of_file = file.as_ref().and_then(|file| {
-        let (block, _) = file.strip_prefix("/store")?.rsplit_once('/')?;
-        block.rsplit_once('/').map(|(dataset, id)| format!("{dataset}#{id}"))
-    });
-    let block = arguments.get("block").cloned().or(of_file);
-    let dataset = block.as_ref().and_then(|block| block.split('#').next()).or(arguments.get("dataset").map(String::as_str)).unwrap_or_default();
-    let Some(number) = data.number_of(dataset) else { return array(fault, std::iter::empty()) };
-    let dataset = data.dataset(number);
-    let found = (0..BLOCKS).flat_map(move |place| {
-        let own = data.block(&dataset, place);
-        if !own.catalogued || block.as_ref().is_some_and(|block| *block != own.name) {
-            return Vec::new();
-        }
-        let wanted = data.files(&dataset, place).filter(|own| file.as_ref().is_none_or(|file| *file == own.name));
-        wanted.map(|file| datasets::file_json(&own, &file).to_string()).collect::<Vec<String>>()
-    });
-    array(fault, found)
+fn catalog_summaries(request: &CatalogRequest) -> Response {
+    let run = request.text("run_num").and_then(|run| run.parse().ok());
+    let blocks = request.files();
+    let files = blocks.iter().flat_map(|(block, files)| files.iter().map(move |file| (block, file.clone())));
+    let summary = (!blocks.is_empty()).then(|| datasets::summary_json(files, run).to_string());
+    array(request.fault, summary.into_iter())
 }
 
-/// The parent of a dataset.
-async fn catalog_parents(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {
-    let data = services.data;
-    related(&services, ("catalog/datasetparents", &arguments), |number| {
-        let parent =
-            data.parent(number).map(|parent| json!({ "parent_dataset": data.dataset(parent).name, "this_dataset": data.dataset(number).name }));
-        parent.into_iter().collect()
-    })
-    .await
-}
-
-/// The children of a dataset.
-async fn catalog_children(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {
-    let data = services.data;
-    related(&services, ("catalog/datasetchildren", &arguments), |number| {
-        let children = [number + 1].into_iter().filter(|child| *child < data.records && data.parent(*child) == Some(number));
-        children.map(|child| json!({ "child_dataset": data.dataset(child).name, "dataset": data.dataset(number).name })).collect()
-    })
-    .await
-}
-
-async fn related(services: &SampleServices, (call, arguments): (&str, &HashMap<String, String>), of: impl Fn(u64) -> Vec<Json>) -> Response {
-    let fault = services.note(call, arguments);
-    if let Some(answer) = instead(fault, JSON).await {
-        return answer;
-    }
-    let number = arguments.get("dataset").and_then(|name| services.data.number_of(name));
-    array(fault, number.map(of).unwrap_or_default().into_iter().map(|item| item.to_string()))
-}
-
-async fn catalog_groups(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {
-    let fault = services.note("catalog/physicsgroups", &arguments);
-    if let Some(answer) = instead(fault, JSON).await {
-        return answer;
-    }
-    let wanted = arguments.get("physics_group_name").cloned();
-    let found = GROUPS.into_iter().filter(move |group| wanted.as_ref().is_none_or(|wanted| fits(wanted, '*', group)));
-    array(fault, found.map(|group| json!({ "physics_group_name": group }).to_string()))
+fn catalog_primary_datasets(request: &CatalogRequest) -> Response {
+    let (data, instance) = (request.data(), request.instance);
+    let wanted = request.text("primary_ds_name");
+    let known = (0..data.records).filter_map(move |number| instance.dataset(data, number));
+    let named = known.filter_map(|dataset| Some((dataset.name.split('/').nth(1)?.to_owned(), dataset.datatype)));
+    let found = named.filter(move |(name, _)| wanted.as_ref().is_none_or(|wanted| fits(wanted, '*', name)));
+    array(request.fault, found.map(|(name, datatype)| json!({ "primary_ds_name": name, "primary_ds_type": datatype }).to_string()))
 }
 
 async fn transfer_replicas(State(services): ServicesState, Query(arguments): QueryArguments) -> Response {
@@ -372,7 +440,8 @@ async fn transfer_replicas(State(services): ServicesState, Query(arguments): Que
         return answer;
     }
     let data = services.data;
-    let found = chosen_blocks(data, &arguments, '%').filter(|block| block.transferable);
+    let named = (arguments.get("dataset").cloned(), arguments.get("block").cloned());
+    let found = chosen_blocks(data, named, '%').filter(|block| block.transferable);
     let (node, se) = (arguments.get("node").cloned(), arguments.get("se").cloned());
     // if copies are requested by site, other copies are left out, and blocks without any
     let is_told = move |block: &Block, copy: &Replica| {
