@@ -83,7 +83,9 @@ pub mod examples;
 mod language;
 mod plan;
 
-pub use assist::{COUNTED, Completion, Facet, FacetValue, Facets, MAX_TEXT, SUGGESTIONS, Suggestion, Vocabulary, complete, facets, questions, suggest};
+pub use assist::{
+    COUNTED, Completion, Facet, FacetValue, Facets, MAX_TEXT, SUGGESTIONS, Suggestion, Vocabulary, complete, facets, questions, suggest,
+};
 pub use language::{
     ComparisonOperator, ConditionTree, FieldPath, GrepItem, GroupFunction, GroupItem, NamedColumn, Query, QueryCondition, Selection, SortItem, Stage,
     ValueLiteral,

@@ -278,6 +278,7 @@ impl<'f> FileCollection<'f> {
             tenant: request.tenant.clone(),
             as_of: None,
             part: None,
+            arguments: Default::default(),
             retires_all: false,
             unexpected: false,
         };

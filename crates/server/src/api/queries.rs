@@ -22,8 +22,8 @@ use stook_engine::EngineError;
 use stook_engine::aggregate::{by_source, over};
 use stook_engine::fetch::{FetchOptions, FetchPolicy, ServiceStatus};
 use stook_query::{
-    AllCollectionsQuery, CompiledQuery, Completion, Highlights, QueryScope, complete, facets, may_query_all_collections, parse, resolve_all_collections,
-    resolve_parsed,
+    AllCollectionsQuery, CompiledQuery, Completion, Highlights, QueryScope, complete, facets, may_query_all_collections, parse,
+    resolve_all_collections, resolve_parsed,
 };
 use stook_store::access::Operation;
 

@@ -110,9 +110,10 @@ impl Caller {
 pub fn checked_rights(text: &str, catalogue: &Catalogue) -> Result<Rights, String> {
     let rights = Rights::parse(text)?;
     let known = || catalogue.collections.iter().map(|collection| collection.name.as_str());
-    match rights.collections().find(|name| known().all(|known| known != *name)) {
+    let unknown = rights.collections().find(|name| known().all(|known| known != *name)).map(str::to_owned);
+    match unknown {
         None => Ok(rights),
-        Some(name) => Err(match did_you_mean(name, known()) {
+        Some(name) => Err(match did_you_mean(&name, known()) {
             Some(meant) => format!("there is no collection {name:?}; did you mean {meant}?"),
             None => format!("there is no collection {name:?}; there are {}", known().collect::<Vec<_>>().join(", ")),
         }),

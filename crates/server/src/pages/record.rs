@@ -115,7 +115,9 @@ fn fields(ctx: &PageContext, definition: &Json, explained: &Json) -> Markup {
         let won = items(&field["from"]).iter().any(|from| from == contributor);
         let lost = items(&field["lost"]).iter().find(|lost| named(lost, "contributor") == contributor);
         match (won, lost) {
-            (true, _) => html! { td.won { span aria-label="wins" { "✓\u{a0}" } (typed(field["said"].get(contributor).unwrap_or(&field["value"]), ty)) } },
+            (true, _) => {
+                html! { td.won { span aria-label="wins" { "✓\u{a0}" } (typed(field["said"].get(contributor).unwrap_or(&field["value"]), ty)) } }
+            }
             (_, Some(lost)) if field["conflict"] == true => html! { td.lost { (typed(&lost["value"], ty)) } },
             (_, Some(lost)) => html! { td.outvoted { (typed(&lost["value"], ty)) } },
             _ => html! { td {} },

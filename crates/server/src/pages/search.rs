@@ -250,7 +250,8 @@ fn table(ctx: &PageContext, overview: &Json, answer: &Json, rows: &[Json], all: 
     let links =
         items(&overview["collections"]).iter().find(|known| known["name"] == answer["collection"]).map_or(&Json::Null, |known| &known["links"]);
     let highlights = items(&answer["highlights"]);
-    let fields = items(&overview["collections"]).iter().find(|known| known["name"] == answer["collection"]).map_or(&Json::Null, |known| &known["fields"]);
+    let fields =
+        items(&overview["collections"]).iter().find(|known| known["name"] == answer["collection"]).map_or(&Json::Null, |known| &known["fields"]);
     let types: Vec<&str> = shown.iter().map(|name| type_of(fields, name)).collect();
     html! {
         div.wide tabindex="0" {
