@@ -18,8 +18,8 @@ mod remote;
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 use commands::{
-    backup, collect, definition, doctor, follow, help, import, init, jobs, journal, man_pages, profile, query, queue, record, serve, settle, tag,
-    token, undo, work,
+    audit, backup, collect, definition, doctor, follow, help, import, init, jobs, journal, man_pages, profile, query, queue, record, serve, settle,
+    tag, token, undo, work,
 };
 #[cfg(feature = "lab")]
 use commands::{lab, sample};
@@ -40,7 +40,12 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 64 } else { 0 });
         }
     };
-    match run(&arguments) {
+    // what a server or a worker does is done for others
+    let ran = match &arguments.command {
+        Command::Serve(_) | Command::Work(_) => run(&arguments),
+        _ => audit::scope().during(|| run(&arguments)),
+    };
+    match ran {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             eprintln!("{}", output::failure(&failure.message));
@@ -76,6 +81,7 @@ fn run(arguments: &Arguments) -> CommandResult {
         Command::Serve(arguments) => serve::serve(&location, arguments),
         Command::Tag { command } => tag::tag(&location, command),
         Command::Token { command } => token::token(&location, command),
+        Command::Audit(arguments) => audit::audit(&location, arguments),
         Command::Jobs { json, tenant, limit } => jobs::jobs(&location, tenant.as_deref(), *limit, *json),
         Command::Cancel { job, json } => jobs::cancel(&location, *job, *json),
         Command::Undo { job, detach, json } => undo::undo(&location, *job, *detach, *json),

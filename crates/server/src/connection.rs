@@ -1,5 +1,6 @@
 //! Connections: accepts them, limits slow and silent peers, and shuts down gracefully.
 
+use crate::guard::audited::PeerAddress;
 use crate::guard::head;
 use crate::guard::pace::{RateCheckedBody, TransferRate};
 use crate::idle::{OpenConnection, OpenConnections};
@@ -57,8 +58,8 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
             accepted = listener.accept() => accepted,
             () = &mut stop => break,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             // a peer that has disconnected or too many open files must not end the server
             Err(error) => {
                 log::write("accept", [("error", error.to_string().into())]);
@@ -77,8 +78,12 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
         };
         let stream = RateCheckedStream { stream, pace: TransferRate::new(app.options.stall) };
         let (app, connection, watcher) = (app.clone(), open.add(), graceful.watcher());
-        let service =
-            RateCheckedService { routes: TowerToHyperService::new(service.clone()), stall: app.options.stall, connection: connection.clone() };
+        let service = RateCheckedService {
+            routes: TowerToHyperService::new(service.clone()),
+            stall: app.options.stall,
+            connection: connection.clone(),
+            peer: PeerAddress(peer.ip()),
+        };
         tokio::spawn(async move {
             app.metrics.connections().inc();
             let answered = async {
@@ -190,6 +195,7 @@ struct RateCheckedService {
     routes: TowerToHyperService<Router>,
     stall: Duration,
     connection: Arc<OpenConnection>,
+    peer: PeerAddress,
 }
 
 impl Service<Request<Incoming>> for RateCheckedService {
@@ -197,7 +203,8 @@ impl Service<Request<Incoming>> for RateCheckedService {
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.peer);
         let in_progress = self.connection.begin_request();
         if let Err(problem) = head::check(&request) {
             return Box::pin(ready(Ok(in_progress.until_sent(problem.into_response()))));

@@ -27,6 +27,7 @@ use std::future::Future;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
+pub use api::audit::shown as shown_audit_entry;
 pub use app::workers::work;
 pub use app::{App, ServerOptions};
 pub use connection::serve_routes;

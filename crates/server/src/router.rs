@@ -2,7 +2,7 @@
 
 use crate::App;
 use crate::api::{
-    changes, coverage, deliver, export, failed, health, history, jobs, metrics, oai, openapi, queries, records, routes, runs, services, sru, uploads,
+    audit, changes, coverage, deliver, export, failed, health, history, jobs, metrics, oai, openapi, queries, records, routes, runs, services, sru, uploads,
 };
 use crate::api::{suggest, summary, tags, tenants, tokens, transitions, unknown};
 use crate::guard::admission::RequestClass;
@@ -52,6 +52,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/{tenant}/jobs/{job}/cancel", post(jobs::cancel))
         .route("/v1/{tenant}/jobs/{job}/undo", post(jobs::undo))
         .route("/v1/{tenant}/jobs/{job}/retry", post(jobs::retry))
+        .route("/v1/{tenant}/audit", get(audit::list))
         .route("/v1/{tenant}/tokens", get(tokens::list).post(tokens::create))
         .route("/v1/{tenant}/tokens/{token}", patch(tokens::change).delete(tokens::revoke))
         .route("/v1/{tenant}/tokens/{token}/rotate", post(tokens::rotate));

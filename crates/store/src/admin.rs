@@ -1,6 +1,7 @@
 //! Jobs, chunks and tokens of a store. None of them depends on the definition, so they can be read and written whatever definition the store has.
 
 use crate::access::{NewToken, Token, TokenChange};
+use crate::audit::{AuditEntry, AuditQuery};
 use crate::journal::JournalEntry;
 #[cfg(feature = "postgres")]
 use crate::postgres::PostgresStore;
@@ -109,6 +110,14 @@ impl AdminStore {
     /// As there.
     pub fn load_chunk(&self, chunk: ChunkId, slice: ChunkSlice) -> Result<()> {
         self.0.load_chunk(chunk, slice)
+    }
+
+    /// As [`AuditLog::audit`](crate::AuditLog::audit).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn audit(&self, wanted: &AuditQuery) -> Result<Vec<AuditEntry>> {
+        self.0.audit(wanted)
     }
 
     /// As [`Tokens::tokens`](crate::Tokens::tokens).

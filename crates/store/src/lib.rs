@@ -30,6 +30,7 @@ mod sql;
 pub mod sqlite;
 
 pub use contract::access::Tokens;
+pub use contract::audit::AuditLog;
 pub use contract::backup::Backups;
 pub use contract::change_feed::ChangeFeed;
 pub use contract::commit::{CommitReceipt, CommitReply, CommitResult, PendingCommit, Priority, Units, WakeFn};
@@ -51,7 +52,7 @@ pub use contract::settling::{
 pub use contract::tag::{PackedTrees, Tags};
 pub use contract::tenant::{DEFAULT_TENANT, Tenant};
 pub use contract::unit::{CALL_RETENTION, IdempotentCall, Premises, ReadSet, RecordRead, RevisionRead, SearchRead, Unit};
-pub use contract::{Store, access, backup, cancel, change_feed, changes, former, health, journal, plan, queue, stats, tag};
+pub use contract::{Store, access, audit, backup, cancel, change_feed, changes, former, health, journal, plan, queue, stats, tag};
 pub use sql::store_schema;
 
 /// Stored rows that cannot be read, and the reasons.

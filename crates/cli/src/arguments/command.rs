@@ -8,7 +8,7 @@ use super::queue::{JournalArgs, QueueCommand};
 use super::records::{ChangesArgs, ExportFormat, GetArgs, QueryArgs, WithdrawArgs};
 #[cfg(feature = "lab")]
 use super::sample::SampleArgs;
-use super::serve::{ServeArgs, TokenCommand};
+use super::serve::{AuditArgs, ServeArgs, TokenCommand};
 use super::tag::TagCommand;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
@@ -135,6 +135,11 @@ pub enum Command {
         #[command(subcommand)]
         command: TagCommand,
     },
+    /// Show who changed what, newest first.
+    #[command(
+        after_help = "Examples:\n  stook audit --since 24h\n  stook audit --record book/b1\n  stook audit --token 3 --json | jq -r .operation\n\nAn entry is written with the change. Entries are kept for 400 days, and at most 2 000 000 of them."
+    )]
+    Audit(AuditArgs),
     /// Create, list and revoke API tokens.
     Token {
         /// The command.

@@ -1,4 +1,4 @@
-//! Arguments of `serve` and `token`.
+//! Arguments of `serve`, `token` and `audit`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -48,6 +48,29 @@ pub enum RequestLog {
     Troubles,
     /// All requests.
     All,
+}
+
+/// Arguments of `audit`.
+#[derive(Debug, Args)]
+pub struct AuditArgs {
+    /// Only since a time such as 2026-11-01T00:00:00Z, or for a time such as 24h.
+    #[arg(long, value_name = "WHEN")]
+    pub since: Option<String>,
+    /// Only changes of this record.
+    #[arg(long, value_name = "COLLECTION/KEY")]
+    pub record: Option<String>,
+    /// Only by this token.
+    #[arg(long, value_name = "ID")]
+    pub token: Option<u64>,
+    /// Only of this tenant.
+    #[arg(long, value_name = "T")]
+    pub tenant: Option<String>,
+    /// Show only the newest N entries.
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    pub limit: usize,
+    /// Print JSON, an entry a line.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Commands of `token`.

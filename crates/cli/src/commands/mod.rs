@@ -1,5 +1,6 @@
 //! The commands, one file for each group of them.
 
+pub mod audit;
 pub mod backup;
 mod changes;
 pub mod collect;

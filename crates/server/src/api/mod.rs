@@ -4,6 +4,7 @@
 //! paths, and `response`, `rows` and `events` are parts of responses that several handlers use.
 
 pub mod changes;
+pub mod audit;
 pub mod coverage;
 pub mod deliver;
 mod events;

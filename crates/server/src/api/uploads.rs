@@ -19,6 +19,7 @@ use std::sync::atomic::AtomicBool;
 use stook_catalogue::value::{FieldType, from_text};
 use stook_engine::import::{self, DryRunLimits, ImportRequest, UPLOADED, UploadRequest};
 use stook_store::access::{Operation, Role};
+use stook_store::audit::AuditScope;
 use stook_store::queue::{Job, JobState};
 
 /// `?profile=&source=&as_of=&name=&retire_all=&accept_unexpected=` with the documents as the body, or `&path=` of a file on the server.
@@ -238,11 +239,12 @@ async fn import_upload(ctx: &RequestContext, body: Body, upload: UploadRequest) 
     let (sender, receiver) = tokio::sync::mpsc::channel::<std::io::Result<Bytes>>(8);
     let app = ctx.app.clone();
     ctx.count_store_reached();
-    let permit = AdmissionPermit::current();
+    let (permit, scope) = (AdmissionPermit::current(), AuditScope::current());
     let cutting = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         let bytes = Box::new(UploadReader { receiver, chunk: Bytes::new(), ended: false });
-        import::upload(&app.catalogue, &*app.store, &upload, bytes, &mut |_| {})
+        let cut = || import::upload(&app.catalogue, &*app.store, &upload, bytes, &mut |_| {});
+        if let Some(scope) = scope { scope.during(cut) } else { cut() }
     });
     let mut stream = body.into_data_stream();
     let mut received = 0;

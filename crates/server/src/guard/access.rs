@@ -1,5 +1,5 @@
-//! Callers and what they may do. A caller belongs to a tenant, or to all, and has a role or rights for collections; `undecided` checks them. A path with another tenant is answered as if that tenant did not
-//! exist.
+//! Callers and what they may do. A caller belongs to a tenant, or to all, and has a role or rights for collections; `undecided` checks them. A path with
+//! another tenant is answered as if that tenant did not exist.
 
 use crate::guard::problem::Problem;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -38,6 +38,14 @@ impl Caller {
             Some(tenant) if tenant.as_str() == named => Ok(tenant.clone()),
             Some(_) => Err(not_found()),
             None => Tenant::new(named).map_err(|_| not_found()),
+        }
+    }
+
+    /// Returns the tenant that a path of the API names, or else the caller's; `None` if it names one that the caller may not see.
+    pub fn tenant_in(&self, path: &str) -> Option<Tenant> {
+        match path.strip_prefix("/v1/").and_then(|rest| rest.split('/').next()) {
+            Some(named) => self.tenant(named).ok(),
+            None => Some(self.tenant_or_default()),
         }
     }
 

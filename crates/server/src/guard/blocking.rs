@@ -3,15 +3,19 @@
 use super::admission::{AdmissionPermit, BlockingWork};
 use super::problem::{HandlerResult, Problem};
 use axum::http::StatusCode;
+use stook_store::audit::AuditScope;
 
 /// Runs work that may block to its end, even if the caller disconnects. It holds the request's permit until then.
 pub async fn blocking<T: Send + 'static, E: Into<Problem> + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> HandlerResult<T> {
-    let permit = AdmissionPermit::current();
+    let (permit, scope) = (AdmissionPermit::current(), AuditScope::current());
     let work = move || {
         let _permit = permit;
-        work()
+        match scope {
+            Some(scope) => scope.during(work),
+            None => work(),
+        }
     };
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result.map_err(Into::into),

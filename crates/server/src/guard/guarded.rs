@@ -4,6 +4,7 @@ use crate::App;
 use crate::app::request_ids::REQUEST_ID;
 use crate::guard::access::{Caller, refuse_other_origins};
 use crate::guard::admission::{AdmissionPermit, RequestClass};
+use crate::guard::audited::{Audited, log_refusal, scope_of};
 use crate::guard::problem::Problem;
 use crate::guard::refusals::Refused;
 use crate::guard::request::GuardedRequest;
@@ -84,8 +85,18 @@ async fn guard(State(GuardSettings { app, class, is_open, is_declared }): State<
         Err(problem) => problem.into_response(),
         Ok(caller) => {
             let extra_time = Arc::new(AtomicU64::new(0));
+            let scope = scope_of(&request, &caller);
             request.extensions_mut().insert(GuardedRequest { caller, counters: counters.clone(), extra_time: extra_time.clone() });
-            admit_and_answer(&app, &Admission { class, counters: &counters, extra_time: &extra_time }, request, next).await
+            let admission = Admission { class, counters: &counters, extra_time: &extra_time };
+            let answered = admit_and_answer(&app, &admission, request, next);
+            match scope {
+                None => answered.await,
+                Some(scope) => {
+                    let response = Audited::new(scope.clone(), answered).await;
+                    log_refusal(&app, &scope, response.status());
+                    response
+                }
+            }
         }
     };
     let (took, status) = (began.elapsed(), response.status());

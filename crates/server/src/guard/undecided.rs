@@ -12,7 +12,7 @@ use axum::http::request::Parts;
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::ids::{CollectionId, SourceId};
-use stook_store::access::Operation;
+use stook_store::access::{Operation, Role};
 
 /// A request of which it is not decided yet whether the caller may make it.
 pub struct UndecidedContext(RequestContext);
@@ -83,7 +83,15 @@ impl RequestContext {
     /// # Errors
     /// 403 when it may not.
     pub fn require_source(&self, source: SourceId) -> HandlerResult<()> {
-        fed_by(&self.app.catalogue, source).into_iter().try_for_each(|collection| self.require(Operation::Import, collection))
+        if self.caller.rights.may_everywhere(Operation::Import) {
+            return Ok(());
+        }
+        let collections = fed_by(&self.app.catalogue, source);
+        // a source that feeds none is nobody's
+        if collections.is_empty() {
+            self.caller.require_role(Role::Write)?;
+        }
+        collections.into_iter().try_for_each(|collection| self.require(Operation::Import, collection))
     }
 
     /// Whether the caller may read, or import into, every collection that the source of a job feeds, or that it evaluates tags of.
@@ -95,7 +103,8 @@ impl RequestContext {
         if let Some(collection) = stook_engine::tags::is_rebuild(name) {
             return self.app.catalogue.collection(collection).is_some_and(|(id, _)| may(id));
         }
-        self.app.catalogue.source(name).is_some_and(|(source, _)| fed_by(&self.app.catalogue, source).into_iter().all(may))
+        let fed = self.app.catalogue.source(name).map(|(source, _)| fed_by(&self.app.catalogue, source)).unwrap_or_default();
+        !fed.is_empty() && fed.into_iter().all(may)
     }
 }
 

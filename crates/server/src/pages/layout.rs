@@ -69,7 +69,7 @@ pub fn frame(ctx: &PageContext, title: &str, body: &Markup) -> Markup {
                 (tab("import", "Imports"))
                 @if ctx.has_tags() { (tab("tags", "Tags")) }
                 @if ctx.may(Role::Admin) && ctx.has_runs() { (tab("lab", "Lab")) }
-                @if ctx.may(Role::Admin) { (tab("metrics", "Metrics")) (tab("tokens", "Tokens")) }
+                @if ctx.may(Role::Admin) { (tab("metrics", "Metrics")) (tab("tokens", "Tokens")) (tab("audit", "Audit log")) }
                 a href="/docs" { "Documentation" }
             }
             @if ctx.is_signed_in() {

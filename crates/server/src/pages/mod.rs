@@ -4,6 +4,7 @@
 //! do nothing that the API refuses. `.json` after the path of a page returns the responses instead.
 
 mod assets;
+mod audit;
 mod coverage;
 mod docs;
 mod document;
@@ -68,6 +69,7 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
         .merge(both("/t/{tenant}/lab", page(lab::page)))
         .merge(both("/t/{tenant}/metrics", page(metrics::page)))
         .merge(both("/t/{tenant}/tokens", page(tokens::page)))
+        .merge(both("/t/{tenant}/audit", page(audit::page)))
         .route("/t/{tenant}", get(home::front))
         .route("/t/{tenant}/{*rest}", page(not_found))
         .route("/t/{tenant}/home/now", get(home::part))

@@ -107,7 +107,6 @@ pub async fn change(ctx: Arc<PageContext>, form: SubmittedForm) -> HandlerResult
         ctx.send(Method::DELETE, &format!("/tokens/{id}"), &[], None).await?;
         return Ok(Redirect::to(&ctx.to("tokens", &[])).into_response());
     }
-    let is_first = ctx.is_first(form.required("once")?);
     let expires = form.get("expires").map(|time| ("expires", time.to_owned()));
     let (path, members) = match form.get("rotate") {
         Some(id) => (format!("/tokens/{}/rotate", parse_number(Some(id), "a token")?), vec![("overlap", form.required("overlap")?.to_owned())]),
@@ -119,7 +118,7 @@ pub async fn change(ctx: Arc<PageContext>, form: SubmittedForm) -> HandlerResult
         Some(rights) => drop(request.insert("may".into(), rights.split(',').map(str::trim).collect())),
         None => drop(request.insert("role".into(), form.required("role")?.into())),
     }
-    if !is_first {
+    if !ctx.is_first(form.required("once")?) {
         let detail = "this form was submitted already and the token was shown then; if you did not see it, revoke it and create another";
         return Err(Problem::new(StatusCode::CONFLICT, detail));
     }

@@ -3,6 +3,7 @@
 use super::{WebPages, layout, session};
 use crate::api::response::percent;
 use crate::guard::access::Caller;
+use crate::guard::audited::PeerAddress;
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::QueryParams;
 use axum::body::{Body, to_bytes};
@@ -60,6 +61,8 @@ pub struct PageContext {
     pub tenant: String,
     /// Headers of API calls: the visitor's token, and `Host` and `Origin`.
     api_headers: HeaderMap,
+    /// Where the visitor is.
+    peer: Option<PeerAddress>,
     params: QueryParams,
     /// The path with its parameters, without `.json`.
     pub path: String,
@@ -98,6 +101,7 @@ impl FromRequestParts<Arc<WebPages>> for PageContext {
             caller,
             tenant: tenant.as_str().to_owned(),
             api_headers,
+            peer: parts.extensions.get::<PeerAddress>().copied(),
             params,
             path: full_path,
             wants_json,
@@ -253,6 +257,9 @@ impl PageContext {
             Err(_) => return Problem::bad_request("the path is not valid").into_response(),
         }
         *request.headers_mut() = self.api_headers.clone();
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(peer);
+        }
         if let Some(media) = media {
             request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
         }

@@ -1,5 +1,6 @@
 //! Commits: units are submitted, and their callers wait for the results.
 
+use super::audit::AuditScope;
 use super::error::{Result, StoreError};
 use super::unit::Unit;
 use std::sync::Arc;
@@ -42,6 +43,8 @@ pub struct CommitReply {
     written: Option<Sender<Box<dyn Unit>>>,
     result: Sender<CommitResult>,
     waiter: Option<Arc<WaiterFlag>>,
+    /// The operation that submitted the unit, if it is audited.
+    audit: Option<AuditScope>,
 }
 
 /// Whether a caller waits for the result.
@@ -60,7 +63,12 @@ impl CommitReply {
         let ((written, written_receiver), (result, result_receiver)) = (oneshot::channel(), oneshot::channel());
         let waiter = wake.map(|wake| Arc::new(WaiterFlag { is_waiting: AtomicBool::new(false), wake }));
         let pending = PendingCommit { written: Some(written_receiver), result: result_receiver, waiter: waiter.clone() };
-        (Self { written: Some(written), result, waiter }, pending)
+        (Self { written: Some(written), result, waiter, audit: AuditScope::current() }, pending)
+    }
+
+    /// The operation that submitted the unit, unless an entry of it was written before.
+    pub fn audit(&self) -> Option<&AuditScope> {
+        self.audit.as_ref().filter(|scope| !scope.is_written())
     }
 
     /// Whether a caller is known to wait for the result; always false without a `wake` function.
@@ -77,6 +85,9 @@ impl CommitReply {
 
     /// Sends the result; it is dropped if the caller no longer waits.
     pub fn send(self, result: Result<CommitReceipt>, unit: Option<Box<dyn Unit>>) {
+        if let (Some(scope), Ok(_)) = (&self.audit, &result) {
+            scope.note_written();
+        }
         let _ = self.result.send((result, unit));
     }
 }

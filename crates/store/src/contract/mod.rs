@@ -11,6 +11,7 @@
 //! | [`Settling`] | keeps edges and marks, runs passes | `settling.rs`, `edges.rs` |
 //! | [`Tags`] | keeps tags and trees | `tag.rs` |
 //! | [`Tokens`] | keeps tokens | `access.rs` |
+//! | [`AuditLog`] | keeps who changed what | `audit.rs` |
 //! | [`FormerContributions`] | keeps what no longer counts, for jobs to be undone | `former.rs` |
 //! | [`Queue`] | keeps jobs, chunks and journals | `queue.rs`, `journal.rs` |
 //! | [`Health`] | tells the state of the database | `health.rs` |
@@ -19,6 +20,7 @@
 //! All of them use `ids.rs`, `tenant.rs`, `error.rs` with `damage.rs`, and `cancel.rs`, by which callers cancel calls.
 
 pub mod access;
+pub mod audit;
 pub mod backup;
 pub mod cancel;
 pub mod change_feed;
@@ -42,6 +44,7 @@ pub mod tenant;
 pub mod unit;
 
 use access::Tokens;
+use audit::AuditLog;
 use backup::Backups;
 use change_feed::ChangeFeed;
 use changes::Changes;
@@ -71,6 +74,7 @@ pub trait Store:
     + Settling
     + Tags
     + Tokens
+    + AuditLog
     + FormerContributions
     + Queue
     + Backups

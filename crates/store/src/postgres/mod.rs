@@ -12,6 +12,7 @@
 mod access;
 mod address;
 mod change_feed;
+mod audit;
 mod clock;
 mod computed_column;
 mod dump;

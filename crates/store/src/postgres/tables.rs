@@ -9,7 +9,7 @@
 //!   w_C_FIELD                             GIN index of the words in w_FIELD, see [`super::words_index`]
 //! i_C_FIELD(tenant, key, value)           one row per element of an indexed list
 //! u_C_FIELD(tenant, digest, key)          reservations of a unique field, by the hash of the value
-//! edges, marks, jobs, chunks, chunk_journals, troubles, failed_documents, corrections, record_log, calls, api_tokens
+//! edges, marks, jobs, chunks, chunk_journals, troubles, failed_documents, corrections, record_log, calls, api_tokens, audit
 //! former                                  former contributions, if a source says `undo:`, see [`super::former`]
 //! changes                                 what has changed in records, if a collection says `changes:`, see [`super::change_feed`]
 //! tag_stamps, tags, tagged, trees         tags, which records carry them, the trees on which they are evaluated
@@ -76,6 +76,9 @@ CREATE TABLE calls(tenant bigint NOT NULL, id bytea NOT NULL, request bytea NOT 
 CREATE INDEX calls_made ON calls(made);
 CREATE TABLE api_tokens(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, digest bytea NOT NULL UNIQUE, tenant text, role text NOT NULL,
   name text NOT NULL, created bigint NOT NULL, revoked bigint, expires bigint, used bigint, former_digest bytea, former_until bigint);
+CREATE TABLE audit(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at bigint NOT NULL, tenant text, token bigint, caller text NOT NULL, address text,
+  operation text NOT NULL, collection text, key text COLLATE "C", outcome text NOT NULL);
+CREATE INDEX audit_record ON audit(collection, key, id) WHERE key IS NOT NULL;
 CREATE TABLE tag_stamps(tenant bigint PRIMARY KEY, stamp bigint NOT NULL);
 CREATE TABLE tags(tenant bigint NOT NULL, collection bigint NOT NULL, name text COLLATE "C" NOT NULL, kind text NOT NULL, definition text NOT NULL,
   comment text NOT NULL, attributes text NOT NULL, created bigint NOT NULL, changed bigint NOT NULL, generation bigint NOT NULL, job bigint NOT NULL,

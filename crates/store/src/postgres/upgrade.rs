@@ -2,7 +2,7 @@
 //!
 //! | from | what changes |
 //! |---|---|
-//! | 10 | tokens expire, are rotated, and say when they were used |
+//! | 10 | tokens expire, are rotated, and say when they were used; the audit log |
 
 use super::session::{DbResult, Session};
 use super::tables::{FORMAT, meta, put_meta};
@@ -15,6 +15,9 @@ pub const UPGRADABLE_FORMATS: &[&str] = &[TOKENS_WITHOUT_EXPIRY];
 /// What formats before 11 have not.
 const ADDITIONS: &str = "
 ALTER TABLE api_tokens ADD COLUMN expires bigint, ADD COLUMN used bigint, ADD COLUMN former_digest bytea, ADD COLUMN former_until bigint;
+CREATE TABLE audit(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at bigint NOT NULL, tenant text, token bigint, caller text NOT NULL, address text,
+  operation text NOT NULL, collection text, key text COLLATE \"C\", outcome text NOT NULL);
+CREATE INDEX audit_record ON audit(collection, key, id) WHERE key IS NOT NULL;
 ";
 
 /// Upgrades a store if it has a known earlier format, in the transaction that prepares it; returns a sentence about it.

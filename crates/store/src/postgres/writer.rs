@@ -6,6 +6,7 @@
 //! the connection was lost before COMMIT. If it is not known whether COMMIT was done, the lease decides: if the lease of a unit no longer exists, the
 //! unit was committed, by this worker or by another.
 
+use super::audit::{self, AuditedRecords};
 use super::clock::{ServerClock, begin};
 use super::jobs;
 use super::session::{DatabaseError, DbResult, Pool, Session};
@@ -13,6 +14,7 @@ use super::tables::StoreTables;
 use super::tenants::TenantIds;
 use super::unit;
 use super::values::RowExt;
+use crate::audit::{AuditScope, MAX_RECORDS};
 use crate::former::FormerWrite;
 use crate::queue::JobId;
 use crate::stats::CommitCounters;
@@ -20,9 +22,9 @@ use crate::{
     CommitReceipt, CommitReply, NewChangeLogEntry, PendingCommit, Priority, RecordWrite, SettlingChanges, StoreError, Tenant, UniqueConflict, Unit,
     WriteConflict,
 };
-use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -230,7 +232,8 @@ impl WriterState {
     }
 
     fn write(&self, context: &WriteContext, QueuedUnit { mut unit, reply, .. }: QueuedUnit) {
-        let (result, sizes) = match context.write(&mut *unit) {
+        let audited = context.audited(&*unit, &reply);
+        let (result, sizes) = match context.write(&mut *unit, &|| audited.iter().collect()) {
             Ok((receipt, sizes)) => (Ok(receipt), sizes),
             Err(error) => (Err(StoreError::from(error)), Vec::new()),
         };
@@ -240,13 +243,18 @@ impl WriterState {
 
     /// Writes units in one transaction that waits for no locks; if that fails, they move to the queue of single units.
     fn write_together(&self, context: &WriteContext, mut requests: Vec<QueuedUnit>) {
+        let audited: Vec<Option<AuditedRecords>> = requests.iter().map(|request| context.audited(&*request.unit, &request.reply)).collect();
         let mut group = UnitGroup::new(&mut requests);
-        let written = context.write(&mut group);
-        let rows = std::mem::take(&mut group.rows);
+        let rows = group.rows.clone();
+        // not those whose records were refused
+        let done = || -> Vec<&AuditedRecords> {
+            audited.iter().zip(rows.iter()).filter(|(_, rows)| rows.load(Ordering::Relaxed) > 0).filter_map(|(audited, _)| audited.as_ref()).collect()
+        };
+        let written = context.write(&mut group, &done);
         match written {
             Ok((receipt, sizes)) => {
-                for (QueuedUnit { unit, reply, .. }, rows) in requests.into_iter().zip(rows) {
-                    reply.send(Ok(CommitReceipt { rows: rows.get(), ..receipt }), Some(unit));
+                for (QueuedUnit { unit, reply, .. }, rows) in requests.into_iter().zip(rows.iter()) {
+                    reply.send(Ok(CommitReceipt { rows: rows.load(Ordering::Relaxed), ..receipt }), Some(unit));
                 }
                 context.analyse_grown(sizes);
             }
@@ -284,8 +292,8 @@ impl WriteContext {
     /// Writes a unit in a transaction.
     /// Writes a unit, and ends the job of its chunk in a second transaction if that was the last. If the process dies between them, the next worker
     /// that finds nothing to lease ends the job (decision 007).
-    fn write(&self, unit: &mut dyn Unit) -> DbResult<WriteResult> {
-        let done = self.pool.run(|session| self.attempt(session, unit))?;
+    fn write<'a>(&self, unit: &mut dyn Unit, audited: &dyn Fn() -> Vec<&'a AuditedRecords>) -> DbResult<WriteResult> {
+        let done = self.pool.run(|session| self.attempt(session, unit, audited))?;
         if let Some(lease) = unit.lease_token() {
             self.finish_job(lease.chunk.job)?;
         }
@@ -300,13 +308,26 @@ impl WriteContext {
         self.transaction(|session, commit_time| jobs::finish_job(session, job, commit_time))
     }
 
-    fn attempt(&self, session: &mut Session, unit: &mut dyn Unit) -> DbResult<WriteResult> {
+    /// What the audit log says about a unit. It is read before the unit is written: reading it later would start its protocol again.
+    fn audited(&self, unit: &dyn Unit, reply: &CommitReply) -> Option<AuditedRecords> {
+        let scope = reply.audit()?.clone();
+        let (writes, collections) = (unit.writes(), &self.tables.catalogue().collections);
+        let records = if writes.len() > MAX_RECORDS { &[] } else { writes };
+        let name = |write: &RecordWrite| (collections[write.collection].name.clone(), write.key.clone());
+        Some(AuditedRecords { scope, records: records.iter().map(name).collect() })
+    }
+
+    fn attempt<'a>(&self, session: &mut Session, unit: &mut dyn Unit, audited: &dyn Fn() -> Vec<&'a AuditedRecords>) -> DbResult<WriteResult> {
         let tenant = self.tenants.find(session, unit.tenant())?;
         let started = Instant::now();
         let commit_time = begin(session, &self.tables, &self.clock, unit.waits_for_locks())?;
         let write = AssertUnwindSafe(|| unit::write(session, &self.tables, tenant, unit, commit_time));
         let written = std::panic::catch_unwind(write);
         let done = written.unwrap_or_else(|_| Err(StoreError::Other("a unit of work panicked".into()).into()))?;
+        // a unit whose records were all refused, or whose call was answered before, has changed nothing
+        for AuditedRecords { scope, records } in audited().into_iter().filter(|audited| done.0.rows > 0 || audited.records.is_empty()) {
+            audit::write(session, scope, records, commit_time)?;
+        }
         match session.commit() {
             // the lease, or the kept response, decides when the unit is written again
             Err(DatabaseError::CommitUnknown(reason)) if unit.lease_token().is_some() || unit.call().is_some() => {
@@ -339,7 +360,12 @@ impl WriteContext {
         let started = Instant::now();
         let commit_time = begin(session, &self.tables, &self.clock, true)?;
         let value = work(session, commit_time)?;
+        let scope = AuditScope::current().filter(|scope| !scope.is_written());
+        if let Some(scope) = &scope {
+            audit::write(session, scope, &[], commit_time)?;
+        }
         session.commit()?;
+        scope.iter().for_each(AuditScope::note_written);
         self.written.add(0, started);
         Ok(value)
     }
@@ -352,7 +378,7 @@ struct UnitGroup<'u> {
     /// The position of the unit that writes a record.
     owners: HashMap<(CollectionId, Key), usize>,
     /// Number of records written by each unit.
-    rows: Vec<Cell<u64>>,
+    rows: Arc<[AtomicU64]>,
 }
 
 impl<'u> UnitGroup<'u> {
@@ -363,7 +389,7 @@ impl<'u> UnitGroup<'u> {
             writes.extend_from_slice(unit.writes());
             owners.extend(unit.writes().iter().map(|write| ((write.collection, write.key.clone()), index)));
         }
-        let rows = vec![Cell::new(0); units.len()];
+        let rows = units.iter().map(|_| AtomicU64::new(0)).collect();
         Self { units, writes, owners, rows }
     }
 }
@@ -379,8 +405,8 @@ impl Unit for UnitGroup<'_> {
 
     fn writes(&self) -> &[RecordWrite] {
         // calling `writes` tells each unit that it starts, or starts again
-        for (unit, rows) in self.units.iter().zip(&self.rows) {
-            rows.set(unit.writes().len() as u64);
+        for (unit, rows) in self.units.iter().zip(self.rows.iter()) {
+            rows.store(unit.writes().len() as u64, Ordering::Relaxed);
         }
         &self.writes
     }
@@ -396,7 +422,8 @@ impl Unit for UnitGroup<'_> {
         for (owner, conflicts) in by_unit {
             let conflict_count = conflicts.len() as u64;
             let unit_writes = self.units[owner].resolve(conflicts)?;
-            self.rows[owner].update(|rows| rows - conflict_count + unit_writes.len() as u64);
+            self.rows[owner].fetch_sub(conflict_count, Ordering::Relaxed);
+            self.rows[owner].fetch_add(unit_writes.len() as u64, Ordering::Relaxed);
             resolved.extend(unit_writes);
         }
         Ok(resolved)
@@ -404,7 +431,7 @@ impl Unit for UnitGroup<'_> {
 
     fn refused(&mut self, refused: UniqueConflict) {
         if let Some(owner) = self.owners.get(&(refused.collection, refused.key.clone())) {
-            self.rows[*owner].update(|rows| rows - 1);
+            self.rows[*owner].fetch_sub(1, Ordering::Relaxed);
             self.units[*owner].refused(refused);
         }
     }

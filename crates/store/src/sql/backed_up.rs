@@ -162,6 +162,22 @@ pub const FIXED_TABLES: &[FixedTable] = &[
         ],
         numbering: Numbering::Sequence,
     },
+    FixedTable {
+        name: "audit",
+        columns: &[
+            ("id", Int),
+            ("at", Int),
+            ("tenant", Text),
+            ("token", Int),
+            ("caller", Text),
+            ("address", Text),
+            ("operation", Text),
+            ("collection", Text),
+            ("key", Text),
+            ("outcome", Text),
+        ],
+        numbering: Numbering::Sequence,
+    },
     FixedTable { name: "tag_stamps", columns: &[("tenant", Int), ("stamp", Int)], numbering: Numbering::None },
     FixedTable {
         name: "tags",

@@ -13,6 +13,7 @@
 //! * [`mod@unit`] is the part of a unit's protocol that needs no SQL; [`tagging`] computes which records gain or lose tags;
 //!   [`former`] is the common part of keeping former contributions.
 
+pub mod audit;
 pub mod backed_up;
 pub mod change_feed;
 pub mod combined;

@@ -18,6 +18,7 @@
 //! Any program that knows SQLite can read, check and copy the file.
 
 mod access;
+mod audit;
 mod backup;
 mod change_feed;
 mod connection;

@@ -5,6 +5,7 @@ use super::error::{after_waiting, store_error};
 use super::tables::{self, StoreTables};
 use super::upgrade;
 use super::writer::{SqliteWriter, WriterCommand};
+use crate::audit::AuditScope;
 use crate::cancel::CancelToken;
 use crate::sql::store_schema::{AccessMode, StoreSchema};
 use crate::*;
@@ -226,6 +227,11 @@ impl SqliteStore {
     /// Runs a small write as an interactive unit of its own.
     pub(super) fn write<T: Send + 'static>(&self, work: impl FnMut(&Connection, i64) -> Result<T> + Send + 'static) -> Result<T> {
         self.write_as(Priority::Interactive, work)
+    }
+
+    /// The same for what changes nothing that anybody asked for.
+    pub(super) fn write_unaudited<T: Send + 'static>(&self, work: impl FnMut(&Connection, i64) -> Result<T> + Send + 'static) -> Result<T> {
+        AuditScope::outside(|| self.write(work))
     }
 
     pub(super) fn write_as<T: Send + 'static>(

@@ -18,7 +18,7 @@
 //! tag_stamps, tags, tagged, trees         tags, which records carry them, the trees on which they are evaluated
 //! former                                  former contributions, if a source says `undo:`, see [`super::former`]
 //! changes                                 what has changed in records, if a collection says `changes:`, see [`super::change_feed`]
-//! record_log, calls, api_tokens           change logs, responses to idempotent calls, tokens
+//! record_log, calls, api_tokens, audit    change logs, responses to idempotent calls, tokens, who changed what
 //! ```
 //! The definition checks names of collections and fields (lower-case letters, digits, `_`), so they are safe in SQL.
 
@@ -79,6 +79,9 @@ CREATE TABLE calls(tenant INTEGER NOT NULL, id BLOB NOT NULL, request BLOB NOT N
 CREATE INDEX calls_made ON calls(made);
 CREATE TABLE api_tokens(id INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, tenant TEXT, role TEXT NOT NULL, name TEXT NOT NULL,
   created INTEGER NOT NULL, revoked INTEGER, expires INTEGER, used INTEGER, former_digest BLOB, former_until INTEGER);
+CREATE TABLE audit(id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, tenant TEXT, token INTEGER, caller TEXT NOT NULL, address TEXT,
+  operation TEXT NOT NULL, collection TEXT, key TEXT, outcome TEXT NOT NULL);
+CREATE INDEX audit_record ON audit(collection, key, id) WHERE key IS NOT NULL;
 CREATE TABLE tag_stamps(tenant INTEGER PRIMARY KEY, stamp INTEGER NOT NULL);
 CREATE TABLE tags(tenant INTEGER NOT NULL, collection INTEGER NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL, definition TEXT NOT NULL,
   comment TEXT NOT NULL, attributes TEXT NOT NULL, created INTEGER NOT NULL, changed INTEGER NOT NULL, generation INTEGER NOT NULL, job INTEGER NOT NULL,

@@ -3,7 +3,7 @@
 //! | from | what changes |
 //! |---|---|
 //! | 10 | index entries of keys and links are in columns, so that every program can check and copy the file |
-//! | 10, 11 | tokens expire, are rotated, and say when they were used |
+//! | 10, 11 | tokens expire, are rotated, and say when they were used; the audit log |
 //!
 //! Columns of records are added first. Then rows are rewritten a few thousand at a time, so that the WAL stays short and an interrupted upgrade continues
 //! where it stopped. The indexes are changed in one transaction at the end, which also rewrites rows that a process of the earlier version has
@@ -24,6 +24,9 @@ ALTER TABLE api_tokens ADD COLUMN expires INTEGER;
 ALTER TABLE api_tokens ADD COLUMN used INTEGER;
 ALTER TABLE api_tokens ADD COLUMN former_digest BLOB;
 ALTER TABLE api_tokens ADD COLUMN former_until INTEGER;
+CREATE TABLE audit(id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, tenant TEXT, token INTEGER, caller TEXT NOT NULL, address TEXT,
+  operation TEXT NOT NULL, collection TEXT, key TEXT, outcome TEXT NOT NULL);
+CREATE INDEX audit_record ON audit(collection, key, id) WHERE key IS NOT NULL;
 ";
 /// Rows that are rewritten in one transaction.
 const BATCH_ROWS: i64 = 5_000;

@@ -8,6 +8,7 @@
 //! written, so that many fit into a transaction; if it is rolled back, their submitters build them again. Bulk requests are answered after COMMIT,
 //! interactive ones once the WAL is synced as well.
 
+use super::audit;
 use super::connection::SqliteOptions;
 use super::disk_space::DiskSpace;
 use super::error::{is_busy, store_error};
@@ -16,6 +17,7 @@ use super::store::CANCEL_CHECK_INTERVAL;
 use super::tables::{self, StoreTables};
 use super::unit;
 use super::wal::{Checkpointer, CommitSyncer, OnDurable};
+use crate::audit::{AuditScope, MAX_RECORDS};
 use crate::cancel::CancelToken;
 use crate::stats::{CommitCounters, StoreStats};
 use crate::{
@@ -29,6 +31,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use stook_catalogue::key::Key;
 
 /// Work inside a transaction.
 pub enum WriterCommand {
@@ -85,6 +88,12 @@ const MAX_SYNC_WAIT: Duration = Duration::from_millis(20);
 struct QueuedWrite {
     work: WriterCommand,
     reply: CommitReply,
+}
+
+/// An operation, and the records that its work writes, by the names of their collections.
+pub struct AuditedRecords {
+    pub scope: AuditScope,
+    pub records: Vec<(String, Key)>,
 }
 
 #[derive(Default)]
@@ -321,18 +330,19 @@ impl WriterThread {
         let mut request = Some(first);
         while let Some(QueuedWrite { work, reply }) = request {
             let mut work = work;
+            let audited = self.audited(&work, &reply);
             // read its changes before it is written: reading them later would start its protocol again
             let is_observed = self.shared.observer.get().is_some();
             if is_observed && matches!(work, WriterCommand::Unit(_)) {
                 changed.extend(work.changed_records());
             }
-            match self.perform(&mut work, uses_savepoint) {
+            match self.perform(&mut work, audited.as_ref(), uses_savepoint) {
                 Ok(receipt) => {
                     if is_observed && matches!(work, WriterCommand::Pass(..)) {
                         changed.extend(work.changed_records());
                     }
                     rows += receipt.rows;
-                    done.push(DoneWrite::new(reply, receipt, work, interactive));
+                    done.push(DoneWrite { audited, ..DoneWrite::new(reply, receipt, work, interactive) });
                 }
                 Err(error) => {
                     self.disk_was_full |= matches!(error, StoreError::Full);
@@ -375,12 +385,12 @@ impl WriterThread {
 
     /// Does work in the open transaction, with a savepoint of its own only if `uses_savepoint`: saving every page that it touches, and writing out
     /// the words that its full-text tables have collected, costs more than writing its rows.
-    fn perform(&self, work: &mut WriterCommand, uses_savepoint: bool) -> Result<CommitReceipt> {
+    fn perform(&self, work: &mut WriterCommand, audited: Option<&AuditedRecords>, uses_savepoint: bool) -> Result<CommitReceipt> {
         if !uses_savepoint {
-            return self.write(work);
+            return self.write(work, audited);
         }
         self.connection.execute_batch("SAVEPOINT interactive").map_err(store_error)?;
-        let result = self.write(work);
+        let result = self.write(work, audited);
         if self.connection.is_autocommit() {
             return result.and(Err(StoreError::Full));
         }
@@ -393,15 +403,29 @@ impl WriterThread {
         ended.and(result)
     }
 
-    /// Does work; a panic makes it fail like any error.
-    fn write(&self, work: &mut WriterCommand) -> Result<CommitReceipt> {
+    /// What the audit log says about work. It is read before the work is written: reading it later would start its protocol again.
+    fn audited(&self, work: &WriterCommand, reply: &CommitReply) -> Option<AuditedRecords> {
+        let scope = reply.audit()?.clone();
+        let changed = if matches!(work, WriterCommand::Unit(_)) { work.changed_records() } else { Vec::new() };
+        let name = |changed: ChangedRecord| (self.tables.names[changed.collection].clone(), changed.key);
+        let records = if changed.len() > MAX_RECORDS { Vec::new() } else { changed.into_iter().map(name).collect() };
+        Some(AuditedRecords { scope, records })
+    }
+
+    /// Does work, and writes who did it; a panic makes it fail like any error.
+    fn write(&self, work: &mut WriterCommand, audited: Option<&AuditedRecords>) -> Result<CommitReceipt> {
         let commit_time = tick(&self.shared.clock);
         let write = AssertUnwindSafe(|| match work {
             WriterCommand::Unit(unit) => unit::write(&self.connection, &self.tables, &mut **unit, commit_time),
             WriterCommand::Function(work) | WriterCommand::Pass(work, _) => work(&self.connection, commit_time),
             WriterCommand::Returned => Err(StoreError::Undone),
         });
-        std::panic::catch_unwind(write).unwrap_or_else(|_| Err(StoreError::Other("a unit of work panicked".into())))
+        let receipt = std::panic::catch_unwind(write).unwrap_or_else(|_| Err(StoreError::Other("a unit of work panicked".into())))?;
+        // a unit whose records were all refused, or whose call was answered before, has changed nothing
+        if let Some(audited) = audited.filter(|audited| receipt.rows > 0 || audited.records.is_empty()) {
+            audit::write(&self.connection, audited, commit_time)?;
+        }
+        Ok(receipt)
     }
 
     /// Checks that the transaction is still open: some errors, such as a full disk, end it.
@@ -424,7 +448,7 @@ impl WriterThread {
             self.begin()?;
             let mut failed = None;
             for (index, done) in done.iter_mut().enumerate() {
-                match self.write(&mut done.work) {
+                match self.write(&mut done.work, done.audited.as_ref()) {
                     Ok(receipt) => done.receipt = receipt,
                     Err(error) => {
                         failed = Some((index, error));
@@ -485,6 +509,7 @@ struct DoneWrite {
     reply: CommitReply,
     receipt: CommitReceipt,
     work: WriterCommand,
+    audited: Option<AuditedRecords>,
 }
 
 impl DoneWrite {
@@ -498,7 +523,7 @@ impl DoneWrite {
             }
             work => work,
         };
-        Self { reply, receipt, work }
+        Self { reply, receipt, work, audited: None }
     }
 
     /// Whether its unit was returned.
@@ -508,7 +533,7 @@ impl DoneWrite {
 
     /// The function that answers once the group is durable, or has failed to be.
     fn when_durable(self) -> OnDurable {
-        let DoneWrite { reply, receipt, work } = self;
+        let DoneWrite { reply, receipt, work, .. } = self;
         Box::new(move |synced| {
             let result = synced.map(|()| receipt).map_err(|error| StoreError::Other(format!("the commit may not be durable: {error}")));
             reply.send(result, work.into_unit());

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::access::{FormerSecret, NewSecret, NewToken, Rights, Role, TokenChange};
+use stook_store::audit::{AuditQuery, AuditScope, AuditedOperation};
 use stook_store::*;
 
 const ITEMS: &str = "catalogue: c\ncollections:\n  item:\n    key: code\n    fields: { code: text, title: text }\n    state: { status: text }\n";
@@ -187,6 +188,61 @@ pub fn tokens_are_changed_rotated_and_say_when_they_were_used(location: &StoreLo
     assert!(fixture.store.revoke_token(other).expect("revoked"));
     let renamed = || TokenChange { name: Some("x".into()), ..TokenChange::default() };
     assert!(!fixture.store.change_token(other, renamed()).expect("read") && !fixture.store.change_token(99, renamed()).expect("read"));
+}
+
+pub fn a_change_and_its_audit_entry_are_written_together(location: &StoreLocation) {
+    let fixture = Fixture::open(location, ITEMS);
+    let scope = |operation: &str, token: u64| {
+        let (tenant, caller, address) = (Some(fixture.tenant.clone()), "ann".to_owned(), Some("::1".to_owned()));
+        AuditScope::new(AuditedOperation { tenant, token: Some(token), caller, address, ..AuditedOperation::new(operation) })
+    };
+    let unit = |name: &str| fixture.unit().write(put(CollectionId::from(0), name, None, fixture.content(&[("code", text(name))])));
+    let collection = fixture.catalogue.collections[CollectionId::from(0)].name.clone();
+    let all = |fixture: &Fixture, wanted: AuditQuery| fixture.store.audit(&AuditQuery { limit: 100, ..wanted }).expect("listed");
+    // without a scope nothing is audited
+    unit("a").commit_ok(&*fixture.store);
+    assert_eq!(all(&fixture, AuditQuery::default()), []);
+    let (edit, failing) = (scope("PUT b", 7), scope("PUT c", 7));
+    edit.during(|| unit("b").commit_ok(&*fixture.store));
+    assert!(edit.is_written());
+    failing.during(|| unit("b").commit(&*fixture.store).0.expect_err("the conflict is not resolved"));
+    assert!(!failing.is_written(), "what is not written has no entry");
+    // several changes of one operation are one
+    let tokens = scope("stook token\ncreate", 8);
+    let new = NewToken { digest: [1; 32], tenant: None, rights: Role::Read.into(), name: String::new(), expires: None };
+    tokens.during(|| {
+        let id = fixture.store.create_token(new).expect("written");
+        assert!(fixture.store.revoke_token(id).expect("written"));
+    });
+    failing.during(|| fixture.store.sync().expect("it is synced"));
+    fixture.store.add_refusal(scope("DELETE b", 9).operation(), "refused: 403").expect("written");
+    let entries = all(&fixture, AuditQuery::default());
+    let shown: Vec<_> = entries.iter().map(|entry| (entry.by.operation(), entry.by.token, entry.record.clone(), entry.outcome.as_str())).collect();
+    let record = |key: &str| Some((collection.clone(), key.to_owned()));
+    assert_eq!(
+        shown,
+        [("DELETE b", Some(9), None, "refused: 403"), ("stook token create", Some(8), None, "done"), ("PUT b", Some(7), record("b"), "done")]
+    );
+    assert_eq!((entries[2].by.caller.as_str(), entries[2].by.address.as_deref()), ("ann", Some("::1")));
+    // what is wanted
+    let numbers = |wanted: AuditQuery| all(&fixture, wanted).into_iter().map(|entry| entry.id).collect::<Vec<_>>();
+    let [third, second, first] = [entries[0].id, entries[1].id, entries[2].id];
+    assert!(first < second && second < third && entries[2].at < entries[1].at);
+    assert_eq!(numbers(AuditQuery { token: Some(8), ..AuditQuery::default() }), [second]);
+    assert_eq!(numbers(AuditQuery { record: Some((collection.clone(), key("b"))), ..AuditQuery::default() }), [first]);
+    assert_eq!(numbers(AuditQuery { before: Some(third), since: Some(entries[1].at), ..AuditQuery::default() }), [second]);
+    assert_eq!(numbers(AuditQuery { tenant: Some(tenant("other")), ..AuditQuery::default() }), [] as [u64; 0]);
+    assert_eq!(fixture.store.audit(&AuditQuery { limit: 1, ..AuditQuery::default() }).expect("listed").len(), 1);
+    // a change of many records has one entry
+    let many = scope("many", 1);
+    let writes = (0..30).map(|number| put(CollectionId::from(0), &format!("m{number}"), None, fixture.content(&[])));
+    many.during(|| fixture.unit().writes(writes).commit_ok(&*fixture.store));
+    assert_eq!(
+        all(&fixture, AuditQuery { token: Some(1), ..AuditQuery::default() }).iter().map(|entry| entry.record.clone()).collect::<Vec<_>>(),
+        [None]
+    );
+    let before = all(&fixture, AuditQuery::default());
+    assert_eq!(all(&fixture.reopen(location), AuditQuery::default()), before);
 }
 
 pub fn versions_are_those_of_the_records_that_are_read(location: &StoreLocation) {

@@ -43,6 +43,7 @@ macro_rules! conformance {
                 a_unit_that_fails_logs_nothing,
                 tokens_are_listed_until_they_are_revoked,
                 tokens_are_changed_rotated_and_say_when_they_were_used,
+                a_change_and_its_audit_entry_are_written_together,
                 versions_are_those_of_the_records_that_are_read,
                 commit_numbers_grow_with_every_commit_and_local_observers_are_notified,
             ],

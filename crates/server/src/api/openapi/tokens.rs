@@ -1,7 +1,8 @@
-//! Tokens.
+//! Tokens, and the audit log.
 
 use super::operation::Operation;
 use super::schema::{NO_CONTROL, list, nullable};
+use crate::api::audit::MAX_ENTRIES;
 use crate::guard::request::MAX_INTEGER;
 use serde_json::{Map, Value as Json, json};
 
@@ -63,6 +64,20 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
         token(&secret()),
     );
     add("/v1/{tenant}/tokens/{token}/rotate".into(), "post", rotate.guarded());
+    let text = || json!({ "type": ["string", "null"] });
+    let entry = json!({ "type": "object", "properties": {
+        "id": { "type": "integer" }, "at": { "type": "string", "format": "date-time" }, "tenant": text(), "token": { "type": ["integer", "null"] },
+        "caller": { "type": "string" }, "address": text(), "operation": { "type": "string" }, "collection": text(), "key": text(), "outcome": { "type": "string" },
+    }, "required": ["id", "at", "caller", "operation", "outcome"] });
+    let entries = json!({ "type": "object", "properties": { "entries": { "type": "array", "items": entry }, "next": { "type": ["integer", "null"] } }, "required": ["entries", "next"] });
+    let audit = Operation::new("audit", "tokens", "Who changed what, newest first")
+        .query("since", json!({ "type": "string", "format": "date-time" }), "Only since this time.")
+        .query("record", json!({ "type": "string", "pattern": "^[^/\\u0000]+/[^\\u0000]+$" }), "Only of this record, COLLECTION/KEY.")
+        .query("token", number.clone(), "Only by this token.")
+        .query("before", number.clone(), "Only before this entry; `next` of a page continues it.")
+        .query("limit", json!({ "type": "integer", "minimum": 1, "maximum": MAX_ENTRIES }), "At most so many.")
+        .json(200, "Entries.", entries);
+    add("/v1/{tenant}/audit".into(), "get", audit.guarded());
     let revoke = of_token(Operation::new("revoke_token", "tokens", "Revoke a token")).empty(204, "The token has been revoked.");
     add("/v1/{tenant}/tokens/{token}".into(), "delete", revoke.guarded());
 }
