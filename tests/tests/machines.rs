@@ -125,6 +125,69 @@ fn tags_are_given_taken_and_deleted_by_command() {
 }
 
 #[test]
+fn a_renamed_tag_stays_with_its_machines_and_their_kernel_options_are_joined() {
+    for sandbox in Sandbox::on_each_store(MACHINES) {
+        sandbox.import(&[&file("machines.ndjson"), "--source", "enlist"]);
+        let ids: Vec<String> = (1..=2).map(|number| machines::machine(11, number).id()).collect();
+        sandbox.ok(&["tag", "create", "gpu", "--xpath", "//node[@class='system']", "--set", "kernel_options=nomodeset"]);
+        sandbox.ok(&["tag", "create", "rack7", "--set", "kernel_options=quiet splash"]);
+        sandbox.ok(&["tag", "create", "all-gpu", "--query", "tag=gpu", "--set", "kernel_options=console=tty0"]);
+        sandbox.ok(&["tag", "create", "bare"]);
+        for tag in ["rack7", "bare"] {
+            sandbox.ok(&["tag", "add", tag, &ids[0], &ids[1]]);
+        }
+        let carriers = keys(&sandbox, "machine tag=gpu");
+        assert!(carriers.len() > 500);
+        let options = |id: &str| sandbox.json(&["get", "machine", id, "--explain", "--format", "json"])["tag_attributes"].clone();
+        let machine = carriers.iter().find(|id| ids.contains(id)).unwrap();
+        assert_eq!(options(machine), json!({ "kernel_options": "console=tty0 nomodeset quiet splash" }), "in the order of the tags' names");
+        let text = sandbox.ok(&["get", "machine", machine, "--explain"]);
+        assert!(text.contains("tags: all-gpu, bare, gpu, rack7\nkernel_options: console=tty0 nomodeset quiet splash\n"), "{text}");
+        // the tag's results go with it: there is no other job
+        let jobs = || sandbox.run(&["jobs", "--json"]).exits(0).json().as_array().unwrap().len();
+        let jobs_before = jobs();
+        sandbox
+            .run(&["tag", "rename", "gpu", "zz-graphics"])
+            .exits(0)
+            .stderr_contains(&["tag all-gpu: its query names `gpu`, which is no tag any more"]);
+        assert_eq!(jobs(), jobs_before);
+        assert_eq!(keys(&sandbox, "machine tag=zz-graphics"), carriers);
+        sandbox.run(&["query", "machine tag=gpu"]).exits(1).stderr_contains(&["there is no tag `gpu`"]);
+        sandbox.ok(&["tag", "set", "all-gpu", "--query", "tag=zz-graphics"]);
+        assert_eq!(options(machine), json!({ "kernel_options": "console=tty0 quiet splash nomodeset" }));
+        let shown = sandbox.json(&["tag", "show", "zz-graphics", "--json"]);
+        assert_eq!((&shown["xpath"], &shown["evaluation"]["state"]), (&json!("//node[@class='system']"), &json!("completed")));
+        // new documents are evaluated for it
+        let none = json!({ "system_id": machine, "hostname": "h", "at": "2036-01-01T00:00:00Z", "lshw": "<list/>" });
+        sandbox.import(&[&sandbox.write_file("none.ndjson", none.to_string()), "--source", "enlist"]);
+        assert!(!keys(&sandbox, "machine tag=zz-graphics").contains(machine));
+        for (from, to, reason) in [
+            ("rack7", "zz-graphics", "there is a tag `zz-graphics` already"),
+            ("rack8", "rack9", "there is no tag `rack8`; did you mean `rack7`?"),
+            ("rack7", "rack 7", "`rack 7` is not a tag's name"),
+        ] {
+            sandbox.run(&["tag", "rename", from, to]).exits(1).stderr_contains(&[reason]);
+        }
+        assert_eq!(sandbox.json(&["tag", "rename", "rack7", "rack7", "--json"]), json!({ "tag": "rack7", "name": "rack7" }));
+        // one that is being evaluated is not renamed
+        sandbox.ok(&["tag", "set", "zz-graphics", "--xpath", "//node", "--no-wait"]);
+        sandbox.run(&["tag", "rename", "zz-graphics", "graphics"]).exits(1).stderr_contains(&["it is being evaluated (job"]);
+        // over HTTP, together with other changes
+        let stook = Served::new(&sandbox, &["--workers", "0"]);
+        let path = "/v1/main/tags/machine";
+        let renamed = stook.call("PATCH", &format!("{path}/rack7"), &json!({ "name": "rack8", "comment": "moved" })).expect_json(200);
+        assert_eq!((&renamed["name"], &renamed["comment"], &renamed["records"]), (&json!("rack8"), &json!("moved"), &json!(2)));
+        assert_eq!(stook.call("PATCH", &format!("{path}/rack8"), &json!({ "name": "bare" })).status, 409);
+        assert_eq!(stook.call("PATCH", &format!("{path}/rack8"), &json!({ "name": 8 })).status, 422);
+        assert_eq!(stook.call("PATCH", &format!("{path}/rack8"), &json!({ "name": "rack9", "xpath": "//node" })).status, 422);
+        assert_eq!(stook.get(&format!("{path}/rack8")).expect_json(200)["records"], 2, "nothing of a wrong change is done");
+        let explained = stook.get(&format!("/v1/main/machine/{machine}/explain")).expect_json(200);
+        assert_eq!(explained["tag_attributes"], json!({ "kernel_options": "quiet splash" }));
+        sandbox.assert_sound();
+    }
+}
+
+#[test]
 fn a_machine_changes_state_for_its_owner_only() {
     for sandbox in Sandbox::on_each_store(MACHINES) {
         let document = |id: &str| json!({ "system_id": id, "hostname": id, "at": "2026-01-01T00:00:00Z", "lshw": "<list><node id='core'><node class='processor'/></node></list>" });

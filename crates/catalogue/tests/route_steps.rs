@@ -2,7 +2,7 @@
 
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::parse::parse;
-use stook_catalogue::route::{GeneratedValue, ParamLocation, RouteAction, WriteAction};
+use stook_catalogue::route::{FindKind, FoundBy, GeneratedValue, ParamLocation, RouteAction, TagWrite, WriteAction};
 
 const SHOP: &str = r#"
 catalogue: shop
@@ -55,6 +55,94 @@ fn a_route_in_steps_is_read() {
     assert_eq!(needed, [0, 1], "a refusal that names nothing found comes before all finds");
     assert!(matches!(steps.writes[2].action, WriteAction::Transition(0, _)));
     assert!(!route.params[0].schema.as_ref().expect("a schema").errors(&serde_json::json!({})).is_empty());
+}
+
+/// Routes that find and change tags, find by queries, and are told apart by a parameter.
+const TAGGED: &str = r#"
+catalogue: shop
+collections:
+  item:
+    key: code
+    fields: { code: text, left: { type: integer, index: equal } }
+    tags: { attributes: { colour: text } }
+    state: { status: { type: text, seed: "'free'" } }
+    transitions: { reserve: { args: { by: text }, set: { status: "'reserved'" } } }
+  plain: { key: code, fields: { code: text } }
+routes:
+  - get: /shop/items/
+    find: { tags: { tags: item }, cheap: { list: item, query: "'left<3'", fields: { code: code, tags: tag } } }
+    answer: { tags: tags, cheap: cheap, at: url }
+  - post: /shop/items/?op=reserve
+    params: { tag: { type: text, required: true } }
+    write: [ { transition: reserve, of: item, query: "'tag=' + quoted(params.tag)", args: { by: caller }, required: { 409: Nothing is left. } } ]
+    find:
+      before: { list: item, where: { left: "1" }, fields: { code: code } }
+      item: { one: item, where: { key: written.key }, fields: { code: code } }
+      same: { list: item, where: { key: item.code }, fields: { code: code } }
+    refuse: [ { when: size(before) > 5, reason: "'too many'" } ]
+    body: same
+  - post: /shop/items/?op=rename
+    params: { tag: text, name: text }
+    write: [ { tag: change, of: item, key: params.tag, fields: { name: params.name, colour: "'red'" }, taken: { 400: Taken. } } ]
+    find: { tag: { tags: item, key: written.name, required: { 404: No tag. } } }
+    body: tag
+"#;
+
+#[test]
+fn routes_with_tags_and_queries_are_read() {
+    let catalogue = parse(TAGGED).unwrap_or_else(|problems| panic!("{problems:#?}"));
+    let steps = |index: usize| match &catalogue.routes[index].action {
+        RouteAction::Steps(steps) => steps,
+        other => panic!("{other:?}"),
+    };
+    let paths: Vec<String> = catalogue.routes.iter().map(stook_catalogue::route::Route::declared_path).collect();
+    assert_eq!(paths, ["/shop/items/", "/shop/items/?op=reserve", "/shop/items/?op=rename"]);
+    let late: Vec<bool> = steps(1).finds.iter().map(|find| find.is_after_write).collect();
+    assert_eq!(late, [false, true, true], "what names something that is found after the write is, too");
+    assert_eq!([0, 1, 2].map(|index| steps(index).is_answered_after_write), [false, true, true]);
+    assert!(steps(1).writes[0].stands_alone() && matches!(steps(1).writes[0].record, FoundBy::Query(_)));
+    assert!(matches!(&steps(2).writes[0].action, WriteAction::Tag(TagWrite::Change(properties)) if properties.len() == 2));
+    let shows_tags = |kind: &FindKind| matches!(kind, FindKind::Records(route) if route.lookup.shows_tags() && route.lookup.query == Some(0));
+    assert!(matches!(&steps(0).finds[0].kind, FindKind::Tags(find) if find.name.is_none()) && shows_tags(&steps(0).finds[1].kind));
+}
+
+#[test]
+fn mistakes_in_routes_with_tags_and_queries_are_shown() {
+    for (written, wrong, message) in [
+        ("post: /shop/items/?op=rename", "post: /shop/items/?op=reserve", "post /shop/items/?op=reserve is declared twice"),
+        ("post: /shop/items/?op=rename", "post: /shop/items/?do=rename", "are told apart by different parameters"),
+        ("post: /shop/items/?op=rename", "post: /shop/items/?op", "may end with ?parameter=value"),
+        ("post: /shop/items/?op=rename", "post: /shop//items/", "a path is /words/and/{parameters}"),
+        ("post: /shop/items/?op=rename", "post: /shop/items/?tag=rename", "`tag` stands in the path and under `params`"),
+        ("{ tags: item }", "{ tags: plain }", "`plain` has no tags"),
+        ("{ tags: item }", "{ tags: item, sort: [code] }", "a find of `tags` has `key`, `when` and `required`"),
+        ("fields: { code: code, tags: tag }", "fields: { code: code, tags: tags }", "unknown name `tags`"),
+        ("tag: change, of: item", "tag: change, of: plain", "`plain` has no tags"),
+        ("tag: change", "tag: rename", "`rename` is not a change of a tag"),
+        ("tag: change", "tag: create", "there is no property of a tag `name`"),
+        ("tag: change", "tag: delete", "`fields` does not belong to this change"),
+        ("key: params.tag, fields", "fields", "needs the `key` of the record, or name of the tag"),
+        ("colour: \"'red'\"", "size: \"'red'\"", "there is no property of a tag `size`"),
+        (
+            "query: \"'tag=' + quoted(params.tag)\",",
+            "query: \"'tag=' + quoted(params.tag)\", key: caller,",
+            "a record has a `key`, or a `query` finds it",
+        ),
+        ("query: \"'tag=' + quoted(params.tag)\",", "query: \"'tag=' + quoted(params.tag)\", each: before,", "is done once"),
+        (
+            "required: { 409: Nothing is left. } }",
+            "required: { 409: Nothing is left. } }, { delete: item, key: caller }",
+            "is the only write of a route",
+        ),
+        ("size(before) > 5", "size(item) > 5", "unknown name `item`"),
+        ("by: caller", "by: written.key", "unknown name `written`"),
+        ("answer: { tags: tags", "answer: { tags: written", "unknown name `written`"),
+        ("      before:", "      url:", "`url` has a meaning"),
+    ] {
+        assert!(TAGGED.contains(written), "{written}");
+        let problems = parse(&TAGGED.replacen(written, wrong, 1)).map(|_| ()).expect_err(wrong);
+        assert!(problems.iter().any(|problem| problem.message.contains(message)), "{wrong}: {problems:?}");
+    }
 }
 
 #[test]

@@ -79,6 +79,8 @@ enum Change {
     /// A definition, for a tag that is created if it does not exist.
     Define(usize, usize),
     Delete(usize),
+    /// Another name; refused if there is no such tag, the name is taken, or the tag is being evaluated.
+    Rename(usize, usize),
     Rebuild,
 }
 
@@ -92,6 +94,7 @@ fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         6 => (0..TAGS.len(), 0..DEFINITIONS.len()).prop_map(|(tag, definition)| Change::Define(tag, definition)),
         1 => (0..TAGS.len()).prop_map(Change::Delete),
+        2 => (0..TAGS.len(), 0..TAGS.len()).prop_map(|(from, to)| Change::Rename(from, to)),
         1 => Just(Change::Rebuild),
     ]
 }
@@ -182,6 +185,18 @@ fn assert_tags_follow_the_last_definition(desk: &Desk, groups: &[Vec<MachineRepo
                     TaggedCollection::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").delete(TAGS[*tag]).expect("it is there");
                 }
                 Change::Delete(_) => {}
+                Change::Rename(from, to) => {
+                    let tags = TaggedCollection::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags");
+                    let renamed = tags.rename(TagChange { name: TAGS[*from].into(), ..TagChange::default() }, TAGS[*to]);
+                    let is_possible = wanted.contains_key(from) && (from == to || !wanted.contains_key(to));
+                    match renamed {
+                        Ok(_) => {
+                            assert!(is_possible, "{from} to {to}");
+                            wanted.remove(from).map(|definition| wanted.insert(*to, definition));
+                        }
+                        Err(error) => assert!(!is_possible || error.to_string().contains("it is being evaluated"), "{error}"),
+                    }
+                }
                 Change::Rebuild => {
                     TaggedCollection::new(&desk.catalogue, store, &tenant, "machine").expect("it has tags").reevaluate(&[]).expect("it is made");
                 }

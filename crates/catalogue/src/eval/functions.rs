@@ -13,6 +13,7 @@ mod text;
 pub use cleaners::{ABBREVIATIONS, CLEANERS, Cleaner};
 pub(crate) use patterns::regex;
 pub(crate) use text::MAX_TEXT_BYTES;
+pub use text::quoted;
 
 use crate::eval::convert::{CelValue as Cel, text_to_cel};
 use crate::eval::tables::{ConstantTables, TableValue};
@@ -98,6 +99,8 @@ pub const FUNCTIONS: &[FunctionSpec] = &[
         ("split('a; b;;c', '; ')", "[\"a\",\"b\",\"c\"]")),
     entry("join", Global, &["join([text], text) -> text"], "the texts of a list with a separator between them; null in it is left out",
         ("join(['a', null, 'b'], ', ')", "\"a, b\"")),
+    entry("quoted", Global, &["quoted(text) -> text", "quoted([text]) -> text"],
+        "a text as a value in a query, in double quotes; of a list the list of these", ("'name in ' + quoted(['a', 'b \"c\"'])", "\"name in [\\\"a\\\", \\\"b \\\\\\\"c\\\\\\\"\\\"]\"")),
     entry("flatten", Global, &["flatten([[any]]) -> [any]"], "the elements of the lists in a list, as one list; a list that is null is left out",
         ("flatten([['a'], null, ['b', 'c']])", "[\"a\",\"b\",\"c\"]")),
     entry("strip_marks", Global, &["strip_marks(text) -> text"], "the text without accents and other combining marks", ("strip_marks('Dvořák')", "\"Dvorak\"")),

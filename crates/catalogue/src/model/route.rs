@@ -10,7 +10,8 @@ use crate::value::FieldType;
 
 pub use super::body_schema::BodySchema;
 pub use super::route_steps::{
-    ComputedOperand, FoundBy, MAX_WRITES, ResponseForm, ResponseMedia, RouteFind, RouteResponseBody, RouteWrite, StepsRoute, WriteAction,
+    ComputedOperand, FindKind, FoundBy, MAX_WRITES, ResponseForm, ResponseMedia, RouteFind, RouteResponseBody, RouteWrite, StepsRoute, TagFind,
+    TagProperty, TagWrite, WRITTEN, WriteAction,
 };
 
 /// A declared route.
@@ -20,6 +21,8 @@ pub struct Route {
     pub method: Method,
     /// Its path, with parameters in braces.
     pub path: String,
+    /// The parameter of the query string by whose value requests come to this route; `None` for those that do not have it.
+    pub selector: Option<RouteSelector>,
     /// Its parameters.
     pub params: Vec<Param>,
     /// What it does.
@@ -30,6 +33,25 @@ pub struct Route {
     pub is_open: bool,
     /// Whether errors are plain text, instead of the form that all routes have.
     pub has_text_errors: bool,
+}
+
+impl Route {
+    /// Returns its path as it is declared, with its selector.
+    pub fn declared_path(&self) -> String {
+        match &self.selector {
+            Some(RouteSelector { param, value }) => format!("{}?{param}={value}", self.path),
+            None => self.path.clone(),
+        }
+    }
+}
+
+/// What distinguishes routes of the same method and path: `?param=value` at the end of the path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteSelector {
+    /// The parameter.
+    pub param: String,
+    /// Its value.
+    pub value: String,
 }
 
 /// HTTP methods of declared routes.
@@ -92,7 +114,7 @@ pub enum ParamLocation {
     Path,
     /// In the query string.
     Query,
-    /// A member of the JSON object that is the body.
+    /// A member of the JSON object, or a field of the form, that is the body.
     Body,
     /// The complete body, which is JSON.
     WholeBody,
@@ -231,6 +253,9 @@ pub struct PageParams {
     pub max_rows: Option<usize>,
 }
 
+/// The name of a record's tags in what is shown.
+pub const TAG: &str = "tag";
+
 /// Records of one collection, what is included with them, and what is shown of them.
 #[derive(Debug, Clone)]
 pub struct Lookup {
@@ -240,6 +265,8 @@ pub struct Lookup {
     pub single: bool,
     /// The conditions; the first equality finds the records.
     pub conditions: Vec<LookupCondition>,
+    /// More conditions, in the query language: their text is an operand of a route in steps, by its position.
+    pub query: Option<usize>,
     /// The order, with true for descending; the key decides between equal records.
     pub sort: Vec<(RecordColumn, bool)>,
     /// What happens to the record it is included with if it finds nothing.
@@ -251,6 +278,15 @@ pub struct Lookup {
 }
 
 impl Lookup {
+    /// Whether it shows the tags of its records.
+    pub fn shows_tags(&self) -> bool {
+        self.projection.iter().any(|(_, projection)| match projection {
+            Projection::Path(path) => path[0] == TAG,
+            Projection::Expression(expression) => expression.variables().iter().any(|name| name == TAG),
+            Projection::Text(_) => false,
+        })
+    }
+
     /// Removes from included records what is not shown: an include without a projection is needed completely only if it is shown as a whole.
     pub(crate) fn trim(&mut self) {
         for (name, include) in &mut self.includes {

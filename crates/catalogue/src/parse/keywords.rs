@@ -466,7 +466,18 @@ pub const TAGS: &[Keyword] = &[
         r#"{"type":"integer","minimum":1000}"#,
         "Most steps of an XPath on one record: nodes, parts of the expression on each, and stretches of text; default 1 000 000.",
     ),
-    word("attributes", r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/type"}}"##, "Further attributes of tags."),
+    word(
+        "attributes",
+        r##"{"type":"object","additionalProperties":{"oneOf":[{"$ref":"#/$defs/type"},{"$ref":"#/$defs/tag_attribute"}]}}"##,
+        "Further attributes of tags, each with its type.",
+    ),
+];
+
+/// An attribute of tags.
+pub const TAG_ATTRIBUTE: &[Keyword] = &[
+    word("type", TYPE, "The type of its values."),
+    word("join", TEXT, "Joins the values of all tags of a record to one text, in the order of the names of the tags, with this text between them."),
+    word("first", TEXT, "The text that stands before these values, for every record."),
 ];
 
 /// The document of a record.

@@ -30,6 +30,7 @@ mod services;
 mod settling;
 mod sources;
 mod tables;
+mod tag_steps;
 mod tags;
 mod transitions;
 pub mod yaml;

@@ -65,7 +65,7 @@ pub const PUBLISH: &[Keyword] = &[word(
 
 /// A route.
 pub const ROUTE: &[Keyword] = &[
-    word("get", TEXT, "The path, with parameters in braces."),
+    word("get", TEXT, "The path, with parameters in braces; `?name=value` at its end: only requests with this parameter come to the route."),
     word("post", TEXT, "The same for POST."),
     word("put", TEXT, "The same for PUT."),
     word("patch", TEXT, "The same for PATCH."),
@@ -162,6 +162,9 @@ pub const INCLUDE: &[Keyword] = &[word(
 
 /// Keywords of what a route in steps finds.
 pub const FIND: &[Keyword] = &[
+    word("query", TEXT, "Conditions of the query language, as text; with `where`, both must hold."),
+    word("tags", r##"{"$ref":"#/$defs/name"}"##, "The collection whose tags are found, instead of records."),
+    word("key", TEXT, "The name of the one tag that is found."),
     word("when", TEXT, "The condition under which it is looked for; otherwise nothing is found."),
     word("distinct", BOOLEAN, "Return equal rows only once."),
     word("page", r##"{"$ref":"#/$defs/page"}"##, "The part of the rows that is found; the result has the members rows and total."),
@@ -178,16 +181,29 @@ pub const WRITE: &[Keyword] = &[
     word("patch", r##"{"$ref":"#/$defs/name"}"##, "The collection of a record whose fields change."),
     word("delete", r##"{"$ref":"#/$defs/name"}"##, "The collection of a record that is deleted; nothing is done if it does not exist."),
     word("transition", TEXT, "A transition that is done."),
-    word("of", r##"{"$ref":"#/$defs/name"}"##, "The collection of the transition's record."),
+    word("tag", r#"{"enum":["create","change","delete","evaluate","assign"]}"#, "What is done with a tag."),
+    word("of", r##"{"$ref":"#/$defs/name"}"##, "The collection of the transition's record, or of the tag."),
     word("each", TEXT, "A list: one record is written for each element, which is called `item`."),
     word("when", TEXT, "The condition under which it is written."),
-    word("key", TEXT, "The record's key; of create and put it follows from the fields."),
-    word("fields", r#"{"type":"object","additionalProperties":{"type":"string"}}"#, "Fields and their values, CEL."),
+    word("key", TEXT, "The record's key, or the tag's name; of create and put it follows from the fields."),
+    word("query", TEXT, "Of a transition, instead of a key: conditions of the query language; it is done with one of the records that they find."),
+    word(
+        "required",
+        r#"{"type":"object","minProperties":1,"maxProperties":1,"additionalProperties":{"type":"string"}}"#,
+        "{ STATUS: MESSAGE } if there is no record that `query` finds and that allows the transition; default: 409.",
+    ),
+    word(
+        "fields",
+        r#"{"type":"object","additionalProperties":{"type":"string"}}"#,
+        "Fields and their values, CEL; of a tag its name, xpath, query, comment and attributes.",
+    ),
+    word("add", TEXT, "The keys of the records that gain the tag."),
+    word("remove", TEXT, "The keys of the records that lose it."),
     word("args", r#"{"type":"object","additionalProperties":{"type":"string"}}"#, "Arguments of the transition and their values, CEL."),
     word(
         "taken",
         r#"{"type":"object","minProperties":1,"maxProperties":1,"additionalProperties":{"type":"string"}}"#,
-        "{ STATUS: MESSAGE } if the record exists already or another one has a unique value; default: 409.",
+        "{ STATUS: MESSAGE } if the record or tag exists already, or another record has a unique value; default: 409.",
     ),
 ];
 
@@ -212,7 +228,7 @@ pub const PARAM: &[Keyword] = &[
     word(
         "in",
         r#"{"enum":["query","body","whole_body","nowhere"]}"#,
-        "Where the parameter is sent; default: query for get and delete, otherwise body. whole_body: it is the body; nowhere: it is generated.",
+        "Where the parameter is sent; default: query for get and delete, otherwise body (JSON or a form). whole_body: it is the body; nowhere: it is generated.",
     ),
     word("required", r#"{"type":["boolean","string"]}"#, "The parameter is required; a text is the message if it is missing."),
     word("wrong", TEXT, "The message if it is not of its type."),

@@ -11,7 +11,7 @@ use crate::model::ids::{CollectionId, IdVec};
 use crate::model::key::Template;
 use crate::model::route::{
     IncludeRequirement, Lookup, LookupCondition, LookupPart, LookupRoute, METHODS, MatchKind, Method, OperandSource, PageParams, Param,
-    ParamLocation, Projection, QUERY_PARTS, QueryPart, QueryRoute, RecordColumn, Route, RouteAction,
+    ParamLocation, Projection, QUERY_PARTS, QueryPart, QueryRoute, RecordColumn, Route, RouteAction, RouteSelector, TAG,
 };
 use crate::parse::keywords;
 use crate::parse::yaml::{Node, NodeKind};
@@ -47,10 +47,18 @@ impl DefinitionParser<'_> {
             // paths that differ only in names of parameters are the same path
             let shape = |path: &str| path.split('/').map(|part| if part.starts_with('{') { "{}" } else { part }).collect::<Vec<_>>().join("/");
             let same_shape = routes.iter().filter(|other| shape(&other.path) == shape(&route.path)).collect::<Vec<_>>();
-            if same_shape.iter().any(|other| other.method == route.method) {
-                self.problem(item, format!("{} {} is declared twice", route.method.name(), route.path));
+            let mut same_method = same_shape.iter().filter(|other| other.method == route.method);
+            if same_method.clone().any(|other| other.selector == route.selector) {
+                self.problem(item, format!("{} {} is declared twice", route.method.name(), route.declared_path()));
             } else if let Some(other) = same_shape.iter().find(|other| other.path != route.path) {
                 self.problem(item, format!("{} and {} are one path, but call its parameters differently", other.path, route.path));
+            } else if let Some(other) = same_method.clone().find(|other| {
+                let (own, others) = (&route.selector, &other.selector);
+                own.as_ref().zip(others.as_ref()).is_some_and(|(own, others)| own.param != others.param)
+            }) {
+                self.problem(item, format!("{} and {} are told apart by different parameters", other.declared_path(), route.declared_path()));
+            } else if same_method.any(|other| other.is_open != route.is_open) {
+                self.problem(item, format!("either all routes of {} {} are `open`, or none", route.method.name(), route.path));
             }
             routes.push(route);
         }
@@ -64,9 +72,12 @@ impl DefinitionParser<'_> {
             self.problem(node, "a route begins with its method and path, such as `get: /things/{id}`");
             return None;
         };
-        let path = self.route_path(path_node)?;
+        let (path, selector) = self.route_path(path_node)?;
         let in_path: Vec<&str> = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
         let params = self.params(node.get("params"), &in_path, *method);
+        if let Some(selector) = selector.as_ref().filter(|selector| params.iter().any(|param| param.name == selector.param)) {
+            self.problem(path_node, format!("`{}` stands in the path and under `params`", selector.param));
+        }
         if params.iter().any(|param| param.location == ParamLocation::WholeBody) && params.iter().any(|param| param.location == ParamLocation::Body) {
             self.problem(node, "a body is one parameter as a whole, or parameters for its members");
         }
@@ -101,7 +112,7 @@ impl DefinitionParser<'_> {
             self.problem(node, "a route that needs no token finds and writes nothing");
         }
         let has_text_errors = self.choice(node.get("errors"), "form of errors", &[("declared", false), ("text", true)]).unwrap_or(false);
-        Some(Route { method: *method, path, params, action, missing, is_open, has_text_errors })
+        Some(Route { method: *method, path, selector, params, action, missing, is_open, has_text_errors })
     }
 
     fn query_route(&mut self, node: &Node, ask: &Node, scope: &RouteScope<'_>, words: &[QueryAlias]) -> Option<QueryRoute> {
@@ -144,22 +155,28 @@ impl DefinitionParser<'_> {
         Some(QueryRoute { query: query?, offset, limit, ticket: ticket?, view, given, by_source, one_is_enough, answers_mistakes, answer })
     }
 
-    fn route_path(&mut self, node: &Node) -> Option<String> {
-        let path = self.text_of(node, "a path")?.to_owned();
+    /// Parses a path, and the parameter with a value after a question mark.
+    fn route_path(&mut self, node: &Node) -> Option<(String, Option<RouteSelector>)> {
+        let text = self.text_of(node, "a path")?.to_owned();
+        let (path, selector) = text.split_once('?').map_or((text.as_str(), None), |(path, selector)| (path, Some(selector)));
+        let path = path.to_owned();
         let is_word =
             |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~'));
         let is_segment = |part: &str| is_word(part.strip_prefix('{').and_then(|part| part.strip_suffix('}')).unwrap_or(part));
-        let is_valid = path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_segment));
-        if !is_valid {
-            self.problem(node, "a path is /words/and/{parameters}: letters, digits, - _ . ~");
+        // a path may end with a slash
+        let segments = path.strip_prefix('/').map(|rest| rest.strip_suffix('/').unwrap_or(rest));
+        let selector = selector.map(|selector| selector.split_once('=').filter(|(param, value)| is_word(param) && is_word(value)));
+        if !segments.is_some_and(|rest| rest.split('/').all(is_segment)) || selector == Some(None) {
+            self.problem(node, "a path is /words/and/{parameters}, and may end with ?parameter=value: letters, digits, - _ . ~");
             return None;
         }
+        let selector = selector.flatten().map(|(param, value)| RouteSelector { param: param.to_owned(), value: value.to_owned() });
         let first = path[1..].split('/').next().unwrap_or_default();
         if RESERVED_PATHS.contains(&first) || first.starts_with('{') {
             self.problem(node, format!("paths under /{first} are those of the API and its pages"));
             return None;
         }
-        Some(path)
+        Some((path, selector))
     }
 
     fn transition_route(&mut self, node: &Node, transition_node: &Node, scope: &RouteScope<'_>) -> Option<RouteAction> {
@@ -195,7 +212,9 @@ impl DefinitionParser<'_> {
     pub(super) fn find(&mut self, node: &Node, scope: &RouteScope<'_>) -> Option<LookupRoute> {
         let mut lookup = self.lookup(node, scope)?;
         lookup.trim();
-        if lookup.conditions.is_empty() {
+        if let (Some(query), Some(steps)) = (node.get("query"), scope.steps) {
+            lookup.query = self.computed(query, &FieldType::Text, steps);
+        } else if lookup.conditions.is_empty() {
             self.problem(node, "a look-up has conditions: `where: { field: params.NAME }`");
         }
         let page = node.get("page").and_then(|page| {
@@ -286,20 +305,20 @@ impl DefinitionParser<'_> {
             }
             includes.extend(self.lookup(node, &inner).map(|lookup| (name.to_owned(), lookup)));
         }
-        let required = match node.get("required") {
+        let required = self.requirement(node);
+        let projection = self.projections(node.get("fields"), definition, &includes);
+        Some(Lookup { collection, single, conditions, query: None, sort, required, includes, projection })
+    }
+
+    /// Parses what happens if nothing is found.
+    pub(super) fn requirement(&mut self, node: &Node) -> IncludeRequirement {
+        match node.get("required") {
             Some(required @ Node { kind: NodeKind::Map(_), .. }) => self
                 .status_and_sentence(required, "required")
                 .map_or(IncludeRequirement::DropRecord, |(status, sentence)| IncludeRequirement::Refuse(status, sentence)),
-            other => {
-                if self.boolean(other, "required") {
-                    IncludeRequirement::DropRecord
-                } else {
-                    IncludeRequirement::Optional
-                }
-            }
-        };
-        let projection = self.projections(node.get("fields"), definition, &includes);
-        Some(Lookup { collection, single, conditions, sort, required, includes, projection })
+            other if self.boolean(other, "required") => IncludeRequirement::DropRecord,
+            _ => IncludeRequirement::Optional,
+        }
     }
 
     /// Parses `{ 409: It exists already. }`.
@@ -398,10 +417,12 @@ impl DefinitionParser<'_> {
         names.extend(collection.states.iter().map(|state| state.name.as_str()));
         names.extend(includes.iter().map(|(name, _)| name.as_str()));
         names.extend(["key", "params"]);
+        names.extend(collection.tags.as_ref().map(|_| TAG));
         // included records and parameters are JSON
         let mut types = golden_types(collection, true);
         types.extend(collection.states.iter().map(|state| (state.name.clone(), Type::from_field_type(&state.ty).or_null())));
         types.insert("key".to_owned(), TypeKind::Text.into());
+        types.insert(TAG.to_owned(), Type::from_field_type(&FieldType::List(Box::new(FieldType::Text))));
         names.iter().filter(|name| includes.iter().any(|(include, _)| include == *name) || **name == "params").for_each(|name| {
             types.insert((*name).to_owned(), Type::any());
         });

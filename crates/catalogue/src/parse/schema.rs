@@ -29,7 +29,6 @@ pub fn schema() -> Json {
         "replaces": object(&[keywords::REPLACES], &["scope"]),
         "embed": object(&[keywords::EMBED], &["path", "name"]),
         "tags": object(&[keywords::TAGS], &[]),
-        "tag_document": object(&[keywords::TAG_DOCUMENT], &["root"]),
         "accept": object(&[keywords::ACCEPT], &["unless"]),
         "case": object(&[keywords::CASE], &["if", "then"]),
         "collection": object(&[keywords::COLLECTION], &["key", "fields"]),
@@ -74,6 +73,8 @@ pub fn schema() -> Json {
         ("repository", keywords::REPOSITORY, &["name", "email"]),
         ("publish", keywords::PUBLISH, &[]),
         ("compose", keywords::COMPOSE, &[]),
+        ("tag_attribute", keywords::TAG_ATTRIBUTE, &["type"]),
+        ("tag_document", keywords::TAG_DOCUMENT, &["root"]),
     ] {
         definitions[name] = object(&[words], required);
     }
@@ -119,6 +120,7 @@ mod tests {
             keywords::EMBED,
             keywords::TAGS,
             keywords::TAG_DOCUMENT,
+            keywords::TAG_ATTRIBUTE,
             keywords::EACH,
             keywords::FEED,
             keywords::RULE,

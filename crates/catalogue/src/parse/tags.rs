@@ -3,12 +3,15 @@
 use super::parser::{DefinitionParser, NamedNode};
 use super::rules::{PathSettings, SourceContext};
 use crate::diagnostic::Diagnostic;
-use crate::model::definition::{Collection, EmbeddedDocument, FormatFamily, LetValue, Source, TagDocument, TagSettings};
+use crate::model::definition::{
+    Collection, EmbeddedDocument, FormatFamily, JoinedAttribute, LetValue, Source, TagAttribute, TagDocument, TagSettings,
+};
 use crate::model::ids::{CollectionId, IdVec, SourceId};
 use crate::model::key::Template;
 use crate::model::links::id_of;
 use crate::parse::keywords;
-use crate::parse::yaml::Node;
+use crate::parse::yaml::{Node, NodeKind};
+use crate::value::FieldType;
 
 impl DefinitionParser<'_> {
     pub(super) fn embeds(&mut self, node: &Node, format: PathSettings<'_>, lets: &[LetValue], context: &SourceContext<'_>) -> Vec<EmbeddedDocument> {
@@ -113,8 +116,26 @@ impl DefinitionParser<'_> {
             if ["name", "comment", "xpath", "query", "created", "changed"].contains(&name) {
                 self.problem(name_node, format!("every tag has a `{name}` already"));
             }
-            attributes.extend(self.field_type(ty).map(|ty| (name.to_owned(), ty)));
+            attributes.extend(self.tag_attribute(name, ty));
         }
         Some(TagSettings { id: id_of(&format!("tags {}", collection.name)), document, steps, attributes })
+    }
+
+    fn tag_attribute(&mut self, name: &str, node: &Node) -> Option<TagAttribute> {
+        if !matches!(node.kind, NodeKind::Map(_)) {
+            return self.field_type(node).map(|ty| TagAttribute { name: name.to_owned(), ty, joined: None });
+        }
+        self.section(node, "an attribute of tags", &[keywords::TAG_ATTRIBUTE])?;
+        let ty = self.required(node, "type").and_then(|node| self.field_type(node))?;
+        let first = node.get("first").and_then(|node| self.text_of(node, "a text")).map(str::to_owned);
+        let separator = node.get("join").and_then(|node| self.text_of(node, "a text")).map(str::to_owned);
+        if ty != FieldType::Text && separator.is_some() {
+            self.problem(node, "only texts are joined");
+        }
+        if first.is_some() && separator.is_none() {
+            self.problem(node, "`first` is what stands before values that are joined: add `join`");
+        }
+        let joined = separator.map(|separator| JoinedAttribute { separator, first });
+        Some(TagAttribute { name: name.to_owned(), ty, joined })
     }
 }

@@ -24,6 +24,16 @@ pub enum TagCommand {
         #[command(flatten)]
         wait: TagWaitArgs,
     },
+    /// Give a tag another name: records carry the new name at once, and nothing is evaluated.
+    #[command(after_help = "Example: stook tag rename gpu gpu-nvidia")]
+    Rename {
+        /// The tag's name.
+        name: String,
+        /// Its new name.
+        to: String,
+        #[command(flatten)]
+        target: TagCollectionArgs,
+    },
     /// Delete a tag, and remove it from all records.
     Delete {
         /// The tag's name.

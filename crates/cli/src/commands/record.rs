@@ -14,6 +14,7 @@ use stook_engine::change_feed;
 use stook_engine::composed::MarcOfRecords;
 use stook_engine::export::{self, ExportRequest};
 use stook_engine::record::{self, RecordAddress};
+use stook_engine::tags::joined_attributes;
 use stook_engine::withdraw::{self, WithdrawalRequest};
 use stook_formats::Syntax;
 use stook_formats::marc::{ReadOptions, Repairs};
@@ -37,8 +38,10 @@ pub fn get(location: &CatalogueLocation, arguments: &GetArgs) -> CommandResult {
     let explained = |found: &record::ExplainedRecord<'_>| -> Result<Json, CommandError> {
         let mut json = found.explain(&catalogue, &*store, &tenant)?;
         let (index, definition) = record::find_collection(&catalogue, &arguments.collection)?;
-        if definition.tags.is_some() {
-            json["tags"] = tags_of(&catalogue, &*store, &tenant, index, &found.stored.key)?.into();
+        if let Some(rules) = &definition.tags {
+            let carried = tags_of(&catalogue, &*store, &tenant, index, &found.stored.key)?;
+            json["tag_attributes"] = joined_attributes(rules, &store.tags(&tenant, index)?.tags, &carried).into();
+            json["tags"] = carried.into();
         }
         Ok(json)
     };
@@ -132,6 +135,9 @@ fn explain_table(explained: &Json) {
     if let Some(tags) = explained.get("tags") {
         let tags = text(tags);
         say!("\ntags: {}", if tags.is_empty() { "none" } else { &tags });
+        for (name, value) in explained["tag_attributes"].as_object().into_iter().flatten() {
+            say!("{name}: {}", text(value));
+        }
     }
     say!("\nthe record {exists}; it last changed {}", text(&explained["changed"]));
 }

@@ -59,6 +59,17 @@ pub fn tag(location: &CatalogueLocation, command: &TagCommand) -> CommandResult 
         TagCommand::Set { definition_args, target, wait } => {
             save(&TagContext::open(location, target)?, definition_args, false, !wait.no_wait, target.json)
         }
+        TagCommand::Rename { name, to, target } => {
+            let context = TagContext::open(location, target)?;
+            context.tags()?.rename(TagChange { name: name.clone(), ..TagChange::default() }, to)?;
+            print_result(target.json, json!({ "tag": name, "name": to }), || format!("tag {name} is now {to}"));
+            let (index, _) = tags::collection(&context.catalogue, &context.collection)?;
+            let known = context.store.tags(&context.tenant, index)?.tags;
+            for tag in stook_query::tags_that_name(&known, &context.collection, name) {
+                eprintln!("note: tag {tag}: its query names `{name}`, which is no tag any more; change it");
+            }
+            Ok(0)
+        }
         TagCommand::Delete { name, target } => {
             let context = TagContext::open(location, target)?;
             context.tags()?.delete(name)?;

@@ -45,7 +45,16 @@ pub struct ChangeSet {
     /// The idempotency key, if there is one.
     pub call: Option<IdempotentCall>,
     /// The answer that is kept for the idempotency key.
-    pub answer: Vec<u8>,
+    pub answer: KeptAnswer,
+}
+
+/// What is kept for an idempotency key.
+#[derive(Debug, Clone)]
+pub enum KeptAnswer {
+    /// The complete answer.
+    Answer(Vec<u8>),
+    /// The keys of the records, as `{"keys": [..]}`: the answer is made after the write.
+    Keys,
 }
 
 /// Why a change cannot be made.
@@ -64,8 +73,8 @@ pub enum RefusedChange {
 /// The result of several changes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChangeSetResult {
-    /// All were written.
-    Done,
+    /// All were written: the keys of the records, in the order of the changes.
+    Done(Vec<Key>),
     /// None was written: the change at this position cannot be made.
     Refused(usize, RefusedChange),
     /// None was written: what they were decided by has changed.
@@ -134,13 +143,23 @@ pub fn run(rules: &Arc<SettleRules>, store: &dyn Store, evaluator: &Evaluator, s
     if is_outdated {
         return Ok(former_answer(store, &tenant, call.as_ref())?.unwrap_or(ChangeSetResult::Outdated));
     }
+    let mut keys: Vec<(usize, Key)> = planned.values().map(|change| (change.position, change.write.key.clone())).collect();
+    keys.sort();
+    let keys: Vec<Key> = keys.into_iter().map(|(_, key)| key).collect();
+    let answer = match answer {
+        KeptAnswer::Answer(answer) => answer,
+        KeptAnswer::Keys => {
+            let texts: Vec<&str> = keys.iter().map(Key::as_str).collect();
+            serde_json::json!({ "keys": texts }).to_string().into_bytes()
+        }
+    };
     let writes = planned.values().map(|change| change.write.clone()).collect();
     let result = Arc::new(Mutex::new(None));
     let unit = SeveralUnit { rules: rules.clone(), tenant, planned, writes, premises, call, answer, tagger: None, result: result.clone() };
     let committed = store.commit(Box::new(unit));
     let result = result.lock().unwrap_or_else(PoisonError::into_inner).take();
     match committed {
-        Ok(_) => Ok(result.unwrap_or(ChangeSetResult::Done)),
+        Ok(_) => Ok(result.unwrap_or(ChangeSetResult::Done(keys))),
         Err(StoreError::Outdated) => Ok(result.unwrap_or(ChangeSetResult::Outdated)),
         Err(error) => Err(error.into()),
     }

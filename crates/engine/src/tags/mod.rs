@@ -23,7 +23,7 @@ pub use run::run;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-use stook_catalogue::definition::{Catalogue, Collection, TagSettings};
+use stook_catalogue::definition::{Catalogue, Collection, TagAttribute, TagSettings};
 use stook_catalogue::diagnostic::did_you_mean;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
@@ -31,11 +31,14 @@ use stook_catalogue::value::{Value, from_json};
 use stook_catalogue::xpath::{XPath, advise};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{JobId, JobState};
-use stook_store::tag::{MAX_TAG_NAME, Tag, TagChanges, TagDefinition, TagWrites};
-use stook_store::{ReadDetail, Store, Tenant, UniqueConflict, Unit};
+use stook_store::tag::{CollectionTags, MAX_TAG_NAME, Tag, TagChanges, TagDefinition, TagRename, TagWrites};
+use stook_store::{ReadDetail, Store, StoreError, Tenant, UniqueConflict, Unit};
 
 /// The time in microseconds after which a job whose chunks are not all in the queue counts as abandoned; writing them takes seconds.
 const ABANDONED_AFTER: i64 = 600_000_000;
+
+/// How often a tag is renamed again because other tags were changed meanwhile.
+const RENAME_ATTEMPTS: usize = 10;
 
 /// The number of records on which a preview evaluates a definition.
 pub const PREVIEWED: usize = 200;
@@ -90,6 +93,16 @@ pub struct TagChangeResult {
     pub job: Option<JobId>,
 }
 
+/// Tags as changes make them.
+#[derive(Default)]
+struct PlannedTags {
+    tags: Vec<Tag>,
+    /// The names of those that must be evaluated.
+    stale: Vec<String>,
+    /// Tags with advice on their definitions.
+    advice: Vec<(String, String)>,
+}
+
 /// The tags of a tenant's collection.
 pub struct TaggedCollection<'c> {
     catalogue: &'c Catalogue,
@@ -133,8 +146,53 @@ impl<'c> TaggedCollection<'c> {
     /// When a change is wrong, and then nothing is changed; or when the store fails.
     pub fn save(&self, changes: &[TagChange], new: bool) -> Result<TagChangeResult> {
         let known = self.store.tags(self.tenant, self.index)?.tags;
-        let mut saved = TagChangeResult::default();
-        let (mut tags, mut stale): (Vec<Tag>, Vec<String>) = (Vec::new(), Vec::new());
+        let PlannedTags { mut tags, stale, advice } = self.planned(&known, changes, new)?;
+        if stale.is_empty() {
+            self.store.put_tags(self.tenant, self.index, tags, new)?;
+            return Ok(TagChangeResult { advice, job: None });
+        }
+        let job = self.rebuild(&known, (&stale, false), |job| {
+            tags.iter_mut().filter(|tag| stale.contains(&tag.name)).for_each(|tag| tag.job = job);
+            Ok(self.store.put_tags(self.tenant, self.index, tags, new)?)
+        })?;
+        Ok(TagChangeResult { advice, job: Some(job) })
+    }
+
+    /// Gives a tag another name, and changes it. Records carry the new name at once; nothing is evaluated for that.
+    ///
+    /// # Errors
+    /// When the change is wrong, the name is taken, the tag is being evaluated, or the store fails; then nothing is changed.
+    pub fn rename(&self, change: TagChange, to: &str) -> Result<TagChangeResult> {
+        if change.name == to {
+            return self.save(&[change], false);
+        }
+        check_name(to)?;
+        for _ in 0..RENAME_ATTEMPTS {
+            let CollectionTags { revision, tags: known } = self.store.tags(self.tenant, self.index)?;
+            // everything is checked before anything is written
+            self.planned(&known, std::slice::from_ref(&change), false)?;
+            let Some(former) = known.iter().find(|tag| tag.name == change.name) else { break };
+            if known.iter().any(|tag| tag.name == to) {
+                return Err(EngineError::Wrong(format!("tag `{}`: there is a tag `{to}` already", change.name)));
+            }
+            if former.job > 0 && !self.store.job_state(former.job)?.is_final() {
+                let reason = format!("tag `{}`: it is being evaluated (job {}); rename it when that has ended", change.name, former.job);
+                return Err(EngineError::Wrong(reason));
+            }
+            let tag = Tag { name: to.to_owned(), changed: self.store.clock(), ..former.clone() };
+            match self.store.rename_tag(self.tenant, self.index, TagRename { from: change.name.clone(), tag, revision }) {
+                Ok(true) if change == (TagChange { name: change.name.clone(), ..TagChange::default() }) => return Ok(TagChangeResult::default()),
+                Ok(true) => return self.save(&[TagChange { name: to.to_owned(), ..change }], false),
+                Ok(false) | Err(StoreError::Outdated) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(EngineError::Wrong(format!("tag `{}`: tags are being changed by others; try again", change.name)))
+    }
+
+    /// Checks changes, and returns the tags that they make.
+    fn planned(&self, known: &[Tag], changes: &[TagChange], new: bool) -> Result<PlannedTags> {
+        let PlannedTags { mut tags, mut stale, mut advice } = PlannedTags::default();
         for change in changes {
             if tags.iter().any(|tag| tag.name == change.name) {
                 return Err(EngineError::Wrong(format!("the tag `{}` is there twice", change.name)));
@@ -151,7 +209,7 @@ impl<'c> TaggedCollection<'c> {
                     let (comment, attributes) = (String::new(), Map::new());
                     Tag { name: change.name.clone(), definition, comment, attributes, created: now, changed: now, generation: now, job: 0 }
                 }
-                None => return Err(EngineError::Wrong(no_such_tag(&change.name, &known))),
+                None => return Err(EngineError::Wrong(no_such_tag(&change.name, known))),
             };
             if let Some(definition) = change.definition.as_ref().filter(|definition| **definition != tag.definition) {
                 if old.is_some() && (tag.definition == TagDefinition::Manual) != (*definition == TagDefinition::Manual) {
@@ -162,8 +220,8 @@ impl<'c> TaggedCollection<'c> {
                     };
                     return Err(wrong(format!("it {obstacle}; delete it and create it again")));
                 }
-                let advice = check_definition(self.rules, definition).map_err(wrong)?;
-                saved.advice.extend(advice.into_iter().map(|advice| (change.name.clone(), advice)));
+                let own_advice = check_definition(self.rules, definition).map_err(wrong)?;
+                advice.extend(own_advice.into_iter().map(|advice| (change.name.clone(), advice)));
                 if matches!(definition, TagDefinition::XPath(_)) {
                     stale.push(change.name.clone());
                 } else if matches!(tag.definition, TagDefinition::XPath(_)) {
@@ -178,16 +236,7 @@ impl<'c> TaggedCollection<'c> {
             tag.changed = now;
             tags.push(tag);
         }
-        if stale.is_empty() {
-            self.store.put_tags(self.tenant, self.index, tags, new)?;
-            return Ok(saved);
-        }
-        let evaluated = self.rebuild(&known, (&stale, false), |job| {
-            tags.iter_mut().filter(|tag| stale.contains(&tag.name)).for_each(|tag| tag.job = job);
-            Ok(self.store.put_tags(self.tenant, self.index, tags, new)?)
-        })?;
-        saved.job = Some(evaluated);
-        Ok(saved)
+        Ok(PlannedTags { tags, stale, advice })
     }
 
     /// Evaluates tags again for all records, on their kept documents: the named ones, or all XPath tags.
@@ -322,23 +371,28 @@ pub fn stale(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collecti
 fn to_json(store: &dyn Store, tenant: &Tenant, collection: CollectionId, tag: &Tag) -> Result<Json> {
     // before the records: of an evaluation that is shown as completed, all records are counted
     let job = if tag.job > 0 { Some(store.job(tag.job)?) } else { None };
-    let mut shown = json!({ "name": tag.name, "kind": kind(&tag.definition) });
-    match &tag.definition {
-        TagDefinition::Manual => {}
-        TagDefinition::XPath(text) | TagDefinition::Query(text) => shown[kind(&tag.definition)] = json!(text),
-    }
+    let mut shown = described(tag);
     if !matches!(tag.definition, TagDefinition::Query(_)) {
         let condition = Condition { column: PlanColumn::Tag, test: Comparison::Equal(Value::text(tag.name.as_str())) };
         shown["records"] = json!(store.count(&QueryPlan { conditions: vec![condition], ..QueryPlan::all(tenant.clone(), collection) })?);
+    }
+    if let Some(job) = job {
+        shown["evaluation"] = rebuild::progress(&job);
+    }
+    Ok(shown)
+}
+
+/// A tag as JSON, without anything about its records.
+pub fn described(tag: &Tag) -> Json {
+    let mut shown = json!({ "name": tag.name, "kind": kind(&tag.definition) });
+    if let TagDefinition::XPath(text) | TagDefinition::Query(text) = &tag.definition {
+        shown[kind(&tag.definition)] = json!(text);
     }
     shown["comment"] = json!(tag.comment);
     shown["attributes"] = json!(tag.attributes);
     shown["created"] = json!(stook_catalogue::value::show_timestamp(tag.created));
     shown["changed"] = json!(stook_catalogue::value::show_timestamp(tag.changed));
-    if let Some(job) = job {
-        shown["evaluation"] = rebuild::progress(&job);
-    }
-    Ok(shown)
+    shown
 }
 
 /// The name of a definition's kind.
@@ -397,8 +451,8 @@ pub struct TagPreview {
 fn check_attributes(rules: &TagSettings, attributes: &Map<String, Json>) -> std::result::Result<Map<String, Json>, String> {
     let mut checked = Map::new();
     for (name, value) in attributes {
-        let Some((_, ty)) = rules.attributes.iter().find(|(known, _)| known == name) else {
-            let known: Vec<&str> = rules.attributes.iter().map(|(name, _)| name.as_str()).collect();
+        let Some(TagAttribute { ty, .. }) = rules.attributes.iter().find(|known| known.name == *name) else {
+            let known: Vec<&str> = rules.attributes.iter().map(|attribute| attribute.name.as_str()).collect();
             return Err(format!(
                 "there is no attribute `{name}`; the definition has {}",
                 if known.is_empty() { "none".into() } else { known.join(", ") }
@@ -410,6 +464,21 @@ fn check_attributes(rules: &TagSettings, attributes: &Map<String, Json>) -> std:
         }
     }
     Ok(checked)
+}
+
+/// The attributes of a record that are joined from those of its tags, whose names are given: those that are not empty.
+pub fn joined_attributes(rules: &TagSettings, known: &[Tag], carried: &[String]) -> Map<String, Json> {
+    let mut shown = Map::new();
+    for TagAttribute { name, joined, .. } in &rules.attributes {
+        let Some(joined) = joined else { continue };
+        // tags are read in the order of their names
+        let of_tags = known.iter().filter(|tag| carried.contains(&tag.name)).filter_map(|tag| tag.attributes.get(name)?.as_str());
+        let texts: Vec<&str> = joined.first.as_deref().into_iter().chain(of_tags).filter(|text| !text.is_empty()).collect();
+        if !texts.is_empty() {
+            shown.insert(name.clone(), texts.join(&joined.separator).into());
+        }
+    }
+    shown
 }
 
 /// Gives and removes a manual tag.

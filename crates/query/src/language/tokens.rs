@@ -17,15 +17,7 @@ pub fn as_value(text: &str) -> String {
     if !text.is_empty() && text.chars().all(is_plain) {
         return text.to_owned();
     }
-    let mut out = String::from("\"");
-    for character in text.chars() {
-        if matches!(character, '"' | '\\' | '*') {
-            out.push('\\');
-        }
-        out.push(character);
-    }
-    out.push('"');
-    out
+    stook_catalogue::eval::functions::quoted(text)
 }
 
 #[cfg(test)]

@@ -22,5 +22,5 @@ pub use elements::ElementMember;
 pub use everywhere::words_alone;
 pub use resolve::resolve_parsed;
 pub use scope::QueryScope;
-pub use tags::{TagQuery, check_tag, tags_of};
+pub use tags::{TagQuery, check_tag, compile_conditions, tags_of, tags_that_name};
 pub use words::Highlights;

@@ -1,6 +1,8 @@
 //! Tags in queries: every name must be that of a tag, and if the tag is a query, `tag=NAME` stands for its conditions.
 
 use super::compile::{CompiledQuery, compile};
+use super::resolve::resolve_parsed;
+use super::scope::QueryScope;
 use crate::language::{ComparisonOperator, ConditionTree, GrepItem, Query, QueryCondition, Selection, Stage, ValueLiteral, parse, split};
 use std::collections::BTreeMap;
 use stook_catalogue::definition::Catalogue;
@@ -8,7 +10,7 @@ use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
-use stook_store::plan::{Comparison, Condition, PlanColumn};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::tag::{Tag, TagDefinition};
 use stook_store::{Store, StoreError, Tenant};
 
@@ -178,6 +180,18 @@ pub(super) fn known_tags(store: &dyn Store, tenant: &Tenant, collection: Collect
     Ok(store.tags(tenant, collection)?.tags.into_iter().map(name_and_query).collect())
 }
 
+/// The names of tags that are queries and name a tag.
+pub fn tags_that_name<'t>(tags: &'t [Tag], collection: &str, name: &str) -> Vec<&'t str> {
+    let names_it = |text: &str| {
+        let names = |query: &Query, condition: &QueryCondition| {
+            is_tag(query, condition) && condition.values.iter().any(|value| value.literal() == Some(name))
+        };
+        parse(&format!("{collection} {text}")).is_ok_and(|query| query.lookup.all_conditions().any(|condition| names(&query, condition)))
+    };
+    let is_such = |tag: &&Tag| matches!(&tag.definition, TagDefinition::Query(text) if names_it(text));
+    tags.iter().filter(is_such).map(|tag| tag.name.as_str()).collect()
+}
+
 /// A text that is to become the query of a tag.
 #[derive(Debug, Clone, Copy)]
 pub struct TagQuery<'t> {
@@ -218,6 +232,27 @@ pub fn check_tag(
         compile(&query, catalogue, tenant, store.clock())
     });
     Ok(checked.map_err(shifted_back))
+}
+
+/// Compiles conditions on records of a collection, without its name. The inner error says what is wrong with the text, with its position.
+///
+/// # Errors
+/// When the store fails; it is read only for tags.
+pub fn compile_conditions(
+    (collection, text): (CollectionId, &str),
+    scope: &QueryScope<'_>,
+) -> Result<Result<QueryPlan, Diagnostic>, StoreError> {
+    let name = &scope.catalogue.collections[collection].name;
+    let query = match parse(&format!("{name} {text}")) {
+        Ok(query) if query.stages.is_empty() => query,
+        Ok(_) => return Ok(Err(Diagnostic::new(0..text.len(), "these are conditions, without `|`"))),
+        Err(problem) => return Ok(Err(problem)),
+    };
+    let compiled = resolve_parsed(query, scope, scope.store.clock())?;
+    Ok(compiled.and_then(|compiled| match compiled.plan.collection == collection {
+        true => Ok(QueryPlan { columns: vec![PlanColumn::Key], sort: Vec::new(), distinct: false, ..compiled.plan }),
+        false => Err(Diagnostic::new(0..text.len(), format!("these are not conditions on `{name}`"))),
+    }))
 }
 
 /// The names of all tags of a record, including those that are queries.

@@ -21,6 +21,7 @@ use stook_engine::edit::{self, Edit, EditAction, EditFields, EditResult, Precond
 use stook_engine::edit_answer::EditAnswer;
 use stook_engine::record::{self as engine_record, RecordAddress};
 use stook_engine::transition::{TransitionArguments, TransitionRequest, refused_now};
+use stook_engine::tags::joined_attributes;
 use stook_store::access::Operation;
 use stook_store::{ReadDetail, Version};
 
@@ -312,8 +313,10 @@ pub async fn explain(mut ctx: RequestContext) -> HandlerResult {
             let refused = refused_now(&request, found.collection, &app.evaluator(), &found.stored, app.store.clock());
             explained["transitions"] = refused.into_iter().map(|(name, reasons)| (name, Json::from(reasons))).collect::<Map<_, _>>().into();
         }
-        if found.collection.tags.is_some() {
-            explained["tags"] = stook_query::tags_of(&app.catalogue, &*app.store, &tenant, collection, &found.stored.key)?.into();
+        if let Some(rules) = &found.collection.tags {
+            let carried = stook_query::tags_of(&app.catalogue, &*app.store, &tenant, collection, &found.stored.key)?;
+            explained["tag_attributes"] = joined_attributes(rules, &app.store.tags(&tenant, collection)?.tags, &carried).into();
+            explained["tags"] = carried.into();
         }
         let value_of = |name: &str| match name {
             "key" => Some(found.stored.key.to_string()),

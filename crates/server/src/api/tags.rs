@@ -16,7 +16,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::tags::{self, TagChange, TaggedCollection};
-use stook_query::CompiledQuery;
+use stook_query::{CompiledQuery, tags_that_name};
 use stook_store::Tenant;
 use stook_store::access::Role;
 use stook_store::plan::{PlanColumn, QueryPlan};
@@ -55,24 +55,52 @@ pub async fn get(ctx: RequestContext) -> HandlerResult {
     }
 }
 
-/// Saves a tag and returns it, with advice on its definition and the job that evaluates it.
-async fn save(ctx: &RequestContext, change: TagChange, new: bool) -> HandlerResult<Json> {
+/// How a tag is saved.
+pub enum TagSaving {
+    /// It is new.
+    New,
+    /// It exists.
+    Change,
+    /// It exists, and gets this name.
+    Rename(String),
+}
+
+/// Saves a tag and returns it, with advice and the job that evaluates it.
+///
+/// # Errors
+/// When the change is wrong, or the store fails.
+pub fn save_now(app: &App, tenant: &Tenant, index: CollectionId, change: TagChange, saving: TagSaving) -> Result<Json, EngineError> {
+    let collection_name = &app.catalogue.collections[index].name;
+    if let Some(TagDefinition::Query(text)) = &change.definition {
+        query_of(app, tenant, index, (&change.name, text))?;
+    }
+    let tags = TaggedCollection::new(&app.catalogue, &*app.store, tenant, collection_name)?;
+    let former = change.name.clone();
+    let (name, saved) = match saving {
+        TagSaving::New => (former.clone(), tags.save(&[change], true)?),
+        TagSaving::Change => (former.clone(), tags.save(&[change], false)?),
+        TagSaving::Rename(to) => (to.clone(), tags.rename(change, &to)?),
+    };
+    let mut advice: Vec<String> = saved.advice.into_iter().map(|(_, advice)| advice).collect();
+    if name != former {
+        let known = app.store.tags(tenant, index)?.tags;
+        advice.extend(tags_that_name(&known, collection_name, &former).into_iter().map(|tag| still_names(tag, &former)));
+    }
+    let mut shown = tags.show(&name)?.unwrap_or_default();
+    shown["advice"] = advice.into();
+    shown["job"] = saved.job.into();
+    Ok(shown)
+}
+
+/// The advice to change the query of a tag that names another one, which has been renamed.
+fn still_names(tag: &str, former: &str) -> String {
+    format!("the query of the tag `{tag}` names `{former}`, which is no tag any more; change it")
+}
+
+async fn save(ctx: &RequestContext, change: TagChange, saving: TagSaving) -> HandlerResult<Json> {
     ctx.count_store_reached();
-    let (app, tenant, index, collection_name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.name().to_owned());
-    blocking(move || {
-        if let Some(TagDefinition::Query(text)) = &change.definition {
-            query_of(&app, &tenant, index, (&change.name, text))?;
-        }
-        let name = change.name.clone();
-        let tags = TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &collection_name)?;
-        let saved = tags.save(&[change], new)?;
-        let shown = tags.show(&name)?;
-        let mut shown = shown.unwrap_or_default();
-        shown["advice"] = saved.advice.into_iter().map(|(_, advice)| advice).collect::<Vec<String>>().into();
-        shown["job"] = saved.job.into();
-        Ok::<Json, EngineError>(shown)
-    })
-    .await
+    let (app, tenant, index) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection());
+    blocking(move || save_now(&app, &tenant, index, change, saving)).await
 }
 
 /// `{"name": N, "xpath": X or "query": Q, "comment": C, "attributes": {}}`: creates a tag; workers evaluate it. With `?preview=true` nothing is
@@ -87,9 +115,9 @@ pub async fn create(mut ctx: RequestContext, body: Body) -> HandlerResult {
         return previewed(&ctx, change).await;
     }
     if exists(&ctx, &change.name).await? {
-        return Err(Problem::new(StatusCode::CONFLICT, format!("there is a tag {:?} already", change.name)));
+        return Err(taken(&change.name));
     }
-    Ok(json_answer(StatusCode::CREATED, save(&ctx, change, true).await?.to_string()))
+    Ok(json_answer(StatusCode::CREATED, save(&ctx, change, TagSaving::New).await?.to_string()))
 }
 
 /// Max keys in a preview.
@@ -130,18 +158,29 @@ fn found_by(app: &App, tenant: &Tenant, index: CollectionId, (name, text): (&str
     Ok(tags::TagPreview { records, matches, keys: first.rows.into_iter().filter_map(key).collect(), failed: 0, took, advice: Vec::new() })
 }
 
-/// Changes a tag: what is not sent stays.
+/// Changes a tag: what is not sent stays. `name` is a new name.
 pub async fn set(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
     let mut sent = ctx.object(body, PATCH).await?;
-    if sent.contains_key("name") {
-        return Err(Problem::unprocessable(vec!["name: a tag cannot be renamed".into()]));
-    }
-    sent.insert("name".into(), ctx.segment("tag").into());
+    let saving = match sent.insert("name".into(), ctx.segment("tag").into()) {
+        None => TagSaving::Change,
+        Some(Json::String(to)) => TagSaving::Rename(to),
+        Some(_) => return Err(Problem::unprocessable(vec!["name is text".into()])),
+    };
     let change = tags::tag_change_from_json(&Json::Object(sent)).map_err(|reason| Problem::unprocessable(vec![reason]))?;
     check_exists(&ctx).await?;
-    Ok(json_answer(StatusCode::OK, save(&ctx, change, false).await?.to_string()))
+    if let TagSaving::Rename(to) = &saving
+        && to != ctx.segment("tag")
+        && exists(&ctx, to).await?
+    {
+        return Err(taken(to));
+    }
+    Ok(json_answer(StatusCode::OK, save(&ctx, change, saving).await?.to_string()))
+}
+
+fn taken(name: &str) -> Problem {
+    Problem::new(StatusCode::CONFLICT, format!("there is a tag {name:?} already"))
 }
 
 async fn exists(ctx: &RequestContext, name: &str) -> HandlerResult<bool> {

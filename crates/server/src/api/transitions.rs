@@ -1,5 +1,6 @@
 //! Transitions by HTTP: of a named record, or of one that satisfies conditions.
 
+use crate::App;
 use crate::api::response::json_answer;
 use crate::guard::blocking::blocking;
 use crate::guard::problem::{HandlerResult, Problem};
@@ -16,6 +17,7 @@ use stook_engine::pick::{self, PickCall};
 use stook_engine::transition::{self, RefusalReason, TransitionRequest, TransitionResult};
 use stook_store::IdempotentCall;
 use stook_store::access::Operation;
+use stook_store::plan::QueryPlan;
 
 /// The header by which a repeated request is recognised.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -123,6 +125,18 @@ fn refused(reasons: Vec<RefusalReason>) -> Problem {
     Problem::new(StatusCode::from_u16(code).unwrap_or(StatusCode::CONFLICT), texts.join("; ")).errors(texts)
 }
 
+/// Applies a transition to one record that satisfies a plan and allows it; returns `None` if there is none.
+///
+/// # Errors
+/// When the store fails.
+pub fn pick_one(app: &App, request: &Arc<TransitionRequest>, plan: &QueryPlan) -> stook_engine::Result<Option<TransitionResult>> {
+    let mut random = [0; 8];
+    // without randomness, callers only collide more often
+    let _ = getrandom::fill(&mut random);
+    let (store, evaluator) = (&*app.store, &app.evaluator());
+    pick::pick(&app.picks, &PickCall { catalogue: &app.catalogue, store, evaluator, request, plan, turn: u64::from_le_bytes(random) })
+}
+
 /// `{"query": Q, "transition": T, "args": {...}}`: applies a transition to one record that the query finds and that allows it.
 pub async fn pick(ctx: UndecidedContext, body: Body) -> HandlerResult {
     let ctx = ctx.decided(Decides::ByQuery);
@@ -150,22 +164,7 @@ pub async fn pick(ctx: UndecidedContext, body: Body) -> HandlerResult {
     let request = prepare(&ctx, plan.collection, &name, &args, call)?;
     ctx.count_store_reached();
     let app = ctx.app.clone();
-    let mut random = [0; 8];
-    // without randomness, callers only collide more often
-    let _ = getrandom::fill(&mut random);
-    let random_turn = u64::from_le_bytes(random);
-    let result = blocking(move || {
-        let caller = PickCall {
-            catalogue: &app.catalogue,
-            store: &*app.store,
-            evaluator: &app.evaluator(),
-            request: &request,
-            plan: &plan,
-            turn: random_turn,
-        };
-        pick::pick(&app.picks, &caller)
-    })
-    .await?;
+    let result = blocking(move || pick_one(&app, &request, &plan)).await?;
     match result.map(answer).transpose()?.flatten() {
         Some(done) => Ok(json_answer(StatusCode::OK, done.to_string())),
         None => Err(Problem::new(StatusCode::CONFLICT, "no record matches the query and allows the transition")),

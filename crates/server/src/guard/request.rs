@@ -129,6 +129,16 @@ impl RequestContext {
         Key::new(text).map_err(|error| Problem::bad_request(error.to_string()))
     }
 
+    /// Returns the URL under which the caller reached the server, without a path: that of the definition's `repository`, or by the header `Host`.
+    pub fn url(&self) -> String {
+        let declared = self.app.catalogue.repository.as_ref().and_then(|repository| repository.url.clone());
+        declared.unwrap_or_else(|| {
+            let scheme = if self.app.options.tls.is_some() { "https" } else { "http" };
+            let host = self.headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
+            format!("{scheme}://{host}")
+        })
+    }
+
     /// Returns the text of a header.
     ///
     /// # Errors
@@ -149,26 +159,6 @@ impl RequestContext {
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("send {}, this is {sent:?}", media.join(" or "))));
         }
         parse_json(&self.bytes(body).await?)
-    }
-
-    /// Reads the body as JSON of any media type that is JSON by its name, such as `application/vnd.example+json` (RFC 6839); `None` if it is empty.
-    ///
-    /// # Errors
-    /// 400, 413 or 415.
-    pub async fn any_json(&self, body: Body) -> HandlerResult<Option<Json>> {
-        let bytes = self.bytes(body).await?;
-        if bytes.is_empty() {
-            return Ok(None);
-        }
-        let sent = self.header(header::CONTENT_TYPE)?.unwrap_or("application/json");
-        let essence = sent.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        if essence != "application/json" && !(essence.starts_with("application/") && essence.ends_with("+json")) {
-            return Err(Problem::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                format!("send application/json, or a type that ends in +json; this is {sent:?}"),
-            ));
-        }
-        parse_json(&bytes).map(Some)
     }
 
     /// Returns the complete body, which the guard has received already.
@@ -194,7 +184,8 @@ impl RequestContext {
     }
 }
 
-fn parse_json(bytes: &[u8]) -> HandlerResult<Json> {
+/// Parses JSON that was sent.
+pub fn parse_json(bytes: &[u8]) -> HandlerResult<Json> {
     stook_catalogue::json::parse(bytes).map_err(|error| Problem::bad_request(format!("the body is not JSON: {error}")))
 }
 

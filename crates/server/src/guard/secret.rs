@@ -1,5 +1,6 @@
 //! Secrets of tokens: how they are made, how they are sent, and until when they are valid.
 
+use crate::guard::request::percent_decoded;
 use base64::Engine;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -79,12 +80,30 @@ pub(super) fn token_in_header(authorization: &str) -> Option<Cow<'_, str>> {
     if scheme.eq_ignore_ascii_case("bearer") {
         return Some(credentials.trim().into());
     }
+    if scheme.eq_ignore_ascii_case("oauth") {
+        return token_in_signature(credentials).map(Cow::Owned);
+    }
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
     }
     let plain = base64::engine::general_purpose::STANDARD.decode(credentials.trim()).ok()?;
     let plain = String::from_utf8(plain).ok()?;
     Some(plain.split_once(':')?.1.to_owned().into())
+}
+
+/// Returns the token secret in the credentials of OAuth 1.0. A PLAINTEXT signature is the secrets of the consumer, which has none here, and of the token,
+/// each percent-encoded, with `&` between them. What else is sent names the client and protects nothing.
+fn token_in_signature(credentials: &str) -> Option<String> {
+    let value = |name: &str| {
+        let mut all = credentials.split(',').filter_map(|part| part.trim().split_once('='));
+        let value = all.find(|(known, _)| *known == name)?.1.trim().strip_prefix('"')?.strip_suffix('"')?;
+        String::from_utf8(percent_decoded(value)?).ok()
+    };
+    if value("oauth_signature_method")? != "PLAINTEXT" {
+        return None;
+    }
+    let (_, secret) = value("oauth_signature")?.split_once('&').map(|(consumer, token)| (consumer.to_owned(), token.to_owned()))?;
+    String::from_utf8(percent_decoded(&secret)?).ok()
 }
 
 #[cfg(test)]
@@ -102,5 +121,27 @@ mod tests {
         }
         assert_eq!((overlap("0s", now), overlap("1h", now)), (Ok(now), Ok(now + day / 24)));
         assert!(overlap("31d", now).is_err() && overlap("-1s", now).is_err());
+    }
+
+    #[test]
+    fn a_token_is_found_in_the_header_of_each_scheme() {
+        let oauth = |method: &str, signature: &str| {
+            format!("OAuth realm=\"OAuth\", oauth_consumer_key=\"a\", oauth_token=\"b\", oauth_signature_method=\"{method}\", oauth_signature=\"{signature}\"")
+        };
+        for (header, token) in [
+            ("bearer stook_A-b", Some("stook_A-b")),
+            ("Basic YW55OnN0b29rX0EtYg==", Some("stook_A-b")),
+            (&oauth("PLAINTEXT", "%26stook_A-b"), Some("stook_A-b")),
+            (&oauth("PLAINTEXT", "secret%26stook_A%252Db"), Some("stook_A-b")),
+            (&oauth("PLAINTEXT", "&stook_A-b"), Some("stook_A-b")),
+            (&oauth("HMAC-SHA1", "%26stook_A-b"), None),
+            (&oauth("PLAINTEXT", "stook_A-b"), None),
+            (&oauth("PLAINTEXT", "%2"), None),
+            ("OAuth", None),
+            ("OAuth oauth_signature_method=PLAINTEXT", None),
+            ("Digest stook_A-b", None),
+        ] {
+            assert_eq!(token_in_header(header).as_deref(), token, "{header}");
+        }
     }
 }

@@ -45,6 +45,7 @@ pub async fn page(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
                 @for tag in items(&explained["tags"]) { li { a href=(ctx.to("search", &[("q", &format!("{collection} tag={}", plain(tag)))])) { (plain(tag)) } } }
             }
         }
+        @for (name, value) in members(&explained["tag_attributes"]) { p { (name) ": " code { (plain(value)) } } }
         (states(&ctx, definition, &explained, collection, key))
         @for reason in items(&explained["left_out"]) { p.quiet { (plain(reason)) } }
         (fields(&ctx, definition, &explained))

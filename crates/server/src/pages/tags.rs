@@ -59,7 +59,7 @@ fn row(ctx: &PageContext, collection: &str, tag: &Json) -> Markup {
                 td {
                     div.actions {
                         @if tag["kind"] == "xpath" { (button(ctx, collection, name, "rebuild")) }
-                        @if tag["kind"] != "manual" { (edit_tag(ctx, collection, tag)) }
+                        (edit_tag(ctx, collection, tag))
                         (delete(ctx, collection, name))
                     }
                 }
@@ -114,18 +114,21 @@ fn delete(ctx: &PageContext, collection: &str, name: &str) -> Markup {
     confirmed("delete", name, &ctx.to("tags/change", &[]), &fields)
 }
 
-/// A form that changes a definition, with its preview.
+/// A form that renames a tag and changes its definition, with its preview.
 fn edit_tag(ctx: &PageContext, collection: &str, tag: &Json) -> Markup {
-    let (name, is_query) = (named(tag, "name"), tag["query"].is_string());
+    let name = named(tag, "name");
     let id = |part: &str| format!("{part}-{collection}-{name}");
     html! {
         details {
             summary { "edit" span.unseen { " " (name) } }
             form.stacked method="post" action=(ctx.to("tags/change", &[])) {
                 (tag_fields(ctx, collection, name))
-                @if is_query {
-                    (query_input(ctx, collection, &id, "Query", named(tag, "query")))
-                } @else { (xpath_input(ctx, collection, &id, named(tag, "xpath"))) }
+                label for=(id("to")) { "Name" } input id=(id("to")) name="to" spellcheck="false" required value=(name);
+                @match named(tag, "kind") {
+                    "query" => (query_input(ctx, collection, &id, "Query", named(tag, "query"))),
+                    "xpath" => (xpath_input(ctx, collection, &id, named(tag, "xpath"))),
+                    _ => {}
+                }
                 label for=(id("comment")) { "Comment" } input id=(id("comment")) name="comment" value=(named(tag, "comment"));
                 button name="do" value="set" { "Change" }
             }
@@ -210,7 +213,11 @@ pub async fn change(ctx: Arc<PageContext>, form: SubmittedForm) -> HandlerResult
             ctx.send(Method::POST, &format!("/tags/{collection}"), &[], Some(&body)).await?;
         }
         "set" => {
-            ctx.send(Method::PATCH, &path, &[], Some(&body_of(&["xpath", "query", "comment"]))).await?;
+            let mut body = body_of(&["xpath", "query", "comment"]);
+            if let Some(to) = form.get("to") {
+                body["name"] = to.into();
+            }
+            ctx.send(Method::PATCH, &path, &[], Some(&body)).await?;
         }
         "rebuild" => drop(ctx.send(Method::POST, &format!("{path}/rebuild"), &[], None).await?),
         "delete" => drop(ctx.send(Method::DELETE, &path, &[], None).await?),

@@ -1051,7 +1051,7 @@ impl Grammar<'_> {
             }
             let mut tags = json!({});
             if self.chance(500) {
-                tags["attributes"] = json!({ "note": "text" });
+                tags["attributes"] = json!({ "note": "text", "label": { "type": "text", "join": ", ", "first": "all" } });
             }
             if let Some(root) = of_xml.first().filter(|_| collection.keywords.get("raw") == Some(&json!("keep"))) {
                 tags["document"] = json!({ "root": root });

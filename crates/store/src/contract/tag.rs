@@ -121,6 +121,17 @@ impl TagDefinition {
     }
 }
 
+/// A new name of a tag.
+#[derive(Debug, Clone)]
+pub struct TagRename {
+    /// The former name.
+    pub from: String,
+    /// The tag with its new name.
+    pub tag: Tag,
+    /// The revision at which the tags were read.
+    pub revision: i64,
+}
+
 /// Tags, and the trees on which they are evaluated. Records gain and lose tags by units: [`TagWrites`].
 pub trait Tags {
     /// Returns the tags of a collection.
@@ -140,6 +151,13 @@ pub trait Tags {
     /// # Errors
     /// When the database fails.
     fn delete_tag(&self, tenant: &Tenant, collection: CollectionId, name: &str) -> Result<bool>;
+
+    /// Gives a tag another name, which records carry instead of the former one; returns false if there is no tag with the former name. Its other
+    /// properties become those of [`TagRename::tag`].
+    ///
+    /// # Errors
+    /// [`StoreError::Outdated`] when tags have changed since they were read, `Wrong` when there is a tag with the new name, or when the database fails.
+    fn rename_tag(&self, tenant: &Tenant, collection: CollectionId, rename: TagRename) -> Result<bool>;
 
     /// Returns the names of the tags that records carry, in the order of `keys`, without those that stand for queries.
     ///

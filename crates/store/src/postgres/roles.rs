@@ -18,7 +18,7 @@ use crate::sql::geometry_filter;
 use crate::sql::listing::{FailedLease, JournalRange, WantedLeases};
 use crate::sql::store_schema::consolidated_again_name;
 use crate::stats::StoreStats;
-use crate::tag::{CollectionTags, Tag};
+use crate::tag::{CollectionTags, Tag, TagRename};
 use crate::*;
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError};
@@ -325,6 +325,13 @@ impl Tags for PostgresStore {
         self.write(|session, commit_time| {
             let tenant = tenant_id(session, tenant)?;
             tags::delete(TenantTables { session, tables: &self.context.tables, tenant }, collection, name, commit_time)
+        })
+    }
+
+    fn rename_tag(&self, tenant: &Tenant, collection: CollectionId, rename: TagRename) -> Result<bool> {
+        self.write(|session, commit_time| {
+            let tenant = tenant_id(session, tenant)?;
+            tags::rename(TenantTables { session, tables: &self.context.tables, tenant }, collection, &rename, commit_time)
         })
     }
 

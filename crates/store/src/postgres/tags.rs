@@ -5,7 +5,7 @@ use super::tables::{StoreTables, TenantTables};
 use super::values::RowExt;
 use crate::sql::row::read_json;
 use crate::sql::tagging::{self, differences};
-use crate::tag::{CollectionTags, Tag, TagChanges, TagDefinition, TagWrites, TreeWrite};
+use crate::tag::{CollectionTags, Tag, TagChanges, TagDefinition, TagRename, TagWrites, TreeWrite};
 use crate::{PackedTrees, StoreError, Unit};
 use ::tokio_postgres::Row;
 use std::collections::HashMap;
@@ -83,6 +83,24 @@ pub fn delete(tenant_tables: TenantTables<'_>, collection: CollectionId, name: &
     set_tags_revision(session, tenant, revision)?;
     session.execute("DELETE FROM tagged WHERE tenant = $1 AND collection = $2 AND value = $3", &[&tenant, &collection, &name])?;
     Ok(session.execute("DELETE FROM tags WHERE tenant = $1 AND collection = $2 AND name = $3", &[&tenant, &collection, &name])? > 0)
+}
+
+/// Gives a tag another name, also in what records carry.
+pub fn rename(tenant_tables: TenantTables<'_>, collection: CollectionId, rename: &TagRename, revision: i64) -> DbResult<bool> {
+    let TenantTables { session, tables, tenant } = tenant_tables;
+    let id = id_of(tables, collection)?;
+    session.execute("INSERT INTO tag_stamps(tenant, stamp) VALUES ($1, 0) ON CONFLICT DO NOTHING", &[&tenant])?;
+    let current_revision: i64 = session.query_one("SELECT stamp FROM tag_stamps WHERE tenant = $1 FOR UPDATE", &[&tenant])?.at(0)?;
+    if current_revision != rename.revision {
+        return Err(StoreError::Outdated.into());
+    }
+    if session.execute("DELETE FROM tags WHERE tenant = $1 AND collection = $2 AND name = $3", &[&tenant, &id, &rename.from])? == 0 {
+        return Ok(false);
+    }
+    put(TenantTables { session, tables, tenant }, collection, std::slice::from_ref(&rename.tag), true, revision)?;
+    let sql = "UPDATE tagged SET value = $4 WHERE tenant = $1 AND collection = $2 AND value = $3";
+    session.execute(sql, &[&tenant, &id, &rename.from, &rename.tag.name])?;
+    Ok(true)
 }
 
 /// The query for `columns` of a table, by key.

@@ -18,7 +18,7 @@ use crate::sql::geometry_filter;
 use crate::sql::listing::{FailedLease, JournalRange, WantedLeases};
 use crate::sql::store_schema::consolidated_again_name;
 use crate::stats::StoreStats;
-use crate::tag::{CollectionTags, Tag};
+use crate::tag::{CollectionTags, Tag, TagRename};
 use crate::*;
 use rusqlite::{Connection, params};
 use std::borrow::Cow;
@@ -374,6 +374,14 @@ impl Tags for SqliteStore {
         self.write(move |connection, commit_time| {
             let tenant = tenant_id(connection, &tenant)?;
             tags::delete(TenantTables { connection, tables: &tables, tenant }, collection, &name, commit_time)
+        })
+    }
+
+    fn rename_tag(&self, tenant: &Tenant, collection: CollectionId, rename: TagRename) -> Result<bool> {
+        let (tables, tenant) = (self.tables.clone(), tenant.clone());
+        self.write(move |connection, commit_time| {
+            let tenant = tenant_id(connection, &tenant)?;
+            tags::rename(TenantTables { connection, tables: &tables, tenant }, collection, &rename, commit_time)
         })
     }
 

@@ -5,7 +5,7 @@ use super::sql::execute;
 use super::tables::{StoreTables, TenantTables};
 use crate::sql::row::read_json;
 use crate::sql::tagging::{differences, id_of};
-use crate::tag::{CollectionTags, Tag, TagChanges, TagDefinition, TagWrites, TreeWrite};
+use crate::tag::{CollectionTags, Tag, TagChanges, TagDefinition, TagRename, TagWrites, TreeWrite};
 use crate::{PackedTrees, Result, StoreError, Unit};
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -81,6 +81,23 @@ pub fn delete(tenant_tables: TenantTables<'_>, collection: CollectionId, name: &
     execute(connection, "DELETE FROM tagged WHERE tenant = ? AND collection = ? AND value = ?", params![tenant, collection, name])?;
     let mut statement = connection.prepare_cached("DELETE FROM tags WHERE tenant = ? AND collection = ? AND name = ?").map_err(store_error)?;
     Ok(statement.execute(params![tenant, collection, name]).map_err(store_error)? > 0)
+}
+
+/// Gives a tag another name, also in what records carry.
+pub fn rename(tenant_tables: TenantTables<'_>, collection: CollectionId, rename: &TagRename, revision: i64) -> Result<bool> {
+    let TenantTables { connection, tables, tenant } = tenant_tables;
+    if tags_revision(connection, tenant)? != rename.revision {
+        return Err(StoreError::Outdated);
+    }
+    let id = id_of(tables.catalogue(), collection)?;
+    let mut statement = connection.prepare_cached("DELETE FROM tags WHERE tenant = ? AND collection = ? AND name = ?").map_err(store_error)?;
+    if statement.execute(params![tenant, id, rename.from]).map_err(store_error)? == 0 {
+        return Ok(false);
+    }
+    put(tenant_tables, collection, std::slice::from_ref(&rename.tag), true, revision)?;
+    let sql = "UPDATE tagged SET value = ? WHERE tenant = ? AND collection = ? AND value = ?";
+    execute(connection, sql, params![rename.tag.name, tenant, id, rename.from])?;
+    Ok(true)
 }
 
 fn read_by_key<T>(

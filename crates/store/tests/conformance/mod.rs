@@ -23,6 +23,7 @@ pub mod queue;
 pub mod records;
 pub mod settling;
 pub mod support;
+pub mod tags;
 pub mod tenants;
 pub mod unique;
 pub mod words;
@@ -117,6 +118,10 @@ macro_rules! conformance {
                 a_stale_write_of_a_taken_value_is_a_conflict_first,
                 a_failed_unit_leaves_no_reservation,
                 reservations_outlive_the_process,
+            ],
+            tags: [
+                a_renamed_tag_is_carried_by_the_same_records,
+                a_rename_that_is_not_possible_changes_nothing,
             ],
             tenants: [
                 records_of_another_tenant_are_not_read_found_counted_or_aggregated,

@@ -74,6 +74,8 @@ pub(super) fn call(name: &str, args: &[Cel]) -> Option<EvalResult> {
             Ok(Cel::List(Arc::new(pieces.map(text_to_cel).collect())))
         }
         ("join", [Cel::List(items), Cel::String(separator)]) => join(items, separator),
+        ("quoted", [Cel::String(text)]) => text_value(quoted(text)),
+        ("quoted", [Cel::List(items)]) => quoted_list(items),
         ("flatten", [Cel::List(lists)]) => flatten(lists),
         _ => return None,
     })
@@ -98,6 +100,30 @@ fn join(items: &[Cel], separator: &str) -> EvalResult {
         }
     }
     join_limited(texts, separator)
+}
+
+/// A text as a value in double quotes, as the query language writes it.
+pub fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for character in text.chars() {
+        if matches!(character, '"' | '\\' | '*') {
+            out.push('\\');
+        }
+        out.push(character);
+    }
+    out.push('"');
+    out
+}
+
+/// The texts of a list as a list of the query language.
+fn quoted_list(items: &[Cel]) -> EvalResult {
+    let texts = items.iter().map(|item| match item {
+        Cel::String(text) => Ok(quoted(text)),
+        other => Err(unfit("quoted", std::slice::from_ref(other))),
+    });
+    let texts = texts.collect::<Result<Vec<_>, _>>()?;
+    join_limited(["[", &texts.join(", "), "]"], "")
 }
 
 /// Concatenates the lists in a list; null lists are left out.

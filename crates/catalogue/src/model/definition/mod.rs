@@ -34,7 +34,7 @@ pub use source::{
     AcceptRule, AsOfRule, CompleteDelivery, CompleteFiles, CsvEncoding, CsvOptions, DocumentOptions, DocumentOrder, EmbeddedDocument, Feed, FeedEach,
     FieldMapping, FormatFamily, LetValue, MAX_MISSING_PERCENT, MergedCells, Source,
 };
-pub use tags::{TagDocument, TagSettings};
+pub use tags::{JoinedAttribute, TagAttribute, TagDocument, TagSettings};
 pub use transition::{Refusal, StateField, Transition, TransitionArgument};
 
 use crate::eval::ConstantTables;

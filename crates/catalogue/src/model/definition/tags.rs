@@ -13,7 +13,27 @@ pub struct TagSettings {
     /// Max steps of an XPath on one document.
     pub steps: u64,
     /// Attributes of tags, in addition to a definition and a comment.
-    pub attributes: Vec<(String, FieldType)>,
+    pub attributes: Vec<TagAttribute>,
+}
+
+/// An attribute of tags.
+#[derive(Debug, Clone)]
+pub struct TagAttribute {
+    /// Its name.
+    pub name: String,
+    /// The type of its values.
+    pub ty: FieldType,
+    /// How the values of a record's tags are joined, if they are.
+    pub joined: Option<JoinedAttribute>,
+}
+
+/// How the values of an attribute are joined to one text for each record: in the order of the names of its tags.
+#[derive(Debug, Clone)]
+pub struct JoinedAttribute {
+    /// What stands between them.
+    pub separator: String,
+    /// The text that stands before them, for every record.
+    pub first: Option<String>,
 }
 
 /// The document of a record: that of one source, and inside its element those of other sources, each in a namespace named like its prefix.

@@ -48,11 +48,12 @@ pub async fn post(ctx: UndecidedContext, body: Body) -> HandlerResult {
 
 async fn answer(ctx: RequestContext, arguments: Vec<(String, String)>) -> HandlerResult {
     let app = ctx.app.clone();
-    let Some(definition) = &app.catalogue.repository else { return Err(Problem::not_found("this catalogue publishes nothing")) };
+    if app.catalogue.repository.is_none() {
+        return Err(Problem::not_found("this catalogue publishes nothing"));
+    }
     // the sets of a repository are all of its collections
     app.catalogue.published().try_for_each(|(id, ..)| ctx.require(Operation::Read, id))?;
-    let host = ctx.header(header::HOST)?.unwrap_or("localhost");
-    let base = format!("{}/v1/{}/oai", definition.url.clone().unwrap_or_else(|| format!("http://{host}")), ctx.tenant.as_str());
+    let base = format!("{}/v1/{}/oai", ctx.url(), ctx.tenant.as_str());
     ctx.count_store_reached();
     let tenant = ctx.tenant.clone();
     let text = reading(move || -> Result<String, Problem> {

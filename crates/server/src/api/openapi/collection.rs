@@ -119,12 +119,10 @@ fn describe_tags(collection: &Collection, add: &mut impl FnMut(String, &str, Jso
     let tag_operation = |id: &str, summary: &str| operation(id, summary).parameter("tag", "path", true, named(), "The tag.");
     let query_or_xpath = || json!({ "type": "string", "pattern": NO_NUL, "maxLength": 10_000 });
     let attributes: Map<String, Json> =
-        collection.tags.iter().flat_map(|tags| &tags.attributes).map(|(name, ty)| (name.clone(), nullable(schema(ty)))).collect();
+        collection.tags.iter().flat_map(|tags| &tags.attributes).map(|attribute| (attribute.name.clone(), nullable(schema(&attribute.ty)))).collect();
     let edit_body = |with_name: bool| {
         let mut properties = json!({ "xpath": query_or_xpath(), "query": query_or_xpath(), "comment": query_or_xpath(), "attributes": { "type": "object", "properties": attributes, "additionalProperties": false } });
-        if with_name {
-            properties["name"] = named();
-        }
+        properties["name"] = named();
         let required: &[&str] = if with_name { &["name"] } else { &[] };
         json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
     };

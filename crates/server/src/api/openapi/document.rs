@@ -45,7 +45,7 @@ pub fn document(catalogue: &Catalogue, tenant: Option<&Tenant>) -> Json {
         collection::describe(definition, &mut add);
     }
     for (index, definition) in catalogue.routes.iter().enumerate() {
-        add(definition.path.clone(), definition.method.name(), route::describe(catalogue, index, definition));
+        add(definition.declared_path(), definition.method.name(), route::describe(catalogue, index, definition));
     }
     let mut schemas = Map::new();
     schemas.insert(

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::key::MAX_KEY_BYTES;
 use stook_catalogue::route::{
-    IncludeRequirement, Lookup, LookupPart, LookupRoute, Param, ParamLocation, Projection, QueryPart, ResponseMedia, Route, RouteAction,
+    FindKind, IncludeRequirement, Lookup, LookupPart, LookupRoute, Param, ParamLocation, Projection, QueryPart, ResponseMedia, Route, RouteAction,
     RouteResponseBody, WriteAction,
 };
 use stook_catalogue::value::FieldType;
@@ -18,7 +18,7 @@ pub fn describe(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
     // an invalid query gets a normal response
     let takes_any = matches!(&route.action, RouteAction::Query(query_route) if query_route.answers_mistakes);
     let id = format!("{}route_{}", if query_param.is_some() { "ask_" } else { "" }, index + 1);
-    let mut operation = Operation::new(&id, "routes", &format!("{} {}", route.method.name().to_uppercase(), route.path));
+    let mut operation = Operation::new(&id, "routes", &format!("{} {}", route.method.name().to_uppercase(), route.declared_path()));
     let (mut members, mut needed) = (Map::new(), Vec::new());
     for (param_index, param) in route.params.iter().enumerate() {
         let required = param.required.is_some() && param.default.is_none();
@@ -89,11 +89,12 @@ pub fn describe(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
         }
         RouteAction::Steps(steps) => {
             let of_finds = steps.finds.iter().flat_map(|find| {
-                let own = match &find.lookup.lookup.required {
+                let own = match find.required() {
                     IncludeRequirement::Refuse(status, sentence) => vec![(*status, sentence.clone())],
                     _ => Vec::new(),
                 };
-                own.into_iter().chain(refusals(&find.lookup.lookup))
+                let included = if let FindKind::Records(route) = &find.kind { refusals(&route.lookup) } else { Vec::new() };
+                own.into_iter().chain(included)
             });
             let of_conditions = steps.refusals.iter().map(|(_, refusal)| (refusal.code, "It was refused.".to_owned()));
             let of_writes = steps.writes.iter().flat_map(|write| {
@@ -102,7 +103,8 @@ pub fn describe(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
                     WriteAction::Transition(transition, _) => &catalogue.collections[write.collection].transitions[*transition].refuse[..],
                     _ => &[],
                 };
-                own.iter().map(|refusal| (refusal.code, "It was refused.".to_owned())).chain([taken])
+                let none = write.required.clone().unwrap_or((409, "There is no record that allows it.".into()));
+                own.iter().map(|refusal| (refusal.code, "It was refused.".to_owned())).chain([taken, none])
             });
             for (status, sentence) in of_finds.chain(of_conditions).chain(of_writes) {
                 if operation.0["responses"].get(status.to_string()).is_none() {

@@ -81,7 +81,7 @@ async fn respond(request: &RouteRequest<'_>, route: &Route) -> HandlerResult<Opt
     let found = match &route.action {
         RouteAction::Lookup(lookup_route) => answer(request, lookup_route).await?,
         RouteAction::Steps(steps) => {
-            let found = find_all(request, steps).await?;
+            let found = find_all(request, steps, false).await?;
             return Ok(Some(found.response(request, &steps.response)));
         }
         RouteAction::Transition { .. } | RouteAction::Query(_) => None,

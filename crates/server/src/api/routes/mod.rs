@@ -1,8 +1,10 @@
 //! Declared routes: `serve` finds the route of a request and reads its `parameters`. The route is a `lookup`, a `transition`, or a `query`, whose
-//! rows `query_rows` makes, `plain` as lines, or it is in `steps`, with `writes`. `query_form` shows a parsed query.
+//! rows `query_rows` makes, `plain` as lines, or it is in `steps`, with `writes`; those of `alone` are transactions of their own. `query_form` shows a
+//! parsed query.
 //!
 //! A lookup finds `records` and makes `rows` of them; `columns` reads their values and `fragment` writes JSON.
 
+mod alone;
 mod columns;
 mod fragment;
 mod lookup;

@@ -1,6 +1,7 @@
 //! Parameters of declared routes, from the path, the query and the body.
 
 use crate::guard::problem::{HandlerResult, Problem};
+use crate::guard::form::SentBody;
 use crate::guard::request::RequestContext;
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -45,6 +46,7 @@ pub async fn parameters(ctx: &mut RequestContext, params: &[Param], body: Body) 
         texts.push(match param.location {
             ParamLocation::Path => vec![ctx.segment(&param.name).to_owned()],
             ParamLocation::Query => ctx.params.all_named(&param.name),
+            // also those of a form
             ParamLocation::Body | ParamLocation::WholeBody | ParamLocation::Nowhere => Vec::new(),
         });
     }
@@ -54,12 +56,20 @@ pub async fn parameters(ctx: &mut RequestContext, params: &[Param], body: Body) 
     }
     let has = |location: ParamLocation| params.iter().any(|param| param.location == location);
     let (has_members, has_whole) = (has(ParamLocation::Body), has(ParamLocation::WholeBody));
-    let sent = if has_members || has_whole { ctx.any_json(body).await? } else { None };
+    let sent = if has_members || has_whole { ctx.json_or_form(body).await? } else { SentBody::Nothing };
     let (mut members, whole) = match sent {
-        None => (Map::new(), Json::Null),
-        Some(whole) if has_whole => (Map::new(), whole),
-        Some(Json::Object(members)) => (members, Json::Null),
-        Some(other) => {
+        SentBody::Nothing => (Map::new(), Json::Null),
+        SentBody::Form(_) if has_whole => return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send JSON, not a form")),
+        SentBody::Form(fields) => {
+            // fields of a form are texts, as parameters of a query string are
+            for (param, texts) in params.iter().zip(&mut texts).filter(|(param, _)| param.location == ParamLocation::Body) {
+                texts.extend(fields.iter().filter(|(name, _)| *name == param.name).map(|(_, text)| text.clone()));
+            }
+            (fields.into_iter().filter(|(name, _)| !params.iter().any(|param| param.name == *name)).map(|(name, _)| (name, Json::Null)).collect(), Json::Null)
+        }
+        SentBody::Json(whole) if has_whole => (Map::new(), whole),
+        SentBody::Json(Json::Object(members)) => (members, Json::Null),
+        SentBody::Json(other) => {
             let shown: String = other.to_string().chars().take(40).collect();
             return Err(Problem::bad_request(format!("send a JSON object, this is {shown}")));
         }
@@ -75,6 +85,7 @@ pub async fn parameters(ctx: &mut RequestContext, params: &[Param], body: Body) 
             _ => Json::Null,
         };
         let value = match param.location {
+            ParamLocation::Body if !texts.is_empty() => value_of_texts(param, &texts),
             ParamLocation::Body | ParamLocation::WholeBody if json.is_null() => Ok(None),
             ParamLocation::Body | ParamLocation::WholeBody => transition::strict_from_json(&json, &param.ty).map(Some),
             _ => value_of_texts(param, &texts),

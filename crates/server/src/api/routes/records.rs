@@ -17,7 +17,8 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::route::{IncludeRequirement, Lookup, LookupCondition, LookupRoute, MatchKind, OperandSource, RecordColumn, Route, RouteAction};
 use stook_catalogue::value::{FieldType, Value};
-use stook_query::consists_of;
+use stook_query::{QueryScope, compile_conditions, consists_of};
+use stook_store::access::Operation;
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan, SortKey};
 use stook_store::{Premises, RevisionRead, SearchRead, Store};
 
@@ -146,15 +147,16 @@ impl RouteRequest<'_> {
     /// Returns the records of the route's own lookup, without includes.
     pub async fn first(&self, route: &LookupRoute) -> HandlerResult<FirstLookup> {
         let lookup = &route.lookup;
-        if let Some(first) =
-            lookup.conditions.first().filter(|first| first.comparison == MatchKind::Equal && indexed(self.collection(lookup), first.column))
+        let mut can_look_up = lookup.conditions.first().filter(|_| lookup.query.is_none());
+        can_look_up = can_look_up.filter(|first| first.comparison == MatchKind::Equal && indexed(self.collection(lookup), first.column));
+        if let Some(first) = can_look_up
             && let Some(values) = self.values(first, None)
         {
             let Some(mut groups) = self.by_values(lookup, first.column, vec![values]).await? else { return self.page_or_number(route).await };
             let records = groups.pop().unwrap_or_default();
             return Ok(FirstLookup::Records(records.into_iter().filter(|record| self.satisfies(lookup, record, None)).collect()));
         }
-        let rows = self.find_rows(QueryPlan { limit: Some(MAX_FOUND as u64 + 1), ..self.plan(lookup) }).await?;
+        let rows = self.find_rows(QueryPlan { limit: Some(MAX_FOUND as u64 + 1), ..self.plan(lookup).await? }).await?;
         if rows.len() > MAX_FOUND {
             return self.page_or_number(route).await;
         }
@@ -165,7 +167,7 @@ impl RouteRequest<'_> {
     async fn page_or_number(&self, route: &LookupRoute) -> HandlerResult<FirstLookup> {
         let lookup = &route.lookup;
         let max_rows = route.page.and_then(|page| page.max_rows).map(|max_rows| self.params.number(max_rows));
-        let mut plan = self.plan(lookup);
+        let mut plan = self.plan(lookup).await?;
         match self.sorted(route) {
             Some(sort) if lookup.single => {
                 plan = QueryPlan { sort, limit: Some(1), ..plan };
@@ -196,9 +198,37 @@ impl RouteRequest<'_> {
     }
 
     /// The plan of a lookup's conditions, in key order.
-    fn plan(&self, lookup: &Lookup) -> QueryPlan {
-        let conditions = lookup.conditions.iter().filter_map(|condition| self.test(condition)).collect();
-        QueryPlan { conditions, ..QueryPlan::all(self.ctx.tenant.clone(), lookup.collection) }
+    async fn plan(&self, lookup: &Lookup) -> HandlerResult<QueryPlan> {
+        let conditions = lookup.conditions.iter().filter_map(|condition| self.test(condition));
+        let query = lookup.query.and_then(|index| self.computed[index].get()).and_then(Value::as_text);
+        let mut plan = match query {
+            Some(text) => self.conditions_plan(lookup.collection, text).await?,
+            None => QueryPlan::all(self.ctx.tenant.clone(), lookup.collection),
+        };
+        plan.conditions.extend(conditions);
+        Ok(plan)
+    }
+
+    /// The plan of conditions in the query language.
+    pub async fn conditions_plan(&self, collection: CollectionId, text: &str) -> HandlerResult<QueryPlan> {
+        // which records satisfy conditions tells what is in them
+        self.ctx.require(Operation::Read, collection)?;
+        let (app, tenant, owned, visible) = (self.ctx.app.clone(), self.ctx.tenant.clone(), text.to_owned(), self.ctx.visible());
+        let conditions = move |store: &dyn Store| {
+            let scope = QueryScope { catalogue: &app.catalogue, store, tenant: &tenant, visible: &visible };
+            compile_conditions((collection, &owned), &scope)
+        };
+        let compiled = self.read_store(conditions).await?;
+        compiled.map_err(|problem| {
+            let help = problem.help.map(|help| format!("; {help}")).unwrap_or_default();
+            Problem::bad_request(format!("{}{help}", problem.message))
+        })
+    }
+
+    /// The names of the tags that each of these records carries.
+    pub async fn tags_of(&self, collection: CollectionId, records: &[Arc<ServedRecord>]) -> HandlerResult<Vec<Vec<String>>> {
+        let (tenant, keys) = (self.ctx.tenant.clone(), records.iter().map(|record| record.stored.key.clone()).collect::<Vec<_>>());
+        self.read_store(move |store| store.tags_of_records(&tenant, collection, &keys)).await
     }
 
     /// The order of a route's rows for the store, if the store can cut the page: each record must be one row, and the order must be the same here and
@@ -234,7 +264,7 @@ impl RouteRequest<'_> {
     }
 
     /// Reads from the store according to this request's miss policy.
-    async fn read_store<T: Send + 'static>(&self, read: impl FnOnce(&dyn Store) -> stook_store::Result<T> + Send + 'static) -> HandlerResult<T> {
+    pub async fn read_store<T: Send + 'static>(&self, read: impl FnOnce(&dyn Store) -> stook_store::Result<T> + Send + 'static) -> HandlerResult<T> {
         let app = self.ctx.app.clone();
         let read = move || {
             app.metrics.count_store_call("find");

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use stook_catalogue::definition::Collection;
 use stook_catalogue::eval::{json_to_cel, to_cel};
-use stook_catalogue::route::{IncludeRequirement, Lookup, Projection};
+use stook_catalogue::route::{IncludeRequirement, Lookup, Projection, TAG};
 use stook_catalogue::value::{FieldType, Value};
 
 type LookupFuture<'f, T> = Pin<Box<dyn Future<Output = HandlerResult<T>> + Send + 'f>>;
@@ -63,6 +63,7 @@ impl RouteRequest<'_> {
                 }
                 included.push(included_rows);
             }
+            let tags = if lookup.shows_tags() { self.tags_of(lookup.collection, &all).await? } else { Vec::new() };
             let mut answers = Vec::with_capacity(sizes.len());
             let mut start = 0;
             for size in sizes {
@@ -72,7 +73,7 @@ impl RouteRequest<'_> {
                     rows.sort_by(|a, b| self.order(lookup, &all[*a], &all[*b]));
                 }
                 rows.truncate(if lookup.single { 1 } else { rows.len() });
-                answers.push(rows.into_iter().map(|row| self.show(lookup, &all[row], &included, row)).collect());
+                answers.push(rows.into_iter().map(|row| self.show(lookup, &all[row], tags.get(row), &|index| &included[index][row])).collect());
             }
             Ok(answers)
         })
@@ -90,13 +91,19 @@ impl RouteRequest<'_> {
         a.stored.key.cmp(&b.stored.key)
     }
 
-    fn show<'l>(&self, lookup: &'l Lookup, record: &ServedRecord, included: &[Vec<JsonFragment<'l>>], row: usize) -> JsonFragment<'l> {
+    fn show<'r, 'l: 'r>(
+        &self,
+        lookup: &'l Lookup,
+        record: &ServedRecord,
+        tags: Option<&Vec<String>>,
+        included: &dyn Fn(usize) -> &'r JsonFragment<'l>,
+    ) -> JsonFragment<'l> {
         let collection = self.collection(lookup);
-        let include = |name: &str| lookup.includes.iter().position(|(known, _)| known == name).map(|index| &included[index][row]);
+        let include = |name: &str| lookup.includes.iter().position(|(known, _)| known == name).map(included);
         if lookup.projection.is_empty() {
             let mut whole = record.to_json(collection);
             if let Json::Object(members) = &mut whole {
-                members.extend(lookup.includes.iter().enumerate().map(|(index, (name, _))| (name.clone(), included[index][row].json())));
+                members.extend(lookup.includes.iter().enumerate().map(|(index, (name, _))| (name.clone(), included(index).json())));
             }
             return JsonFragment::Json(whole);
         }
@@ -104,6 +111,7 @@ impl RouteRequest<'_> {
             match include(name) {
                 Some(found) => found.clone(),
                 None if name == "params" => JsonFragment::Json(self.params().clone()),
+                None if let (TAG, Some(tags)) = (name, tags) => JsonFragment::Json(tags.as_slice().into()),
                 None => column_named(collection, name).map_or(JsonFragment::NULL, |column| shown(collection, record, column)),
             }
         };
@@ -115,6 +123,7 @@ impl RouteRequest<'_> {
                 let variable = |name: &str| match include(name) {
                     Some(found) => json_to_cel(&found.json()),
                     None if name == "params" => json_to_cel(self.params()),
+                    None if let (TAG, Some(tags)) = (name, tags) => json_to_cel(&tags.as_slice().into()),
                     None => column_named(collection, name).map_or(cel_null(), |column| {
                         let (value, ty) = value_of(collection, record, column);
                         to_cel(&value, ty)

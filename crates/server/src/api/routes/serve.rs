@@ -22,7 +22,7 @@ use serde_json::json;
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::ids::CollectionId;
-use stook_catalogue::route::{Lookup, Method, ResponseMedia, Route, RouteAction};
+use stook_catalogue::route::{FindKind, Lookup, Method, ResponseMedia, Route, RouteAction, RouteSelector};
 use stook_store::access::Operation;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
@@ -35,7 +35,15 @@ const MAX_WARNINGS: usize = 5;
 /// Returns the declared routes of a catalogue that need a token, or those that need none.
 pub fn router(catalogue: &Catalogue, is_open: bool) -> Router<Arc<App>> {
     let mut router = Router::new();
+    // routes that are told apart by a parameter have one handler
+    let mut handlers: Vec<(&Route, Vec<usize>)> = Vec::new();
     for (index, route) in catalogue.routes.iter().enumerate().filter(|(_, route)| route.is_open == is_open) {
+        match handlers.iter_mut().find(|(first, _)| (first.method, &first.path) == (route.method, &route.path)) {
+            Some((_, indexes)) => indexes.push(index),
+            None => handlers.push((route, vec![index])),
+        }
+    }
+    for (route, indexes) in handlers {
         let filter = match route.method {
             Method::Get => MethodFilter::GET,
             Method::Post => MethodFilter::POST,
@@ -43,12 +51,32 @@ pub fn router(catalogue: &Catalogue, is_open: bool) -> Router<Arc<App>> {
             Method::Patch => MethodFilter::PATCH,
             Method::Delete => MethodFilter::DELETE,
         };
-        router = router.route(
-            &route.path,
-            on(filter, move |State(app): State<Arc<App>>, ctx: Result<UndecidedContext, Problem>, body: Body| serve(app, ctx, body, index)),
-        );
+        let indexes: Arc<[usize]> = indexes.into();
+        let handler = move |State(app): State<Arc<App>>, ctx: Result<UndecidedContext, Problem>, body: Body| serve(app, ctx, body, indexes);
+        router = router.route(&route.path, on(filter, handler));
     }
     router
+}
+
+/// Returns the route of a request, of those with its method and path: that with the value of the parameter which tells them apart, or the one without.
+fn chosen(catalogue: &Catalogue, ctx: &mut RequestContext, indexes: &[usize]) -> HandlerResult<usize> {
+    let selectors = || indexes.iter().filter_map(|index| Some((*index, catalogue.routes[*index].selector.as_ref()?)));
+    let without = indexes.iter().copied().find(|index| catalogue.routes[*index].selector.is_none());
+    let Some((_, RouteSelector { param, .. })) = selectors().next() else { return Ok(indexes[0]) };
+    let refused = |reason: &str| {
+        let values: Vec<&str> = selectors().map(|(_, selector)| selector.value.as_str()).collect();
+        let or_none = if without.is_some() { ", or none" } else { "" };
+        Err(Problem::bad_request(format!("{reason}; {param} is one of {}{or_none}", values.join(", "))))
+    };
+    match (ctx.params.all_named(param).as_slice(), without) {
+        ([], Some(index)) => Ok(index),
+        ([], None) => refused(&format!("the parameter {param} is missing")),
+        ([sent], _) => match selectors().find(|(_, selector)| selector.value == *sent) {
+            Some((index, _)) => Ok(index),
+            None => refused(&format!("{param}={sent:?} is not known here")),
+        },
+        (several, _) => refused(&format!("the parameter {param} is given {} times", several.len())),
+    }
 }
 
 /// Returns what answers web pages of other origins (CORS); `None` if none may call.
@@ -63,12 +91,17 @@ pub fn cors(catalogue: &Catalogue) -> Option<CorsLayer> {
     (!origins.is_empty()).then(|| CorsLayer::new().allow_origin(allowed).allow_methods(methods).allow_headers(headers))
 }
 
-async fn serve(app: Arc<App>, ctx: Result<UndecidedContext, Problem>, body: Body, index: usize) -> Response {
-    let answered = match ctx {
-        Ok(ctx) => run(ctx.decided(Decides::ByName), body, index).await,
-        Err(problem) => Err(problem),
+async fn serve(app: Arc<App>, ctx: Result<UndecidedContext, Problem>, body: Body, indexes: Arc<[usize]>) -> Response {
+    let routes = &app.catalogue.routes;
+    let refused = |index: usize, problem: Problem| as_declared(&app.catalogue, &routes[index], problem);
+    let mut ctx = match ctx {
+        Ok(ctx) => ctx.decided(Decides::ByName),
+        Err(problem) => return refused(indexes[0], problem),
     };
-    answered.unwrap_or_else(|problem| as_declared(&app.catalogue, &app.catalogue.routes[index], problem))
+    match chosen(&app.catalogue, &mut ctx, &indexes) {
+        Ok(index) => run(ctx, body, index).await.unwrap_or_else(|problem| refused(index, problem)),
+        Err(problem) => refused(indexes[0], problem),
+    }
 }
 
 /// Converts a problem to the form that the catalogue declares.
@@ -106,7 +139,7 @@ async fn run(mut ctx: RequestContext, body: Body, index: usize) -> HandlerResult
         RouteAction::Steps(steps) if !steps.writes.is_empty() => {
             // values that are generated are new for a repeated request
             let sent = RouteParams { all: &route.params, values: values.clone() }.to_json().to_string();
-            let call = call_of(&ctx, &format!("{} {}", route.method.name(), route.path), &sent)?;
+            let call = call_of(&ctx, &format!("{} {}", route.method.name(), route.declared_path()), &sent)?;
             generate(&route.params, &mut values)?;
             ctx.count_store_reached();
             Ok(shown(writes::write(ctx, values, index, call).await?))
@@ -133,7 +166,10 @@ fn check_allowed(ctx: &RequestContext, route: &Route) -> HandlerResult<()> {
         RouteAction::Query(_) => Ok(()),
         RouteAction::Steps(steps) => {
             steps.writes.iter().try_for_each(|write| ctx.require(Operation::Write, write.collection))?;
-            steps.finds.iter().try_for_each(|find| reads(&find.lookup.lookup))?;
+            steps.finds.iter().try_for_each(|find| match &find.kind {
+                FindKind::Records(route) => reads(&route.lookup),
+                FindKind::Tags(find) => ctx.require(Operation::Read, find.collection),
+            })?;
             // one that reads and writes nothing is for every caller that may read
             if steps.writes.is_empty() && steps.finds.is_empty() && !route.is_open { ctx.caller.require_any() } else { Ok(()) }
         }

@@ -1,4 +1,4 @@
-//! Routes in steps: finds records by name, refuses requests, and makes the response of what was found.
+//! Routes in steps: finds records and tags by name, refuses requests, and makes the response of what was found.
 
 use super::columns::cel_null;
 use super::fragment::JsonFragment;
@@ -9,44 +9,96 @@ use axum::http::StatusCode;
 use serde_json::Value as Json;
 use std::sync::PoisonError;
 use stook_catalogue::eval::{CelValue, Evaluator, Expression, json_to_cel, text_to_cel, to_cel};
-use stook_catalogue::route::{IncludeRequirement, Projection, ResponseForm, ResponseMedia, RouteFind, RouteResponseBody, StepsRoute};
+use stook_catalogue::route::{
+    FindKind, IncludeRequirement, Projection, ResponseForm, ResponseMedia, RouteFind, RouteResponseBody, StepsRoute, TagFind, WRITTEN,
+};
 use stook_catalogue::value::{FieldType, Value, from_json};
+use stook_engine::tags::described;
 
-/// What a route has found so far.
+/// What a route has found so far, and what it has written.
+#[derive(Clone)]
 pub struct Found<'l> {
     all: Vec<(&'l str, JsonFragment<'l>)>,
     /// The time of the request.
     now: i64,
 }
 
-/// Finds everything that a route looks for.
+/// Finds everything that a route looks for before it writes. A repeated request is not refused again.
 ///
 /// # Errors
 /// When the request is refused, something required is missing, or an expression that decides fails.
-pub async fn find_all<'l>(request: &RouteRequest<'_>, steps: &'l StepsRoute) -> HandlerResult<Found<'l>> {
-    let mut found = Found { all: Vec::with_capacity(steps.finds.len()), now: request.ctx.app.store.clock() };
-    found.refuse(request, steps, 0)?;
+pub async fn find_all<'l>(request: &RouteRequest<'_>, steps: &'l StepsRoute, is_repeated: bool) -> HandlerResult<Found<'l>> {
+    let mut found = Found { all: Vec::with_capacity(steps.finds.len() + 1), now: request.ctx.app.store.clock() };
+    if !is_repeated {
+        found.refuse(request, steps, 0)?;
+    }
     for (position, find) in steps.finds.iter().enumerate() {
-        let nothing = || match (find.lookup.lookup.single, find.lookup.page) {
-            (true, _) => JsonFragment::NULL,
-            (false, None) => JsonFragment::Array([].into()),
-            (false, Some(_)) => JsonFragment::Object([("rows", JsonFragment::Array([].into())), ("total", JsonFragment::Json(0.into()))].into()),
-        };
-        let shown = if found.is_looked_for(request, steps, find)? { answer(request, &find.lookup).await?.unwrap_or_else(nothing) } else { nothing() };
-        match &find.lookup.lookup.required {
-            IncludeRequirement::Refuse(status, sentence) if shown.is_nothing() => {
-                return Err(Problem::new(StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_REQUEST), sentence.clone()));
-            }
-            IncludeRequirement::DropRecord if shown.is_nothing() => return Err(Problem::not_found("there is no such record")),
-            _ => {}
+        if !find.is_after_write {
+            found.find(request, steps, find).await?;
         }
-        found.all.push((&find.name, shown));
-        found.refuse(request, steps, position + 1)?;
+        if !is_repeated {
+            found.refuse(request, steps, position + 1)?;
+        }
     }
     Ok(found)
 }
 
+/// The status and message that a definition declares, as a problem.
+pub fn declared_problem(status: u16, sentence: &str) -> Problem {
+    Problem::new(StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST), sentence)
+}
+
 impl<'l> Found<'l> {
+    /// Finds what a route looks for after it has written.
+    ///
+    /// # Errors
+    /// When something required is missing, or an expression that decides fails.
+    pub async fn find_after_write(&mut self, request: &RouteRequest<'_>, steps: &'l StepsRoute, written: Json) -> HandlerResult<()> {
+        self.all.push((WRITTEN, JsonFragment::Json(written)));
+        for find in steps.finds.iter().filter(|find| find.is_after_write) {
+            self.find(request, steps, find).await?;
+        }
+        Ok(())
+    }
+
+    async fn find(&mut self, request: &RouteRequest<'_>, steps: &'l StepsRoute, find: &'l RouteFind) -> HandlerResult<()> {
+        let is_looked_for = self.is_looked_for(request, steps, find)?;
+        let shown = match &find.kind {
+            FindKind::Records(route) => {
+                let found = if is_looked_for { answer(request, route).await? } else { None };
+                found.unwrap_or_else(|| match (route.lookup.single, route.page) {
+                    (true, _) => JsonFragment::NULL,
+                    (false, None) => JsonFragment::Array([].into()),
+                    (false, Some(_)) => {
+                        JsonFragment::Object([("rows", JsonFragment::Array([].into())), ("total", JsonFragment::Json(0.into()))].into())
+                    }
+                })
+            }
+            FindKind::Tags(tags) => JsonFragment::Json(self.tags(request, tags, is_looked_for).await?),
+        };
+        match find.required() {
+            IncludeRequirement::Refuse(status, sentence) if shown.is_nothing() => return Err(declared_problem(*status, sentence)),
+            IncludeRequirement::DropRecord if shown.is_nothing() => return Err(Problem::not_found("there is no such record")),
+            _ => {}
+        }
+        self.all.push((&find.name, shown));
+        Ok(())
+    }
+
+    /// Finds tags, or one of them.
+    async fn tags(&self, request: &RouteRequest<'_>, find: &TagFind, is_looked_for: bool) -> HandlerResult<Json> {
+        let wanted = match &find.name {
+            Some(name) => Some(json_value(&request.ctx.app.evaluator(), name, &|name: &str| self.variable(request, name))?),
+            None => None,
+        };
+        let (tenant, collection) = (request.ctx.tenant.clone(), find.collection);
+        let known = if is_looked_for { request.read_store(move |store| store.tags(&tenant, collection)).await?.tags } else { Vec::new() };
+        Ok(match wanted {
+            None => known.iter().map(described).collect(),
+            Some(name) => known.iter().find(|tag| name == tag.name.as_str()).map_or(Json::Null, described),
+        })
+    }
+
     /// Returns the value of a name in expressions.
     pub fn variable(&self, request: &RouteRequest<'_>, name: &str) -> CelValue {
         match name {
@@ -54,6 +106,7 @@ impl<'l> Found<'l> {
             "now" => to_cel(&Value::Int(self.now), &FieldType::Timestamp),
             "caller" => text_to_cel(&request.ctx.caller.name),
             "role" => text_to_cel(request.ctx.caller.role_name()),
+            "url" => text_to_cel(&request.ctx.url()),
             _ => self.all.iter().find(|(known, _)| *known == name).map_or_else(cel_null, |(_, shown)| json_to_cel(&shown.json())),
         }
     }
