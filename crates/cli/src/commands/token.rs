@@ -67,7 +67,10 @@ fn random_secret() -> Result<Secret, CommandError> {
 /// The rights of `--role`, or of `--may`, whose collections the definition must have.
 fn rights(location: &CatalogueLocation, role: Option<&str>, may: Option<&str>) -> Result<Option<Rights>, CommandError> {
     match (role, may) {
-        (_, Some(may)) => checked_rights(may, &*location.catalogue()?).map(Some).map_err(|reason| CommandError::usage(format!("--may: {reason}"))),
+        (_, Some(may)) => {
+            let catalogue = location.catalogue()?;
+            checked_rights(may, &catalogue).map(Some).map_err(|reason| CommandError::usage(format!("--may: {reason}")))
+        }
         (Some(role), None) => {
             let role = Role::from_name(role).ok_or_else(|| CommandError::usage("a role is metrics, read, write or admin"))?;
             Ok(Some(role.into()))
