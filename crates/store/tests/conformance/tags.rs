@@ -47,7 +47,9 @@ impl Unit for Giving {
 /// Three records, of which `a` and `b` carry `old`, and `b` and `c` carry `other`.
 fn tagged(location: &StoreLocation) -> Fixture {
     let fixture = Fixture::open(location, GOODS);
-    ["a", "b", "c"].into_iter().for_each(|name| drop(fixture.put(name, &[("code", text(name))])));
+    for name in ["a", "b", "c"] {
+        fixture.put(name, &[("code", text(name))]);
+    }
     fixture.store.put_tags(&fixture.tenant, ITEMS, vec![tag("old", "first"), tag("other", "second")], true).expect("they are made");
     let (sender, receiver) = channel();
     let assignments = vec![(key("a"), vec![0]), (key("b"), vec![0, 1]), (key("c"), vec![1])];
