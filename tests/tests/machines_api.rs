@@ -108,7 +108,7 @@ fn clients_with_keys_of_three_parts_find_out_what_they_may_call() {
     }
     // routes are told apart by a parameter
     refused(root.get("/users/"), 400, "the parameter op is missing; op is one of whoami");
-    refused(root.get("/tags/x/?op=machine"), 400, "op is one of machines, nodes, devices, rack_controllers, region_controllers, or none");
+    refused(root.get("/tags/x/?op=machine"), 400, "op is one of none, machines, nodes, devices, rack_controllers, region_controllers");
     refused(root.get("/tags/x/?op=machines&op=nodes"), 400, "the parameter op is given 2 times");
     refused(root.get("/tags/?op=list"), 400, "there is no parameter \"op\"");
     let unsigned = KeyClient { client: nobody, authorization: root.authorization.replace("PLAINTEXT", "HMAC-SHA1") };

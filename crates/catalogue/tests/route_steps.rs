@@ -77,8 +77,8 @@ routes:
     write: [ { transition: reserve, of: item, query: "'tag=' + quoted(params.tag)", args: { by: caller }, required: { 409: Nothing is left. } } ]
     find:
       before: { list: item, where: { left: "1" }, fields: { code: code } }
-      item: { one: item, where: { key: written.key }, fields: { code: code } }
-      same: { list: item, where: { key: item.code }, fields: { code: code } }
+      got: { one: item, where: { key: written.key }, fields: { code: code } }
+      same: { list: item, where: { key: got.code }, fields: { code: code } }
     refuse: [ { when: size(before) > 5, reason: "'too many'" } ]
     body: same
   - post: /shop/items/?op=rename
@@ -115,6 +115,8 @@ fn mistakes_in_routes_with_tags_and_queries_are_shown() {
         ("post: /shop/items/?op=rename", "post: /shop//items/", "a path is /words/and/{parameters}"),
         ("post: /shop/items/?op=rename", "post: /shop/items/?tag=rename", "`tag` stands in the path and under `params`"),
         ("{ tags: item }", "{ tags: plain }", "`plain` has no tags"),
+        ("where: { left: \"1\" }", "key: caller", "records are found by `where: { key: … }`"),
+        ("  - post: /shop/items/?op=rename", "  - post: /shop/items/?op=\n  - post: /shop/items/", "post /shop/items/ is declared twice"),
         ("{ tags: item }", "{ tags: item, sort: [code] }", "a find of `tags` has `key`, `when` and `required`"),
         ("fields: { code: code, tags: tag }", "fields: { code: code, tags: tags }", "unknown name `tags`"),
         ("tag: change, of: item", "tag: change, of: plain", "`plain` has no tags"),
@@ -134,7 +136,7 @@ fn mistakes_in_routes_with_tags_and_queries_are_shown() {
             "required: { 409: Nothing is left. } }, { delete: item, key: caller }",
             "is the only write of a route",
         ),
-        ("size(before) > 5", "size(item) > 5", "unknown name `item`"),
+        ("size(before) > 5", "size(got) > 5", "unknown name `got`"),
         ("by: caller", "by: written.key", "unknown name `written`"),
         ("answer: { tags: tags", "answer: { tags: written", "unknown name `written`"),
         ("      before:", "      url:", "`url` has a meaning"),

@@ -36,6 +36,11 @@ pub struct Route {
 }
 
 impl Route {
+    /// Returns the value of its selector; `None` for requests without one, or with an empty one.
+    pub fn selected_by(&self) -> Option<&str> {
+        self.selector.as_ref().map(|selector| selector.value.as_str()).filter(|value| !value.is_empty())
+    }
+
     /// Returns its path as it is declared, with its selector.
     pub fn declared_path(&self) -> String {
         match &self.selector {
@@ -45,7 +50,8 @@ impl Route {
     }
 }
 
-/// What distinguishes routes of the same method and path: `?param=value` at the end of the path.
+/// What distinguishes routes of the same method and path: `?param=value` at the end of the path. With an empty value, the route is for requests
+/// without the parameter, or with an empty one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteSelector {
     /// The parameter.

@@ -92,6 +92,10 @@ impl DefinitionParser<'_> {
             let start = steps.computed.borrow().len();
             let kind = match find.get("tags") {
                 Some(tags) => self.tag_find(find, tags, &steps.types(), scope).map(FindKind::Tags),
+                None if let Some(key) = find.get("key") => {
+                    self.problem(key, "`key` names a tag of `tags`; records are found by `where: { key: … }`");
+                    None
+                }
                 None => self.find(find, &RouteScope { steps: Some(&steps), ..*scope }).map(|route| FindKind::Records(Box::new(route))),
             };
             let computed = start..steps.computed.borrow().len();

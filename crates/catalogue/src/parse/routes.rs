@@ -48,7 +48,7 @@ impl DefinitionParser<'_> {
             let shape = |path: &str| path.split('/').map(|part| if part.starts_with('{') { "{}" } else { part }).collect::<Vec<_>>().join("/");
             let same_shape = routes.iter().filter(|other| shape(&other.path) == shape(&route.path)).collect::<Vec<_>>();
             let mut same_method = same_shape.iter().filter(|other| other.method == route.method);
-            if same_method.clone().any(|other| other.selector == route.selector) {
+            if same_method.clone().any(|other| other.selected_by() == route.selected_by()) {
                 self.problem(item, format!("{} {} is declared twice", route.method.name(), route.declared_path()));
             } else if let Some(other) = same_shape.iter().find(|other| other.path != route.path) {
                 self.problem(item, format!("{} and {} are one path, but call its parameters differently", other.path, route.path));
@@ -165,7 +165,8 @@ impl DefinitionParser<'_> {
         let is_segment = |part: &str| is_word(part.strip_prefix('{').and_then(|part| part.strip_suffix('}')).unwrap_or(part));
         // a path may end with a slash
         let segments = path.strip_prefix('/').map(|rest| rest.strip_suffix('/').unwrap_or(rest));
-        let selector = selector.map(|selector| selector.split_once('=').filter(|(param, value)| is_word(param) && is_word(value)));
+        let selector =
+            selector.map(|selector| selector.split_once('=').filter(|(param, value)| is_word(param) && (value.is_empty() || is_word(value))));
         if !segments.is_some_and(|rest| rest.split('/').all(is_segment)) || selector == Some(None) {
             self.problem(node, "a path is /words/and/{parameters}, and may end with ?parameter=value: letters, digits, - _ . ~");
             return None;

@@ -69,12 +69,7 @@ impl DefinitionParser<'_> {
         })
     }
 
-    fn tag_properties(
-        &mut self,
-        node: &Node,
-        collection: &Collection,
-        (types, has_name): (&Types, bool),
-    ) -> Vec<(TagProperty, Expression)> {
+    fn tag_properties(&mut self, node: &Node, collection: &Collection, (types, has_name): (&Types, bool)) -> Vec<(TagProperty, Expression)> {
         let attributes = collection.tags.iter().flat_map(|tags| &tags.attributes).map(|attribute| attribute.name.as_str());
         let names: Vec<&str> = ["name", "xpath", "query", "comment"].into_iter().skip(usize::from(!has_name)).chain(attributes).collect();
         let mut properties = Vec::new();

@@ -20,8 +20,8 @@ use stook_catalogue::value::show_timestamp;
 use stook_engine::edit::{self, Edit, EditAction, EditFields, EditResult, Preconditions};
 use stook_engine::edit_answer::EditAnswer;
 use stook_engine::record::{self as engine_record, RecordAddress};
-use stook_engine::transition::{TransitionArguments, TransitionRequest, refused_now};
 use stook_engine::tags::joined_attributes;
+use stook_engine::transition::{TransitionArguments, TransitionRequest, refused_now};
 use stook_store::access::Operation;
 use stook_store::{ReadDetail, Version};
 

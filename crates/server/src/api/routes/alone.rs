@@ -67,7 +67,9 @@ fn pick(
     match transitions::pick_one(&ctx.app, &request, &plan)? {
         None | Some(TransitionResult::Missing) => Err(none()),
         Some(TransitionResult::Replayed { same, answer }) => Ok(DoneAlone::Repeated { same, answer: answer.to_string().into_bytes() }),
-        Some(result) => Ok(DoneAlone::Written(transitions::answer(result)?.map_or_else(|| written(&json!([])), |done| written(&json!([done["key"]]))))),
+        Some(result) => {
+            Ok(DoneAlone::Written(transitions::answer(result)?.map_or_else(|| written(&json!([])), |done| written(&json!([done["key"]])))))
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Parameters of declared routes, from the path, the query and the body.
 
-use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::form::SentBody;
+use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::RequestContext;
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -65,7 +65,10 @@ pub async fn parameters(ctx: &mut RequestContext, params: &[Param], body: Body) 
             for (param, texts) in params.iter().zip(&mut texts).filter(|(param, _)| param.location == ParamLocation::Body) {
                 texts.extend(fields.iter().filter(|(name, _)| *name == param.name).map(|(_, text)| text.clone()));
             }
-            (fields.into_iter().filter(|(name, _)| !params.iter().any(|param| param.name == *name)).map(|(name, _)| (name, Json::Null)).collect(), Json::Null)
+            (
+                fields.into_iter().filter(|(name, _)| !params.iter().any(|param| param.name == *name)).map(|(name, _)| (name, Json::Null)).collect(),
+                Json::Null,
+            )
         }
         SentBody::Json(whole) if has_whole => (Map::new(), whole),
         SentBody::Json(Json::Object(members)) => (members, Json::Null),

@@ -60,23 +60,19 @@ pub fn router(catalogue: &Catalogue, is_open: bool) -> Router<Arc<App>> {
 
 /// Returns the route of a request, of those with its method and path: that with the value of the parameter which tells them apart, or the one without.
 fn chosen(catalogue: &Catalogue, ctx: &mut RequestContext, indexes: &[usize]) -> HandlerResult<usize> {
-    let selectors = || indexes.iter().filter_map(|index| Some((*index, catalogue.routes[*index].selector.as_ref()?)));
-    let without = indexes.iter().copied().find(|index| catalogue.routes[*index].selector.is_none());
-    let Some((_, RouteSelector { param, .. })) = selectors().next() else { return Ok(indexes[0]) };
-    let refused = |reason: &str| {
-        let values: Vec<&str> = selectors().map(|(_, selector)| selector.value.as_str()).collect();
-        let or_none = if without.is_some() { ", or none" } else { "" };
-        Err(Problem::bad_request(format!("{reason}; {param} is one of {}{or_none}", values.join(", "))))
+    let route = |index: &usize| &catalogue.routes[*index];
+    let Some(RouteSelector { param, .. }) = indexes.iter().find_map(|index| route(index).selector.as_ref()) else { return Ok(indexes[0]) };
+    let sent = ctx.params.all_named(param);
+    // an empty value is none
+    let wanted = sent.first().map(String::as_str).filter(|value| !value.is_empty());
+    let reason = match (indexes.iter().find(|index| route(index).selected_by() == wanted), wanted) {
+        _ if sent.len() > 1 => format!("the parameter {param} is given {} times", sent.len()),
+        (Some(index), _) => return Ok(*index),
+        (None, None) => format!("the parameter {param} is missing"),
+        (None, Some(wanted)) => format!("{param}={wanted:?} is not known here"),
     };
-    match (ctx.params.all_named(param).as_slice(), without) {
-        ([], Some(index)) => Ok(index),
-        ([], None) => refused(&format!("the parameter {param} is missing")),
-        ([sent], _) => match selectors().find(|(_, selector)| selector.value == *sent) {
-            Some((index, _)) => Ok(index),
-            None => refused(&format!("{param}={sent:?} is not known here")),
-        },
-        (several, _) => refused(&format!("the parameter {param} is given {} times", several.len())),
-    }
+    let known: Vec<&str> = indexes.iter().map(|index| route(index).selected_by().unwrap_or("none")).collect();
+    Err(Problem::bad_request(format!("{reason}; {param} is one of {}", known.join(", "))))
 }
 
 /// Returns what answers web pages of other origins (CORS); `None` if none may call.
