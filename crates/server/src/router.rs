@@ -2,7 +2,8 @@
 
 use crate::App;
 use crate::api::{
-    audit, changes, coverage, deliver, export, failed, health, history, jobs, metrics, oai, openapi, queries, records, routes, runs, services, sru, uploads,
+    audit, changes, coverage, deliver, export, failed, health, history, jobs, metrics, oai, openapi, queries, records, routes, runs, services, sru,
+    uploads,
 };
 use crate::api::{suggest, summary, tags, tenants, tokens, transitions, unknown};
 use crate::guard::admission::RequestClass;

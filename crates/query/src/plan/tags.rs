@@ -238,10 +238,7 @@ pub fn check_tag(
 ///
 /// # Errors
 /// When the store fails; it is read only for tags.
-pub fn compile_conditions(
-    (collection, text): (CollectionId, &str),
-    scope: &QueryScope<'_>,
-) -> Result<Result<QueryPlan, Diagnostic>, StoreError> {
+pub fn compile_conditions((collection, text): (CollectionId, &str), scope: &QueryScope<'_>) -> Result<Result<QueryPlan, Diagnostic>, StoreError> {
     let name = &scope.catalogue.collections[collection].name;
     let query = match parse(&format!("{name} {text}")) {
         Ok(query) if query.stages.is_empty() => query,

@@ -3,8 +3,8 @@
 //! A handler gets a checked request and returns a response or a problem. `routes` are the paths that a definition declares, `openapi` describes all
 //! paths, and `response`, `rows` and `events` are parts of responses that several handlers use.
 
-pub mod changes;
 pub mod audit;
+pub mod changes;
 pub mod coverage;
 pub mod deliver;
 mod events;

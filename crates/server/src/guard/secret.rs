@@ -126,7 +126,9 @@ mod tests {
     #[test]
     fn a_token_is_found_in_the_header_of_each_scheme() {
         let oauth = |method: &str, signature: &str| {
-            format!("OAuth realm=\"OAuth\", oauth_consumer_key=\"a\", oauth_token=\"b\", oauth_signature_method=\"{method}\", oauth_signature=\"{signature}\"")
+            format!(
+                "OAuth realm=\"OAuth\", oauth_consumer_key=\"a\", oauth_token=\"b\", oauth_signature_method=\"{method}\", oauth_signature=\"{signature}\""
+            )
         };
         for (header, token) in [
             ("bearer stook_A-b", Some("stook_A-b")),

@@ -163,8 +163,11 @@ impl TokenCache {
             }
             return Err(refused("send a token: Authorization: Bearer TOKEN (`stook token create` makes one)"));
         };
-        let secret =
-            authorization.to_str().ok().and_then(token_in_header).ok_or_else(|| refused("send the token as Bearer, as the password of Basic, or as the token secret of OAuth 1.0 with PLAINTEXT"))?;
+        let secret = authorization
+            .to_str()
+            .ok()
+            .and_then(token_in_header)
+            .ok_or_else(|| refused("send the token as Bearer, as the password of Basic, or as the token secret of OAuth 1.0 with PLAINTEXT"))?;
         let digest = digest(&secret);
         let secrets = self.secrets.read().map_err(|_| refused("the tokens cannot be read"))?;
         // the map is searched by the SHA-256 digest, which a caller cannot choose; the final comparison takes constant time

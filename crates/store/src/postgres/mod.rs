@@ -11,8 +11,8 @@
 
 mod access;
 mod address;
-mod change_feed;
 mod audit;
+mod change_feed;
 mod clock;
 mod computed_column;
 mod dump;
