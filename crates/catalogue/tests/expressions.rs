@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
 use stook_catalogue::eval::{
-    ConstantTable, ConstantTables, Evaluator, Expression, MemberReference, Scope, TableValue, from_cel, text_to_cel, to_cel,
+    ConstantTable, ConstantTables, Evaluator, Expression, MemberReference, Name, Scope, TableValue, from_cel, text_to_cel, to_cel,
 };
 use stook_catalogue::functions::EvalError;
 use stook_catalogue::plain::PlainValue;
@@ -293,12 +293,12 @@ impl Scope for Case {
         self.values.iter().find(|(field_name, ..)| *field_name == name).map_or(Cel::Null, |(_, ty, value)| to_cel(value, ty))
     }
 
-    fn plain(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>> {
-        let (_, ty, value) = self.values.iter().find(|(field_name, ..)| *field_name == name)?;
+    fn plain(&self, name: &Name, member: Option<&Name>) -> Option<PlainValue<'_>> {
+        let (_, ty, value) = self.values.iter().find(|(field_name, ..)| *field_name == name.as_str())?;
         match (member, value) {
             (None, value) => Some(PlainValue::from_value(value, ty)),
             (Some(_), Value::Null) => Some(PlainValue::Null),
-            (Some(member), Value::Json(json)) if json.is_object() => json.get(member).map_or(Some(PlainValue::Null), PlainValue::from_json),
+            (Some(member), Value::Json(json)) if json.is_object() => json.get(member.as_str()).map_or(Some(PlainValue::Null), PlainValue::from_json),
             _ => None,
         }
     }

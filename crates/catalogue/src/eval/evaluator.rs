@@ -120,7 +120,7 @@ mod tests {
     use crate::eval::convert::{cel_to_json, text_to_cel, to_cel};
     use crate::eval::expression::MAX_BYTES;
     use crate::eval::functions::FUNCTIONS;
-    use crate::eval::scope::MemberReference;
+    use crate::eval::scope::{MemberReference, Name};
     use crate::eval::tables::{ConstantTable, TableValue};
     use regex::Regex;
 
@@ -189,8 +189,8 @@ mod tests {
     struct Given<'v>(Vec<(&'static str, &'v Value, &'v FieldType)>);
 
     impl Scope for Given<'_> {
-        fn plain(&self, name: &str, _: Option<&str>) -> Option<PlainValue<'_>> {
-            self.0.iter().find(|(known, ..)| *known == name).map(|(_, value, ty)| PlainValue::from_value(value, ty))
+        fn plain(&self, name: &Name, _: Option<&Name>) -> Option<PlainValue<'_>> {
+            self.0.iter().find(|(known, ..)| *known == name.as_str()).map(|(_, value, ty)| PlainValue::from_value(value, ty))
         }
 
         fn cel(&self, name: &str, _: &[MemberReference]) -> Cel {
@@ -271,6 +271,27 @@ mod tests {
             "without(j, ['p', 'q'])",
             "without(j, [])",
             "without(a, ['p'])",
+            "l.filter(x, x == a)",
+            "l.map(x, x + a)[0]",
+            "l.exists(x, x == a)",
+            "l.all(x, x == a) || b == 1",
+            "l.filter(x, x == a).map(x, x)[b]",
+            "l[0]",
+            "l[b]",
+            "max(l)",
+            "max(l, l)",
+            "max(b, b)",
+            "min(l.filter(x, x != a))",
+            "flatten(l)",
+            "j.p.z",
+            "j.o.x",
+            "a.contains('x')",
+            "matches(a, b == 1 ? 'x' : 'y')",
+            "b * 2",
+            "b / 0",
+            "b % 2",
+            "-b",
+            "coalesce(l, l).filter(x, a == x)[0]",
         ];
         let names = ["a", "b", "t", "d", "f", "l", "j"];
         let types = [

@@ -21,5 +21,5 @@ pub use convert::{CelValue, cel_to_json, from_cel, json_to_cel, repaired_from_ce
 pub use evaluator::Evaluator;
 pub use expression::Expression;
 pub use failures::ExpressionFailures;
-pub use scope::{MemberReference, Scope};
+pub use scope::{MemberReference, Name, Scope};
 pub use tables::{ConstantTable, ConstantTables, TableValue};

@@ -5,8 +5,9 @@
 
 use super::functions;
 pub use super::plain_value::{PlainText, PlainValue};
-use super::scope::Scope;
+use super::scope::{Name, Scope};
 use super::tables::{ConstantTables, TableValue};
+use super::walk::macro_of;
 use crate::value::time::in_range;
 use crate::value::{FieldType, Value};
 use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue};
@@ -15,8 +16,8 @@ use serde_json::{Map, Value as Json};
 /// A compiled plain expression.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum PlainExpression {
-    Variable(Box<str>),
-    Member(Box<str>, Box<str>),
+    Variable(Name),
+    Member(Name, Name),
     Constant(PlainConstant),
     Equal(Box<[PlainExpression; 2]>),
     Different(Box<[PlainExpression; 2]>),
@@ -29,6 +30,10 @@ pub(crate) enum PlainExpression {
     InTable(Box<PlainExpression>, Box<[PlainExpression; 2]>),
     /// A part that is not plain; the other side of an operator may decide without it.
     Unknown,
+    /// What is not plain, but null if one of these parts is: of most records, most fields that are computed from others are.
+    NullIfAny(Box<[PlainExpression]>),
+    /// What is not plain, but null if all of these parts are.
+    NullIfAll(Box<[PlainExpression]>),
     Sum(Box<[PlainExpression; 2]>),
     Difference(Box<[PlainExpression; 2]>),
     /// An object without the members of these names.
@@ -74,11 +79,12 @@ pub(crate) enum PlainFunction {
 /// Compiles an expression if it is plain. Parts that may not be evaluated (of `&&`, `||` and `?:`) need not be plain.
 pub(crate) fn compile(expression: &Expr) -> Option<PlainExpression> {
     Some(match expression {
-        Expr::Ident(name) => PlainExpression::Variable(name.as_str().into()),
+        Expr::Ident(name) => PlainExpression::Variable(Name::new(name)),
         Expr::Select(select) if !select.test => match &select.operand.expr {
-            Expr::Ident(of) => PlainExpression::Member(of.as_str().into(), select.field.as_str().into()),
-            _ => return None,
+            Expr::Ident(of) => PlainExpression::Member(Name::new(of), Name::new(&select.field)),
+            of => PlainExpression::NullIfAny([compile(of)?].into()),
         },
+        Expr::Comprehension(made) => PlainExpression::NullIfAny([compile(&macro_of(made)?.range.expr)?].into()),
         Expr::Literal(literal) => PlainExpression::Constant(match literal {
             LiteralValue::Null => PlainConstant::Null,
             LiteralValue::Boolean(value) => PlainConstant::Bool(*value.inner()),
@@ -95,13 +101,13 @@ pub(crate) fn compile(expression: &Expr) -> Option<PlainExpression> {
 fn compile_call(call: &CallExpr) -> Option<PlainExpression> {
     let all = |items: &[IdedExpr]| items.iter().map(|item| compile(&item.expr)).collect::<Option<Vec<PlainExpression>>>();
     if let Some(target) = &call.target {
+        let mut parts = vec![compile(&target.expr)?];
+        parts.extend(all(&call.args)?);
         let function = match call.func_name.as_str() {
             "startsWith" => PlainFunction::StartsWith,
             "endsWith" => PlainFunction::EndsWith,
-            _ => return None,
+            name => return null_of(name, parts),
         };
-        let mut parts = vec![compile(&target.expr)?];
-        parts.extend(all(&call.args)?);
         return Some(PlainExpression::Call(function, parts.into()));
     }
     if call.func_name == "@in" {
@@ -157,11 +163,20 @@ fn compile_call(call: &CallExpr) -> Option<PlainExpression> {
                 "size" => PlainFunction::Size,
                 "trim" => PlainFunction::Trim,
                 "uuid5" => PlainFunction::Uuid5,
-                _ => return None,
+                name => return null_of(name, parts),
             };
             PlainExpression::Call(function, parts.into())
         }
     })
+}
+
+/// A call of an operator or function that is not plain, unless null decides.
+fn null_of(name: &str, parts: Vec<PlainExpression>) -> Option<PlainExpression> {
+    match name {
+        "min" | "max" => Some(PlainExpression::NullIfAll(parts.into())),
+        name if functions::function(name).is_some_and(|function| function.null_counts) => None,
+        _ => Some(PlainExpression::NullIfAny(parts.into())),
+    }
 }
 
 impl PlainExpression {
@@ -208,6 +223,25 @@ impl PlainExpression {
                 PlainValue::Bool(list.iter().any(|listed| **listed == *item))
             }
             PlainExpression::Unknown => return None,
+            PlainExpression::NullIfAny(parts) => {
+                // all are evaluated: one that fails does so whatever the others are
+                let mut has_null = false;
+                for part in parts {
+                    has_null |= matches!(part.evaluate(tables, scope)?, PlainValue::Null);
+                }
+                if !has_null {
+                    return None;
+                }
+                PlainValue::Null
+            }
+            PlainExpression::NullIfAll(parts) => {
+                for part in parts {
+                    if !matches!(part.evaluate(tables, scope)?, PlainValue::Null) {
+                        return None;
+                    }
+                }
+                PlainValue::Null
+            }
             PlainExpression::Sum(sides) => match (sides[0].evaluate(tables, scope)?, sides[1].evaluate(tables, scope)?) {
                 (PlainValue::Text(first), PlainValue::Text(second)) if first.len() + second.len() <= functions::MAX_TEXT_BYTES => {
                     PlainValue::Text(PlainText::Made([&*first, &*second].concat()))

@@ -1,7 +1,7 @@
 //! The golden values of a record as a scope of expressions.
 
 use crate::eval::plain::PlainValue;
-use crate::eval::{CelValue, MemberReference, Scope, to_cel};
+use crate::eval::{CelValue, MemberReference, Name, Scope, to_cel};
 use crate::model::definition::Collection;
 use crate::value::{FieldType, Value};
 
@@ -25,12 +25,13 @@ impl<'v> GoldenValues<'v> {
 }
 
 impl Scope for GoldenValues<'_> {
-    fn plain(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>> {
-        let (value, ty) = self.field(name)?;
+    fn plain(&self, name: &Name, member: Option<&Name>) -> Option<PlainValue<'_>> {
+        let (index, field) = self.collection.field_named(name)?;
+        let (value, ty) = (&self.values[index], field.golden_type());
         match (member, value) {
             (None, value) => Some(PlainValue::from_value(value, ty)),
             (Some(_), Value::Null | Value::Cleared) => Some(PlainValue::Null),
-            (Some(member), Value::Json(json)) if json.is_object() => json.get(member).map_or(Some(PlainValue::Null), PlainValue::from_json),
+            (Some(member), Value::Json(json)) if json.is_object() => json.get(member.as_str()).map_or(Some(PlainValue::Null), PlainValue::from_json),
             _ => None,
         }
     }

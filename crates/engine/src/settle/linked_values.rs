@@ -5,9 +5,9 @@ use crate::relations::SettleRules;
 use cel::objects::{Key as CelKey, Map as CelMap};
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection, Field};
-use stook_catalogue::eval::{Evaluator, Expression, MemberReference, Scope, to_cel};
+use stook_catalogue::eval::{Evaluator, Expression, MemberReference, Name, Scope, to_cel};
 use stook_catalogue::golden::GoldenValues;
-use stook_catalogue::ids::{CollectionId, LinkId};
+use stook_catalogue::ids::{CollectionId, FieldId, LinkId};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{Derivation, Link, members_of};
 use stook_catalogue::plain::PlainValue;
@@ -50,29 +50,36 @@ fn value_through<'d>(
     field: &'d Field,
 ) -> std::result::Result<Value, (&'d Expression, String)> {
     let Field { derive: Some(Derivation::ThroughLinks(expression)), ty, .. } = field else { return Ok(Value::Null) };
-    let read = linked.iter().map(|own| (own, own.read_by(expression))).collect();
-    let found = evaluator.value(expression, ty, &LinkedScope { golden: GoldenValues::new(definition, values), read });
+    let computed = linked.iter().flat_map(|own| own.computed_for(expression)).collect();
+    let found = evaluator.value(expression, ty, &LinkedScope { golden: GoldenValues::new(definition, values), linked, expression, computed });
     found.and_then(|value| among(value, ty, &field.one_of)).map_err(|error| (expression, error))
 }
 
 /// The variables of an expression through links: the record's own values, and what the expression reads of each link.
 struct LinkedScope<'s> {
     golden: GoldenValues<'s>,
-    read: Vec<(&'s ResolvedLink<'s>, Vec<LinkVariable<'s>>)>,
+    linked: &'s [ResolvedLink<'s>],
+    expression: &'s Expression,
+    /// The values that the expression reads and that are not simply those of one target.
+    computed: Vec<ComputedMember<'s>>,
 }
 
-impl LinkedScope<'_> {
-    fn linked_by(&self, name: &str) -> Option<&(&ResolvedLink<'_>, Vec<LinkVariable<'_>>)> {
-        self.read.iter().find(|(own, _)| own.link.name == name)
+impl<'s> LinkedScope<'s> {
+    fn linked_by(&self, name: &str) -> Option<&'s ResolvedLink<'s>> {
+        self.linked.iter().find(|own| own.link.name == name)
+    }
+
+    fn computed(&self, of: &ResolvedLink<'_>, name: &str) -> Option<&(Value, FieldType)> {
+        self.computed.iter().find(|computed| computed.of == of.link.name && computed.name == name).map(|computed| &computed.value)
     }
 }
 
 impl Scope for LinkedScope<'_> {
-    fn plain(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>> {
-        match (member, self.linked_by(name)) {
-            (Some(member), Some((own, members))) => {
-                let (name, computed) = members.iter().find(|(name, _)| *name == member)?;
-                let (value, ty) = own.member(name, computed.as_ref());
+    fn plain(&self, name: &Name, member: Option<&Name>) -> Option<PlainValue<'_>> {
+        match (member, self.linked_by(name.as_str())) {
+            (Some(member), Some(own)) => {
+                let field = own.of.field_named(member).map(|(field, _)| field);
+                let (value, ty) = own.member(field, self.computed(own, member.as_str()));
                 Some(PlainValue::from_value(value, ty))
             }
             (None, None) => self.golden.plain(name, None),
@@ -81,12 +88,12 @@ impl Scope for LinkedScope<'_> {
     }
 
     fn cel(&self, name: &str, read: &[MemberReference]) -> cel::Value {
-        let Some((own, members)) = self.linked_by(name) else { return self.golden.cel(name, read) };
-        let member = |(name, computed): &LinkVariable<'_>| {
-            let (value, ty) = own.member(name, computed.as_ref());
-            (CelKey::String(Arc::new((*name).to_owned())), to_cel(value, ty))
+        let Some(own) = self.linked_by(name) else { return self.golden.cel(name, read) };
+        let member = |member: &MemberReference| {
+            let (value, ty) = own.member(own.of.field(&member.name).map(|(field, _)| field), self.computed(own, &member.name));
+            (CelKey::String(Arc::new(member.name.clone())), to_cel(value, ty))
         };
-        cel::Value::Map(CelMap { map: Arc::new(members.iter().map(member).collect()) })
+        cel::Value::Map(CelMap { map: Arc::new(members_of(self.expression, name).map(member).collect()) })
     }
 }
 
@@ -127,12 +134,19 @@ struct ResolvedLink<'t> {
 /// The maximum number of values that one name may collect from several targets, whose fields may themselves be lists.
 const MAX_VALUES: usize = 100_000;
 
-/// A name by which an expression reads a link, and the value computed for it if it is not simply a value of one target.
-type LinkVariable<'e> = (&'e str, Option<(Value, FieldType)>);
+/// A value that an expression reads of a link and that is not simply a value of one target.
+struct ComputedMember<'e> {
+    /// The name of the link.
+    of: &'e str,
+    /// The name by which the expression reads it.
+    name: &'e str,
+    value: (Value, FieldType),
+}
 
 impl ResolvedLink<'_> {
-    fn read_by<'l>(&'l self, expression: &'l Expression) -> Vec<LinkVariable<'l>> {
-        members_of(expression, &self.link.name).map(|member| (member.name.as_str(), self.computed(&member.name))).collect()
+    fn computed_for<'l>(&'l self, expression: &'l Expression) -> impl Iterator<Item = ComputedMember<'l>> {
+        members_of(expression, &self.link.name)
+            .filter_map(|member| Some(ComputedMember { of: &member.of, name: &member.name, value: self.computed(&member.name)? }))
     }
 
     /// The value of this name if it is not simply a value of one target: whether all targets exist, or the concatenated values of several
@@ -155,13 +169,13 @@ impl ResolvedLink<'_> {
         }
     }
 
-    /// The value of this name; null if the target does not exist.
-    fn member<'l>(&'l self, name: &str, computed: Option<&'l (Value, FieldType)>) -> (&'l Value, &'l FieldType) {
-        match (computed, self.of.field(name), self.targets.first()) {
+    /// The value that is computed for a name, or else that of the target's field of this name; null if the target does not exist.
+    fn member<'l>(&'l self, field: Option<FieldId>, computed: Option<&'l (Value, FieldType)>) -> (&'l Value, &'l FieldType) {
+        match (computed, field, self.targets.first()) {
             (Some((value, ty)), ..) => (value, ty),
             (_, None, _) => (&self.key, &FieldType::Text),
-            (_, Some((index, field)), Some(Some(target))) => (&target[index], field.golden_type()),
-            (_, Some((_, field)), _) => (&Value::Null, field.golden_type()),
+            (_, Some(field), Some(Some(target))) => (&target[field], self.of.fields[field].golden_type()),
+            (_, Some(field), _) => (&Value::Null, self.of.fields[field].golden_type()),
         }
     }
 }

@@ -208,8 +208,9 @@ impl<'c> WorkerPool<'c> {
             } else if over {
                 break;
             } else {
-                // chunks that were added between the two calls are found by leasing once more
-                over = is_over()?;
+                // a chunk that is held is work that is not over; chunks that were added between the two calls are found by leasing once more
+                let is_holding = !self.leases().held.is_empty();
+                over = !is_holding && is_over()?;
                 if !over {
                     self.store.wait_for_chunks(pause);
                     pause = (pause * 2).min(longest);

@@ -8,7 +8,7 @@
 //!   k_C(tenant, packed)                   keys in their order, see [`super::packed`]
 //!   o_C_COLUMN(tenant, COLUMN)            ordered indexes
 //!   h_C(tenant, revision, packed)         records by their last change, of a collection that is published
-//!   l_C_FIELD(tenant, d_FIELD)            children of a link that is only read, by the target's key
+//!   l_C_FIELD(tenant, d_FIELD)            children of a link that is only read, by the target's key; without those that have none
 //! i_C_FIELD(tenant, value, id)            one row per element of an indexed list
 //! t_C_FIELD                               FTS5 trigrams of a `contains` index, by id
 //! w_C_FIELD                               FTS5 words of a `words` index, by id, see [`super::words_index`]
@@ -595,13 +595,18 @@ fn linked_index(connection: &Connection, table: &str, collection: &str, field: &
             if !columns_of(connection, table)?.contains(&column) {
                 add_column(connection, table, &format!("\"{column}\""), "INTEGER")?;
             }
-            format!("UPDATE {table} SET \"{column}\" = digest(\"f_{field}\"); CREATE INDEX {index} ON {table}(tenant, \"{column}\")")
+            format!("UPDATE {table} SET \"{column}\" = digest(\"f_{field}\"); {}", create_linked_index(table, collection, field))
         }
         // the column stays: it is not written any more, and is filled again if it is needed
         IndexChange::Drop => format!("DROP INDEX {index}"),
         IndexChange::Nothing => return Ok(()),
     };
     connection.execute_batch(&sql).map_err(store_error)
+}
+
+/// `CREATE INDEX` of a link's children. Stores of earlier versions also have those without a target in it, which no statement searches for.
+pub fn create_linked_index(table: &str, collection: &str, field: &str) -> String {
+    format!("CREATE INDEX \"l_{collection}_{field}\" ON {table}(tenant, \"d_{field}\") WHERE \"d_{field}\" IS NOT NULL")
 }
 
 fn plain_index(connection: &Connection, table: &str, collection: &str, column: &str, change: IndexChange) -> Result<()> {

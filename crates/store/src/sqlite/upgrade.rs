@@ -10,7 +10,7 @@
 //! written meanwhile.
 
 use super::error::store_error;
-use super::tables::{FORMAT, columns_of, conflict_index, meta, put_meta};
+use super::tables::{FORMAT, columns_of, conflict_index, create_linked_index, meta, put_meta};
 use crate::Result;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
@@ -130,7 +130,7 @@ fn add_columns(connection: &mut Connection) -> Result<()> {
             sql += &format!("DROP INDEX {index}; CREATE INDEX {index} ON {table}(tenant, packed) WHERE conflict IS NOT NULL;");
         }
         for field in &added.linked {
-            sql += &format!("DROP INDEX IF EXISTS \"l_{name}_{field}\"; CREATE INDEX \"l_{name}_{field}\" ON {table}(tenant, \"d_{field}\");");
+            sql += &format!("DROP INDEX IF EXISTS \"l_{name}_{field}\"; {};", create_linked_index(&table, name, field));
         }
         transaction.execute_batch(&sql).map_err(store_error)?;
     }

@@ -5,7 +5,7 @@ use super::field::Field;
 use super::publish::Publication;
 use super::tags::{TagDocument, TagSettings};
 use super::transition::{StateField, Transition};
-use crate::eval::Expression;
+use crate::eval::{Expression, Name};
 use crate::model::ids::{FieldId, IdVec};
 use crate::model::key::Template;
 use crate::model::links::derivation::Derivation;
@@ -98,6 +98,12 @@ impl Collection {
     /// Returns the field called `name` with its id.
     pub fn field(&self, name: &str) -> Option<(FieldId, &Field)> {
         self.fields.enumerate().find(|(_, field)| field.name == name)
+    }
+
+    /// Returns the field that an expression names, with its id.
+    pub fn field_named(&self, name: &Name) -> Option<(FieldId, &Field)> {
+        let position = name.position(self.fields.iter().as_slice(), |field| &field.name)?;
+        Some((FieldId::from(position), &self.fields[FieldId::from(position)]))
     }
 
     /// Returns the state field called `name` with its position.

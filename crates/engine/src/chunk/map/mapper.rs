@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use stook_catalogue::definition::{AsOfRule, Catalogue, Feed, FeedEach, FormatFamily, Source, SourceRef, ValueOrigin};
 use stook_catalogue::eval::{Evaluator, Expression};
-use stook_catalogue::ids::{FieldId, SourceId};
+use stook_catalogue::ids::{FieldId, IdVec, SourceId};
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{ContributionContent, KeptDocument};
 use stook_catalogue::value::{FieldType, SmolStr, Value, show_timestamp};
@@ -53,6 +53,8 @@ pub struct DocumentMapper<'c> {
     reads_envelopes: bool,
     /// For each feed and each `let`, the field that has the same name.
     same_name_fields: Vec<Vec<Option<FieldId>>>,
+    /// For each feed and each field, the position of its rule.
+    rule_positions: Vec<IdVec<FieldId, Option<usize>>>,
 }
 
 /// A document, or one of its elements, and the bytes that are kept and hashed for it.
@@ -120,7 +122,11 @@ impl<'c> DocumentMapper<'c> {
             let collection = &catalogue.collections[feed.collection];
             names.iter().map(|name| collection.field(name).map(|(field, _)| field)).collect()
         });
-        let (ignored_fields, namesakes) = (ignored_fields.collect(), namesakes.collect());
+        let rule_positions = source.feeds.iter().map(|feed| {
+            let fields = catalogue.collections[feed.collection].fields.ids();
+            fields.map(|field| feed.map.iter().position(|entry| entry.field == field)).collect()
+        });
+        let (ignored_fields, namesakes, rule_positions) = (ignored_fields.collect(), namesakes.collect(), rule_positions.collect());
         let values = ValueReader::new(catalogue, evaluator);
         Self {
             catalogue,
@@ -135,6 +141,7 @@ impl<'c> DocumentMapper<'c> {
             file_constants,
             ignored_fields,
             same_name_fields: namesakes,
+            rule_positions,
         }
     }
 
@@ -383,13 +390,13 @@ impl<'c> DocumentMapper<'c> {
         let DocumentInput { document, bytes, syntax, element: _ } = input;
         let (feed, is_only_feed) = (&self.source.feeds[index], self.is_only_feed());
         let collection = &self.catalogue.collections[feed.collection];
-        let namesakes = &self.same_name_fields[index];
+        let (namesakes, rule_positions) = (&self.same_name_fields[index], &self.rule_positions[index]);
         let mut values = vec![Value::Null; collection.fields.len()];
         let mut unread: Vec<FieldId> = Vec::new();
         let mut ambiguity = None;
         for (done, entry) in feed.map.iter().enumerate() {
             let field = &collection.fields[entry.field];
-            let mapped_fields = MappedFields { collection, values: &values, unread: &unread, mapped: &feed.map[..done], namesakes };
+            let mapped_fields = MappedFields { collection, values: &values, unread: &unread, rule_positions, done, namesakes };
             let lent_scope = scope.lend(Some(mapped_fields));
             let value = self.values.value(input.origin(), &entry.rule, &lent_scope, found).and_then(|value| allowed(value, field, entry.rule.strict));
             if found.len() > 1 && matches!(entry.rule.origin, ValueOrigin::Paths(_)) && collection.is_in_key(field) {
@@ -408,7 +415,8 @@ impl<'c> DocumentMapper<'c> {
             };
         }
         // the conditions of a source with several feeds use only its `let` values
-        let mapped_fields = is_only_feed.then_some(MappedFields { collection, values: &values, unread: &unread, mapped: &feed.map, namesakes });
+        let mapped_fields =
+            is_only_feed.then_some(MappedFields { collection, values: &values, unread: &unread, rule_positions, done: feed.map.len(), namesakes });
         let lent_scope = scope.lend(mapped_fields);
         let key = ambiguity.map_or_else(|| key_of(collection, &values, self.evaluator), Err);
         let result = self.contribution_header(key, &lent_scope, (feed, input), &values, mapped);

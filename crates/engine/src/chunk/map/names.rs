@@ -6,9 +6,9 @@ use cel::objects::{Key as CelKey, Map as CelMap};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
-use stook_catalogue::definition::{Captures, Collection, FieldMapping, Source, ValueOrigin, ValueRule};
-use stook_catalogue::eval::{MemberReference, Scope, json_to_cel, to_cel};
-use stook_catalogue::ids::FieldId;
+use stook_catalogue::definition::{Captures, Collection, Source, ValueOrigin, ValueRule};
+use stook_catalogue::eval::{MemberReference, Name, Scope, json_to_cel, to_cel};
+use stook_catalogue::ids::{FieldId, IdVec};
 use stook_catalogue::plain::{PlainText, PlainValue};
 use stook_catalogue::value::{FieldType, SmolStr, Value};
 
@@ -48,7 +48,10 @@ pub(super) struct DocumentScope<'s, 'c> {
 pub(super) struct MappedFields<'s> {
     pub(super) collection: &'s Collection,
     pub(super) values: &'s [Value],
-    pub(super) mapped: &'s [FieldMapping],
+    /// The position of each field's rule, if it has one: fields are mapped in this order.
+    pub(super) rule_positions: &'s IdVec<FieldId, Option<usize>>,
+    /// How many rules are done.
+    pub(super) done: usize,
     /// Fields that could not be read.
     pub(super) unread: &'s [FieldId],
     /// For each `let` value, the field that has the same name.
@@ -58,7 +61,7 @@ pub(super) struct MappedFields<'s> {
 impl<'s> MappedFields<'s> {
     /// The value of a field, if it is mapped.
     fn get(self, field: FieldId) -> Option<(&'s Value, &'s FieldType)> {
-        self.mapped.iter().any(|entry| entry.field == field).then(|| (&self.values[field], &self.collection.fields[field].ty))
+        self.rule_positions[field].is_some_and(|position| position < self.done).then(|| (&self.values[field], &self.collection.fields[field].ty))
     }
 }
 
@@ -96,6 +99,9 @@ impl<'s, 'c> DocumentScope<'s, 'c> {
 impl<'c> DocumentScope<'_, 'c> {
     /// Whether a rule depends on a value that could not be read, so that a null result of it means "unreadable" and not "absent".
     pub(super) fn reads_unread(&self, rule: &ValueRule) -> bool {
+        if self.unread.is_empty() && self.feed.is_none_or(|feed| feed.unread.is_empty()) {
+            return false;
+        }
         match &rule.origin {
             ValueOrigin::Expression(expression) => expression.variables().iter().any(|name| self.is_unread(name)),
             ValueOrigin::Match { of, .. } => self.is_unread(of),
@@ -114,7 +120,8 @@ impl<'c> DocumentScope<'_, 'c> {
     }
 
     fn get(&self, name: &str) -> Option<(&Value, &FieldType)> {
-        self.find(name).map(|found| match found {
+        let field = |feed: MappedFields<'_>| feed.collection.field(name).map(|(field, _)| field);
+        self.find(self.names.iter().position(|known| *known == name), field).map(|found| match found {
             ResolvedName::Field(value, ty) => (value, ty),
             ResolvedName::Let(own, ty) => (own.value(), ty),
         })
@@ -125,11 +132,11 @@ impl<'c> DocumentScope<'_, 'c> {
         Some((self.lets.get(index)?.value(), &self.source.lets[index].rule.ty))
     }
 
-    fn find(&self, name: &str) -> Option<ResolvedName<'_, 'c>> {
-        let let_index = self.names.iter().position(|known| *known == name);
+    /// What a name refers to that is a `let` value's, or, if it is not, that of the field that `field` finds.
+    fn find(&self, let_index: Option<usize>, field: impl Fn(MappedFields<'_>) -> Option<FieldId>) -> Option<ResolvedName<'_, 'c>> {
         let field = self.feed.and_then(|feed| match let_index {
             Some(index) => feed.get(feed.namesakes[index]?),
-            None => feed.get(feed.collection.field(name)?.0),
+            None => feed.get(field(feed)?),
         });
         match (field, let_index) {
             (Some((value, ty)), _) => Some(ResolvedName::Field(value, ty)),
@@ -168,8 +175,10 @@ impl Scope for DocumentScope<'_, '_> {
         }
     }
 
-    fn plain(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>> {
-        let found = match (self.find(name), member) {
+    fn plain(&self, name: &Name, member: Option<&Name>) -> Option<PlainValue<'_>> {
+        let member = member.map(Name::as_str);
+        let field = |feed: MappedFields<'_>| feed.collection.field_named(name).map(|(field, _)| field);
+        let found = match (self.find(name.position(self.names, |known| known), field), member) {
             (Some(ResolvedName::Let(LetResult::Groups(groups, _), _)), Some(member)) => {
                 return Some(groups.get(member).map_or(PlainValue::Null, |text| PlainValue::Text(PlainText::Borrowed(text))));
             }
@@ -183,8 +192,8 @@ impl Scope for DocumentScope<'_, '_> {
                 json.get(member).map_or(Some(PlainValue::Null), PlainValue::from_json)
             }
             (Some((Value::Null, FieldType::Json)), Some(_)) => Some(PlainValue::Null),
-            (None, Some("name")) if name == "meta" => Some(PlainValue::Text(PlainText::Borrowed(self.meta.name))),
-            (None, Some("received")) if name == "meta" => Some(PlainValue::Time(self.meta.received)),
+            (None, Some("name")) if name.as_str() == "meta" => Some(PlainValue::Text(PlainText::Borrowed(self.meta.name))),
+            (None, Some("received")) if name.as_str() == "meta" => Some(PlainValue::Time(self.meta.received)),
             _ => None,
         }
     }

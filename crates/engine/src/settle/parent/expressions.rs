@@ -1,7 +1,7 @@
 //! Expressions of a coverage, evaluated for a parent, a group and a measured value.
 
 use crate::settle::pass_state::PassState;
-use stook_catalogue::eval::{Expression, MemberReference, Scope, text_to_cel, to_cel};
+use stook_catalogue::eval::{Expression, MemberReference, Name, Scope, text_to_cel, to_cel};
 use stook_catalogue::golden::GoldenValues;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::plain::{PlainText, PlainValue};
@@ -60,12 +60,12 @@ struct CoverageScope<'s> {
 }
 
 impl Scope for CoverageScope<'_> {
-    fn plain(&self, name: &str, member: Option<&str>) -> Option<PlainValue<'_>> {
-        match (name, member, self.value) {
+    fn plain(&self, name: &Name, member: Option<&Name>) -> Option<PlainValue<'_>> {
+        match (name.as_str(), member, self.value) {
             ("group", None, _) => Some(PlainValue::Text(PlainText::Borrowed(self.group))),
             ("value", None, Some((value, FieldType::Duration))) => Some(PlainValue::Length(value)),
             ("value", None, Some((value, _))) => Some(PlainValue::Int(value)),
-            (name, None, _) => self.golden.plain(name, None),
+            (_, None, _) => self.golden.plain(name, None),
             _ => None,
         }
     }
