@@ -70,8 +70,9 @@ shells:
 	@command -v curl >/dev/null || { $(MAY_INSTALL) && { $(INSTALL) curl; } >/dev/null 2>&1; } \
 	  || echo "no curl (Debian: apt install curl): the documentation's examples need it"
 
-# A private server is started from the installed programs; they are installed where that is possible, without a cluster.
+# A private server is started from the installed programs, and a pooler before it; they are installed where that is possible, without a cluster.
 postgres:
+	@[ -x /usr/sbin/pgbouncer ] || { $(MAY_INSTALL) && { $(INSTALL) pgbouncer; } >/dev/null 2>&1; } || echo "skipped: no PgBouncer (Debian: apt install pgbouncer); the test that needs it will say so"
 	@if [ -n "$$STOOK_TEST_POSTGRES" ] || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null; then :; \
 	elif $(MAY_INSTALL); then \
 	  { mkdir -p /etc/postgresql-common && echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf && $(INSTALL) postgresql; } >/dev/null 2>&1 \
