@@ -458,7 +458,9 @@ fn replicas_are_what_was_last_contributed_for_them() {
                     1 => matching.iter().map(|(block, _)| json!({ "name": block.name })).collect(),
                     2 => matching.iter().flat_map(|(block, present_copies)| present_copies.iter().map(|copy| row(block, copy))).collect(),
                     _ => {
-                        let sum = matching.iter().flat_map(|(_, present_copies)| present_copies).map(|copy| copy.2).reduce(|a, b| a + b);
+                        // a sum of copies is one of those that were asked for
+                        let summed = matching.iter().flat_map(|(_, present_copies)| present_copies).filter(|copy| is_asked_for(copy));
+                        let sum = summed.map(|copy| copy.2).reduce(|a, b| a + b);
                         vec![json!({ "count(name)": matching.len(), "sum(replica.size)": sum })]
                     }
                 };
@@ -1065,7 +1067,8 @@ fn mistakes_in_calls_are_found() {
         ("{ service: s, calls: { c: { get: /c, args: { i: { field: at, takes: pattern } } } } }", "patterns are for text"),
         ("{ service: s, calls: { c: { get: /c, args: { i: { field: id, as: epoch } } } } }", "`as: epoch` is for timestamps"),
         ("{ service: s, calls: { c: { get: /c, args: { i: { field: id, takes: many } } } } }", "`many`"),
-        ("{ service: s, calls: { c: { get: /c, page: { token: t } } } }", "a page has `offset` and `limit`"),
+        ("{ service: s, calls: { c: { get: /c, page: { token: t, limit: l } } } }", "a page has `offset` and `limit`"),
+        ("{ service: s, calls: { c: { get: /c, page: { token: t } } } }", "which argument takes the token"),
         ("{ service: s, calls: { c: { get: /c, args: { i: some.of } } } }", "give `by`, the member that identifies a struct"),
         ("{ service: s, calls: { c: { get: /c, args: { i: one.by } } } }", "give it `index: equal`"),
         ("{ service: s, calls: { c: { get: /c, args: { i: { field: one.at, takes: list } } } } }", "takes one value or a pattern"),

@@ -57,6 +57,8 @@ const COMMANDS: &[(&[&str], Does, i32)] = &[
     (&["token", "create", "--role", "read"], Works, 0),
     (&["token", "ls"], Works, 0),
     (&["token", "revoke", "77"], Works, 1),
+    (&["token", "rotate", "77"], Works, 1),
+    (&["audit"], Works, 0),
     (&["lab", "schema"], Nothing, 0),
     (&["jobs"], Works, 0),
     (&["jobs", "--json"], Works, 0),

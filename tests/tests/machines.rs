@@ -142,7 +142,7 @@ fn a_renamed_tag_stays_with_its_machines_and_their_kernel_options_are_joined() {
         let machine = carriers.iter().find(|id| ids.contains(id)).unwrap();
         assert_eq!(options(machine), json!({ "kernel_options": "console=tty0 nomodeset quiet splash" }), "in the order of the tags' names");
         let text = sandbox.ok(&["get", "machine", machine, "--explain"]);
-        assert!(text.contains("tags: all-gpu, bare, gpu, rack7\nkernel_options: console=tty0 nomodeset quiet splash\n"), "{text}");
+        assert!(text.contains("tags: all-gpu; bare; gpu; rack7\nkernel_options: console=tty0 nomodeset quiet splash\n"), "{text}");
         // the tag's results go with it: there is no other job
         let jobs = || sandbox.run(&["jobs", "--json"]).exits(0).json().as_array().unwrap().len();
         let jobs_before = jobs();
@@ -158,7 +158,7 @@ fn a_renamed_tag_stays_with_its_machines_and_their_kernel_options_are_joined() {
         let shown = sandbox.json(&["tag", "show", "zz-graphics", "--json"]);
         assert_eq!((&shown["xpath"], &shown["evaluation"]["state"]), (&json!("//node[@class='system']"), &json!("completed")));
         // new documents are evaluated for it
-        let none = json!({ "system_id": machine, "hostname": "h", "at": "2036-01-01T00:00:00Z", "lshw": "<list/>" });
+        let none = json!({ "system_id": machine, "hostname": "h", "at": "2026-06-01T00:00:00Z", "lshw": "<list/>" });
         sandbox.import(&[&sandbox.write_file("none.ndjson", none.to_string()), "--source", "enlist"]);
         assert!(!keys(&sandbox, "machine tag=zz-graphics").contains(machine));
         for (from, to, reason) in [

@@ -35,8 +35,6 @@ fn while_the_database_is_down_requests_are_refused_at_once_and_all_recovers_by_i
         let first = stook.get("/v1/main/query?q=thing");
         assert_eq!(first.status, 503, "{}", first.text());
         assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
-        // records by key are looked up over a connection of its own, whose first caller waits, too
-        assert_eq!(stook.get("/v1/main/thing/b").status, 503);
         std::thread::sleep(Duration::from_secs(3));
         for (method, path, body) in [
             ("GET", "/v1/main/query?q=thing", None),

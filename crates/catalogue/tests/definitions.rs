@@ -450,7 +450,7 @@ fn tags_and_embedded_documents_are_checked_with_the_sources_they_name() {
         ("      lldp: { path:", "      lldq: { path:", "did you mean `lldp`?"),
         ("\"//chassis/id[@type='mac']\"", "\"//chassis/id[@type='mac'\"", "not a XPath: expected an operator or `]`"),
         ("\"//chassis/id[@type='mac']\"", "\"//l:chassis/id\"", "the prefix `l` is not bound"),
-        ("attributes: { kernel_options: text }", "attributes: { comment: text }", "every tag has a `comment` already"),
+        ("attributes: { kernel_options: {", "attributes: { comment: {", "every tag has a `comment` already"),
         ("steps: 200000", "steps: 10", "steps is a whole number from 1000"),
     ] {
         assert!(text.contains(from), "{from}");

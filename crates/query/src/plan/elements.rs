@@ -8,7 +8,7 @@ use stook_catalogue::diagnostic::Diagnostic;
 use stook_catalogue::ids::FieldId;
 use stook_catalogue::links::Derivation;
 use stook_catalogue::value::Value;
-use stook_store::plan::{Aggregate, Condition, GroupColumn, Grouping, Groups, PlanColumn, QueryPlan};
+use stook_store::plan::{Aggregate, AggregatedRows, Condition, GroupColumn, Grouping, Groups, PlanColumn, QueryPlan};
 use stook_store::{Store, StoreError};
 
 /// A member of the structs in a list on which a query has conditions.
@@ -80,17 +80,13 @@ impl CompiledQuery {
         if lists.iter().all(Option::is_none) {
             return store.aggregate(&self.plan, &self.aggregates);
         }
-        let value = |(aggregate, list): (&Aggregate, &Option<FieldId>)| {
-            let values = match list {
-                Some(list) => {
-                    let column = self.of_element(*list, aggregate.column);
-                    store.aggregate(&self.plan_of_elements(*list), &[Aggregate { column, ..*aggregate }])
-                }
-                None => store.aggregate(&self.plan, &[*aggregate]),
-            };
-            Ok(values?.into_iter().next().unwrap_or_default())
+        let plan_and_aggregate = |(aggregate, list): (&Aggregate, &Option<FieldId>)| match list {
+            Some(list) => (self.plan_of_elements(*list), [Aggregate { column: self.of_element(*list, aggregate.column), ..*aggregate }]),
+            None => (self.plan.clone(), [*aggregate]),
         };
-        self.aggregates.iter().zip(&lists).map(value).collect()
+        let all: Vec<(QueryPlan, [Aggregate; 1])> = self.aggregates.iter().zip(&lists).map(plan_and_aggregate).collect();
+        let wanted: Vec<AggregatedRows<'_>> = all.iter().map(|(plan, aggregates)| AggregatedRows { plan, aggregates }).collect();
+        Ok(store.aggregate_together(&wanted)?.into_iter().map(|values| values.into_iter().next().unwrap_or_default()).collect())
     }
 
     /// The groups of all rows; the page of the plan is one of groups.

@@ -123,7 +123,7 @@ fn edit_tag(ctx: &PageContext, collection: &str, tag: &Json) -> Markup {
             summary { "edit" span.unseen { " " (name) } }
             form.stacked method="post" action=(ctx.to("tags/change", &[])) {
                 (tag_fields(ctx, collection, name))
-                label for=(id("to")) { "Name" } input id=(id("to")) name="to" spellcheck="false" required value=(name);
+                label for=(id("to")) { "Rename to" } input id=(id("to")) name="to" spellcheck="false" required value=(name);
                 @match named(tag, "kind") {
                     "query" => (query_input(ctx, collection, &id, "Query", named(tag, "query"))),
                     "xpath" => (xpath_input(ctx, collection, &id, named(tag, "xpath"))),

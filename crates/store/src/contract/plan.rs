@@ -407,6 +407,15 @@ pub fn mean_of(sum: i128, count: i128, ty: &FieldType) -> Value {
     }
 }
 
+/// Aggregates over all rows of a plan.
+#[derive(Debug, Clone, Copy)]
+pub struct AggregatedRows<'p> {
+    /// Which rows.
+    pub plan: &'p QueryPlan,
+    /// What is aggregated of them.
+    pub aggregates: &'p [Aggregate],
+}
+
 /// Executes plans.
 pub trait Queries {
     /// Returns the rows of a plan, in its order.
@@ -445,7 +454,15 @@ pub trait Queries {
     ///
     /// # Errors
     /// As [`Queries::find`].
-    fn aggregate(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Vec<Value>>;
+    fn aggregate(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Vec<Value>> {
+        Ok(self.aggregate_together(&[AggregatedRows { plan, aggregates }])?.pop().unwrap_or_default())
+    }
+
+    /// Returns for each plan one value per aggregate over all its rows, ignoring its page. All are of one state of the store.
+    ///
+    /// # Errors
+    /// As [`Queries::find`].
+    fn aggregate_together(&self, wanted: &[AggregatedRows<'_>]) -> Result<Vec<Vec<Value>>>;
 
     /// Returns the groups of all rows of a plan, with one value per aggregate. The page of the plan is one of groups; its order is not used.
     ///

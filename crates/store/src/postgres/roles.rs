@@ -12,7 +12,7 @@ use crate::cancel::CancelToken;
 use crate::changes::{ChangeRange, Changes, RevisedRecord};
 use crate::former::{FormerContribution, OtherJob};
 use crate::journal::JournalEntry;
-use crate::plan::{Aggregate, Grouping, Groups, Queries, QueryPlan, ResultRows};
+use crate::plan::{Aggregate, AggregatedRows, Grouping, Groups, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
 use crate::sql::geometry_filter;
 use crate::sql::listing::{FailedLease, JournalRange, WantedLeases};
@@ -167,10 +167,15 @@ impl Queries for PostgresStore {
         })
     }
 
-    fn aggregate(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Vec<Value>> {
+    fn aggregate_together(&self, wanted: &[AggregatedRows<'_>]) -> Result<Vec<Vec<Value>>> {
         self.with_snapshot(|session| {
-            let (tenant, plan) = self.resolve_geometry(session, plan)?.unwrap_or((NO_TENANT, Cow::Borrowed(plan)));
-            aggregates.iter().map(|aggregate| query::aggregate(session, &self.catalogue, tenant, &plan, *aggregate)).collect()
+            let mut values = Vec::with_capacity(wanted.len());
+            for AggregatedRows { plan, aggregates } in wanted {
+                let (tenant, plan) = self.resolve_geometry(session, plan)?.unwrap_or((NO_TENANT, Cow::Borrowed(*plan)));
+                let of_rows = aggregates.iter().map(|aggregate| query::aggregate(session, &self.catalogue, tenant, &plan, *aggregate));
+                values.push(of_rows.collect::<DbResult<Vec<Value>>>()?);
+            }
+            Ok(values)
         })
     }
 

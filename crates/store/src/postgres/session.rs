@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use stook_connection::{ConnectError, Connected, MakeRustlsConnect, ServerAddress};
 use tokio::runtime::Runtime;
@@ -451,7 +451,8 @@ pub struct Pool {
     max_open: usize,
     idle: Mutex<IdleSessions>,
     returned: Condvar,
-    outage: Mutex<Option<Outage>>,
+    /// Shared by the pools of a store: all of them connect to the same server.
+    outage: Arc<Mutex<Option<Outage>>>,
 }
 
 /// A connection from the pool; it is returned when dropped.
@@ -469,8 +470,13 @@ impl Pool {
             max_open,
             idle: Mutex::new(IdleSessions { sessions: Vec::new(), open: 0, waiting: 0 }),
             returned: Condvar::new(),
-            outage: Mutex::default(),
+            outage: Arc::default(),
         }
+    }
+
+    /// Another pool of connections to the same store, which knows of the same outages.
+    pub fn beside(&self, max_open: usize) -> Self {
+        Self { outage: self.outage.clone(), ..Self::new(self.address.clone(), self.schema.clone(), self.waits, max_open) }
     }
 
     /// The schema that contains all tables.

@@ -68,8 +68,8 @@ impl PostgresStore {
         let waits = |wait: Duration| PoolWaits { wait, outage: Duration::from_secs(options.outage).min(wait) };
         let first_pool = Pool::new(address.clone(), schema.clone(), waits(FIRST_WAIT.min(Duration::from_secs(options.wait))), 2);
         let wait = waits(Duration::from_secs(options.wait));
-        let observer = Pool::new(address.clone(), schema.clone(), wait, 1);
         let pool = Arc::new(Pool::new(address, schema, wait, options.connections.max(2)));
+        let observer = pool.beside(1);
         let make_ready = |session: &mut Session| match options.prepare {
             true => tables::prepare(session, &tables, pool.schema()),
             false => tables::check_fits(session, &tables, pool.schema(), purpose).map(|()| (Vec::new(), false)),

@@ -12,7 +12,7 @@ use crate::cancel::CancelToken;
 use crate::changes::{ChangeRange, Changes, RevisedRecord};
 use crate::former::{FormerContribution, OtherJob};
 use crate::journal::JournalEntry;
-use crate::plan::{Aggregate, Grouping, Groups, Queries, QueryPlan, ResultRows};
+use crate::plan::{Aggregate, AggregatedRows, Grouping, Groups, Queries, QueryPlan, ResultRows};
 use crate::queue::*;
 use crate::sql::geometry_filter;
 use crate::sql::listing::{FailedLease, JournalRange, WantedLeases};
@@ -202,10 +202,13 @@ impl Queries for SqliteStore {
         })
     }
 
-    fn aggregate(&self, plan: &QueryPlan, aggregates: &[Aggregate]) -> Result<Vec<Value>> {
+    fn aggregate_together(&self, wanted: &[AggregatedRows<'_>]) -> Result<Vec<Vec<Value>>> {
         self.with_snapshot(|connection| {
-            let (tenant, plan) = self.resolve_geometry(connection, plan)?.unwrap_or((NO_TENANT, Cow::Borrowed(plan)));
-            aggregates.iter().map(|aggregate| query::aggregate(connection, &self.catalogue, tenant, &plan, *aggregate)).collect()
+            let of_rows = |AggregatedRows { plan, aggregates }: &AggregatedRows<'_>| -> Result<Vec<Value>> {
+                let (tenant, plan) = self.resolve_geometry(connection, plan)?.unwrap_or((NO_TENANT, Cow::Borrowed(*plan)));
+                aggregates.iter().map(|aggregate| query::aggregate(connection, &self.catalogue, tenant, &plan, *aggregate)).collect()
+            };
+            wanted.iter().map(of_rows).collect()
         })
     }
 

@@ -81,7 +81,7 @@ mod tests {
         let total = json!({ "function": "sum", "key": "file.size", "result": { "value": 12 } });
         assert_eq!(PlainLines::new(&json!({})).line(&total), "sum(file.size)=12");
         let summary = json!({ "summary": [{ "nfiles": 2, "nevents": 9 }], "das": { "primary_key": "summary" } });
-        assert_eq!(PlainLines::new(&json!({})).line(&summary), "nevents=9, nfiles=2");
+        assert_eq!(PlainLines::new(&json!({})).line(&summary), "nfiles=2, nevents=9");
         let sections = json!({ "lumi": [{ "number": [[1, 2], [5, 7]] }], "das": { "primary_key": "lumi.number" } });
         assert_eq!(PlainLines::new(&json!({})).line(&sections), "[[1,2],[5,7]]");
     }
