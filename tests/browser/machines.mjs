@@ -7,7 +7,7 @@ await step("signs in", page, () => signIn(page, token));
 await step("makes a tag", page, async () => {
   await page.getByRole("link", { name: "Tags" }).click();
   await page.getByText("New tag").click();
-  await page.getByLabel("Name").fill("seen-intel");
+  await page.getByLabel("Name", { exact: true }).fill("seen-intel");
   await page.getByLabel("XPath over the record's document").fill("//node[@class='processor']/vendor = 'Intel Corp.'");
   await page.getByText(/of the first 60 records would carry it/).waitFor();
   await page.getByRole("button", { name: "Create" }).click();
@@ -56,7 +56,7 @@ await step("sees what a query would tag", page, async () => {
 await step("is told what is wrong with a definition", page, async () => {
   await page.getByRole("link", { name: "Tags" }).click();
   await page.getByText("New tag").click();
-  await page.getByLabel("Name").fill("broken");
+  await page.getByLabel("Name", { exact: true }).fill("broken");
   await page.getByLabel("XPath over the record's document").last().fill("//node[");
   await page.getByRole("button", { name: "Create" }).click();
   await page.getByRole("alert").waitFor();
@@ -86,7 +86,7 @@ await step("compares two runs of the lab", page, async () => {
 
 await step("makes a token, which is shown once", page, async () => {
   await page.getByRole("link", { name: "Tokens" }).click();
-  await page.getByLabel("Name").fill("a robot");
+  await page.getByLabel("Name", { exact: true }).fill("a robot");
   await page.getByRole("button", { name: "Create" }).click();
   expect((await page.locator("pre.secret").innerText()).startsWith("stook_"), "a secret");
   await page.getByRole("link", { name: "Back to tokens" }).click();
