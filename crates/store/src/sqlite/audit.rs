@@ -45,7 +45,7 @@ fn insert(connection: &Connection, operation: &AuditedOperation, record: Option<
     let sql = "INSERT INTO audit(at, tenant, token, caller, address, operation, collection, key, outcome) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
     execute(connection, sql, params![at, tenant, token, caller, address, operation.operation(), collection, key, outcome])?;
     let id = connection.last_insert_rowid();
-    if id as u64 % CLEANED_EVERY == 0 { connection.execute_batch(&clean(id, at)).map_err(store_error) } else { Ok(()) }
+    if (id as u64).is_multiple_of(CLEANED_EVERY) { connection.execute_batch(&clean(id, at)).map_err(store_error) } else { Ok(()) }
 }
 
 fn audit_row(row: &Row<'_>) -> rusqlite::Result<AuditRow> {

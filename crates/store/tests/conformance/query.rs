@@ -206,7 +206,8 @@ impl Naive {
         });
         let mut rows: Vec<Vec<Value>> = found.into_iter().map(row).collect();
         if let Some(position) = united {
-            let mut sets: Vec<(Vec<Value>, Vec<(i64, i64)>)> = Vec::new();
+            type Ranges = Vec<(i64, i64)>;
+            let mut sets: Vec<(Vec<Value>, Ranges)> = Vec::new();
             for mut row in rows {
                 let numbers = std::mem::replace(&mut row[position], Value::Null);
                 let pairs = if let Value::Json(json) = &numbers { ranges(json).collect() } else { Vec::new() };
@@ -215,7 +216,7 @@ impl Naive {
                     None => sets.push((row, pairs)),
                 }
             }
-            let whole = |(mut row, pairs): (Vec<Value>, Vec<(i64, i64)>)| {
+            let whole = |(mut row, pairs): (Vec<Value>, Ranges)| {
                 row[position] = ranges_of(pairs);
                 row
             };
