@@ -87,6 +87,7 @@ pub fn gauges(health: &StoreHealth) -> Vec<(&'static str, u64)> {
 mod tests {
     use super::*;
     use crate::metrics::Metrics;
+    use std::time::Duration;
     use stook_store::health::Replica;
 
     const RULES: &str = include_str!("../../../../packaging/prometheus/stook.rules.yml");
@@ -103,6 +104,8 @@ mod tests {
         gauges(&health).into_iter().for_each(|(name, value)| metrics.set(name, value));
         let source = SourceHealth { source: "prices".into(), tenant: "main".into(), last_success: Some(1_000_000), ..SourceHealth::default() };
         metrics.sources.set(&[source], 3_000_000);
+        // what is counted by route is there from the first request on
+        metrics.count_response(&metrics.counters("/healthz", "GET", "main"), 200, Duration::from_millis(1));
         metrics.text()
     }
 
