@@ -235,6 +235,14 @@ impl Sandbox {
         Answer::from_output(self.command(arguments).output().expect("stook runs"))
     }
 
+    /// Runs `COMMAND --json` with variables of the environment to its end.
+    pub fn run_json(&self, command: &str, variables: &[(&str, &str)], arguments: &[&str]) -> Answer {
+        let words: Vec<&str> = [command, "--json"].iter().chain(arguments).copied().collect();
+        let answer = Answer::from_output(self.command(&words).envs(variables.iter().copied()).output().expect("stook runs"));
+        assert!(!answer.err.contains("panicked"), "{}", answer.err);
+        answer
+    }
+
     /// Runs a command that must have ended after so long; its output fits into a pipe.
     ///
     /// # Panics

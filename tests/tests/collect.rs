@@ -209,11 +209,7 @@ fn shop() -> Sandbox {
 }
 
 fn collect(sandbox: &Sandbox, services: &Services, arguments: &[&str]) -> Answer {
-    let words: Vec<&str> = ["collect", "--json"].iter().chain(arguments).copied().collect();
-    let output = sandbox.command(&words).env("SHOP_URL", &services.url).output().expect("stook runs");
-    let answer = Answer { code: output.status.code().unwrap_or(-1), out: output.stdout, err: String::from_utf8_lossy(&output.stderr).into_owned() };
-    assert!(!answer.err.contains("panicked"), "{}", answer.err);
-    answer
+    sandbox.run_json("collect", &[("SHOP_URL", &services.url)], arguments)
 }
 
 /// Keys of what is known.

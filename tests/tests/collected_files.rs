@@ -34,11 +34,7 @@ collections:
 }
 
 fn collect_with(sandbox: &Sandbox, variables: &[(&str, &str)], arguments: &[&str]) -> Answer {
-    let words: Vec<&str> = ["collect", "--json"].iter().chain(arguments).copied().collect();
-    let output = sandbox.command(&words).envs(variables.iter().copied()).output().expect("stook runs");
-    let answer = Answer { code: output.status.code().unwrap_or(-1), out: output.stdout, err: String::from_utf8_lossy(&output.stderr).into_owned() };
-    assert!(!answer.err.contains("panicked"), "{}", answer.err);
-    answer
+    sandbox.run_json("collect", variables, arguments)
 }
 
 /// The numbers of files that were imported and of those that have not changed.
@@ -358,11 +354,7 @@ fn a_file_from_elsewhere_is_imported_by_its_url() {
     let sandbox = Sandbox::new(&places("inbox/", ""));
     let here = sandbox.write_file("here.csv", row("3", "Three"));
     let url = format!("{}/lists/places.csv?secret=7", server.url);
-    let import = |arguments: &[&str]| {
-        let words: Vec<&str> = ["import", "--json"].iter().chain(arguments).copied().collect();
-        let output = sandbox.command(&words).env("AWS_ENDPOINT_URL", &server.url).output().expect("stook runs");
-        Answer { code: output.status.code().unwrap_or(-1), out: output.stdout, err: String::from_utf8_lossy(&output.stderr).into_owned() }
-    };
+    let import = |arguments: &[&str]| sandbox.run_json("import", &[("AWS_ENDPOINT_URL", &server.url)], arguments);
     let jobs = import(&[&url, "s3://b/in/b.csv", &here]).exits(0).lines();
     assert_eq!((jobs.len(), sandbox.records("place").len()), (3, 3));
     assert_eq!(jobs[0]["files"][0]["path"], json!(format!("{}/lists/places.csv", server.url)));

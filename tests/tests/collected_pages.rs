@@ -41,11 +41,7 @@ collections:
 }
 
 fn collect_from(sandbox: &Sandbox, service: &Service, arguments: &[&str]) -> Answer {
-    let words: Vec<&str> = ["collect", "--json"].iter().chain(arguments).copied().collect();
-    let output = sandbox.command(&words).env("SERVICE", &service.url).output().expect("stook runs");
-    let answer = Answer { code: output.status.code().unwrap_or(-1), out: output.stdout, err: String::from_utf8_lossy(&output.stderr).into_owned() };
-    assert!(!answer.err.contains("panicked"), "{}", answer.err);
-    answer
+    sandbox.run_json("collect", &[("SERVICE", &service.url)], arguments)
 }
 
 /// Numbers of pages and documents.

@@ -156,12 +156,7 @@ impl Served {
     }
 
     fn collect(&self, sandbox: &Sandbox, arguments: &[&str]) -> Answer {
-        let words: Vec<&str> = ["collect", "--json"].iter().chain(arguments).copied().collect();
-        let output = sandbox.command(&words).env("OAI_URL", &self.service.url).output().expect("stook runs");
-        let answer =
-            Answer { code: output.status.code().unwrap_or(-1), out: output.stdout, err: String::from_utf8_lossy(&output.stderr).into_owned() };
-        assert!(!answer.err.contains("panicked"), "{}", answer.err);
-        answer
+        sandbox.run_json("collect", &[("OAI_URL", &self.service.url)], arguments)
     }
 
     /// The arguments of the lists since this was asked last.

@@ -283,26 +283,25 @@ pub const CALL_PAGE: &[Keyword] = &[
     word("argument", TEXT, "The argument that takes the token; in XML that of the element's name if nothing is said."),
 ];
 
+/// Names of services or locations, each with where it is.
+const NAMED_PLACES: &str = r#"{"type":"object","minProperties":1,"additionalProperties":{"type":"string"}}"#;
+
 /// `collect`.
 pub const COLLECT: &[Keyword] = &[
-    word(
-        "odata",
-        r#"{"type":"object","minProperties":1,"additionalProperties":{"type":"string"}}"#,
-        "OData services by name, each with the URL of its entities; ${NAME} in it is taken from the environment.",
-    ),
+    word("odata", NAMED_PLACES, "OData services by name, each with the URL of its entities; ${NAME} in it is taken from the environment."),
     word(
         "oai",
-        r#"{"type":"object","minProperties":1,"additionalProperties":{"type":"string"}}"#,
+        NAMED_PLACES,
         "Repositories of OAI-PMH by name, each with its URL, which also says what is wanted: `https://host/oai?metadataPrefix=marc21&set=maps`.",
     ),
     word(
         "pages",
-        r#"{"type":"object","minProperties":1,"additionalProperties":{"type":"string"}}"#,
+        NAMED_PLACES,
         "Other services by name, each with the URL of a list, which may come in pages: `https://host/api/works?per_page=100`.",
     ),
     word(
         "files",
-        r#"{"type":"object","minProperties":1,"additionalProperties":{"type":"string"}}"#,
+        NAMED_PLACES,
         "Files by a name for each location: a folder (`inbox/`, `inbox/*.csv`), a file of a web server (`https://host/list.csv`), objects of S3 (`s3://bucket/folder/*.csv`).",
     ),
     word("window", TEXT, "odata: the member of a document that says when it was published."),

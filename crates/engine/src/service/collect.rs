@@ -77,8 +77,7 @@ pub struct CollectReport {
 /// When the store fails.
 pub fn journal(store: &dyn Store, tenant: &Tenant, collect: &Collect, service: &str) -> Result<Option<i64>> {
     let edges = store.edges(tenant, collect.id, service)?;
-    // other edges, with a group, are versions of files
-    Ok(edges.iter().find(|edge| edge.group.is_empty()).map(number).transpose()?)
+    Ok(edges.first().map(number).transpose()?)
 }
 
 /// Collects everything new from one service and imports it. `show` is called with what has been done so far.

@@ -25,8 +25,8 @@ use tempfile::NamedTempFile;
 
 /// The maximum number of files of a location.
 pub(super) const MAX_FILES: usize = 100_000;
-/// The group of the edges that keep versions; the watermark has none.
-const VERSIONS: &str = "file";
+/// What stands after a location's name where its versions are kept: apart from its watermark, which is read without them. The line break keeps names apart.
+const VERSIONS: &str = "\nfiles";
 /// Longer names are kept as hashes, because indexes of databases limit their keys.
 const MAX_NAME_BYTES: usize = 500;
 /// How many reasons of files that failed are reported.
@@ -62,13 +62,11 @@ pub fn fetch_file(location: &str, stop: &AtomicBool) -> Result<FetchedFile> {
     let download = match FileLocation::parse(location).map_err(wrong)? {
         FileLocation::Web(url) => {
             let client = HttpClient::for_files(&url, None)?;
-            let attempt = || download(&client, &url, &[], stop);
-            persist(ATTEMPTS, FIRST_PAUSE, &|pause| pause_until(pause, stop), attempt)
+            fetched(|| download(&client, &url, &[], stop), stop)
         }
         FileLocation::Bucket { bucket: name, folder, files: FilesOfFolder::Named(key) } => {
             let bucket = S3Bucket::of_environment(&name, None).map_err(wrong)?;
-            let attempt = || download(bucket.client(), &bucket.url(&format!("{folder}{key}")), &[], stop);
-            persist(ATTEMPTS, FIRST_PAUSE, &|pause| pause_until(pause, stop), attempt)
+            fetched(|| download(bucket.client(), &bucket.url(&format!("{folder}{key}")), &[], stop), stop)
         }
         FileLocation::Bucket { .. } | FileLocation::Folder { .. } => Err(one_file.to_owned()),
     };
@@ -76,6 +74,11 @@ pub fn fetch_file(location: &str, stop: &AtomicBool) -> Result<FetchedFile> {
         download.map_err(wrong)?.ok_or_else(|| wrong("the server says that nothing has changed, although it was not asked that".into()))?;
     let (name, modified) = (shown_url(location).to_owned(), download.modified());
     Ok(FetchedFile { name, bytes: download.file, size: download.size, modified, goes_on: download.goes_on })
+}
+
+/// Downloads a file, with several attempts; `None` if it has not changed.
+fn fetched(attempt: impl FnMut() -> HttpAttempt<Option<Download>>, stop: &AtomicBool) -> std::result::Result<Option<Download>, String> {
+    persist(ATTEMPTS, FIRST_PAUSE, &|pause| pause_until(pause, stop), attempt)
 }
 
 /// A file of a location.
@@ -127,10 +130,9 @@ pub(super) struct FileCollection<'f> {
 
 impl<'f> FileCollection<'f> {
     pub(super) fn new(pages: &'f PageImport<'f>, collect: &'f Collect, service: &'f str) -> Result<Self> {
-        let edges = pages.store.edges(&pages.request.tenant, collect.id, service)?;
-        let versions = edges.into_iter().filter(|edge| edge.group == VERSIONS);
+        let versions = pages.store.edges(&pages.request.tenant, collect.id, &format!("{service}{VERSIONS}"))?;
         // a version that cannot be read is that of a file to be collected again
-        let versions = versions.map(|edge| (edge.child, serde_json::from_slice(&edge.payload).unwrap_or_default())).collect();
+        let versions = versions.into_iter().map(|edge| (edge.child, serde_json::from_slice(&edge.payload).unwrap_or_default())).collect();
         Ok(Self { pages, collect, service, versions })
     }
 
@@ -243,7 +245,7 @@ impl<'f> FileCollection<'f> {
                 download(client, url, condition.as_slice(), self.pages.stop)
             }
         };
-        let downloaded = persist(ATTEMPTS, FIRST_PAUSE, &|pause| pause_until(pause, self.pages.stop), attempt);
+        let downloaded = fetched(attempt, self.pages.stop);
         if self.pages.stop.load(Ordering::SeqCst) {
             return Ok(None);
         }
@@ -302,7 +304,8 @@ impl<'f> FileCollection<'f> {
     }
 
     fn edge(&self, child: SmolStr, payload: Vec<u8>) -> Edge {
-        Edge { link: self.collect.id, target: self.service.into(), group: VERSIONS.into(), start: 0, child, payload }
+        let target = format!("{}{VERSIONS}", self.service).into();
+        Edge { link: self.collect.id, target, group: SmolStr::default(), start: 0, child, payload }
     }
 
     fn write(&self, edges: Vec<EdgeChange>) -> Result<()> {
