@@ -203,6 +203,11 @@ fn a_definition_is_written_for_a_list_of_a_service() {
     sandbox.ok(&["check"]);
     assert_eq!(collected(collect_from(&sandbox, &service, &[])), (3, 25));
     assert!(sandbox.ok(&["profile", &url]).contains(&url));
+    let page = Service::new(|_| ("text/html", "<html>sign in</html>".into()));
+    let url = format!("{}/login.html", page.url);
+    for command in [vec!["profile", &url], vec!["init", "--force", "--from", &url]] {
+        sandbox.run(&command).exits(1).stderr_contains(&[&url, "looks like HTML"]);
+    }
     // a file of a web server
     let list = Service::new(|_| ("text/csv", "iata,name\nAMS,Schiphol\nLIS,Lisboa\n".into()));
     let sandbox = Sandbox::new("");

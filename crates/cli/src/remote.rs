@@ -56,6 +56,14 @@ impl LocalFiles {
         Ok(local)
     }
 
+    /// An error about these files, with the names by which they were given.
+    pub fn named(&self, mut error: CommandError) -> CommandError {
+        for fetched in &self.fetched {
+            error.message = error.message.replace(&fetched.path.display().to_string(), &fetched.location);
+        }
+        error
+    }
+
     /// What a path is called where people see it.
     pub fn shown(&self, path: &Path) -> PathBuf {
         self.fetched.iter().find(|fetched| fetched.path == path).map_or_else(|| path.to_owned(), |fetched| PathBuf::from(&fetched.location))

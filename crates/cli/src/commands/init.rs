@@ -33,7 +33,7 @@ pub fn init(arguments: &InitArgs) -> CommandResult {
         return Ok(0);
     }
     let files = LocalFiles::new(&arguments.from)?;
-    let mut proposal = propose(&name_of(&folder), read(&files.paths, arguments.rows)?);
+    let mut proposal = propose(&name_of(&folder), read(&files.paths, arguments.rows).map_err(|error| files.named(error))?);
     collect_fetched(&mut proposal, &files);
     if let (None, Some(first)) = (&arguments.dir, proposal.sources.first()) {
         // whatever the folder at hand is called, the catalogue is one of these files

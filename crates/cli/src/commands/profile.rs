@@ -17,7 +17,7 @@ const SHOWN: usize = 24;
 
 pub fn profile(arguments: &ProfileArgs) -> CommandResult {
     let files = LocalFiles::new(&arguments.files)?;
-    let mut tables = read(&files.paths, arguments.rows)?;
+    let mut tables = read(&files.paths, arguments.rows).map_err(|error| files.named(error))?;
     tables.iter_mut().flat_map(|table| &mut table.files).for_each(|file| *file = files.shown(file));
     for (index, found) in tables.iter().enumerate() {
         if arguments.json {
