@@ -77,6 +77,7 @@ const COMMANDS: &[(&[&str], Does, i32)] = &[
     (&["get", "authority", "n  00000042 ", "--explain"], Refuses, 0),
     (&["query", "authority"], Refuses, 0),
     (&["query", "authority", "--explain"], Refuses, 0),
+    (&["sql", "SELECT 1"], Refuses, 0),
     (&["suggest", "personal"], Refuses, 0),
     (&["settle"], Refuses, 0),
     (&["withdraw", "holdings"], Refuses, 0),

@@ -18,7 +18,7 @@ mod remote;
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 use commands::{
-    audit, backup, collect, definition, doctor, follow, help, import, init, jobs, journal, man_pages, profile, query, queue, record, serve, settle,
+    audit, backup, collect, definition, doctor, follow, help, import, init, jobs, journal, man_pages, profile, query, queue, record, serve, settle, sql,
     tag, token, undo, work,
 };
 #[cfg(feature = "lab")]
@@ -89,6 +89,7 @@ fn run(arguments: &Arguments) -> CommandResult {
         Command::Queue { command } => queue::run(&location, command),
         Command::Get(get) => record::get(&location, get),
         Command::Query(arguments) => query::query(&location, arguments),
+        Command::Sql(arguments) => sql::sql(&location, arguments),
         Command::Suggest { text, tenant, json } => query::suggest(&location, &text.join(" "), tenant, *json),
         Command::Withdraw(withdraw) => record::withdraw(&location, withdraw),
         Command::Export { collection, format, output, tenant } => record::export(&location, collection, *format, output.as_deref(), tenant),

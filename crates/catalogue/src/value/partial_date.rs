@@ -22,6 +22,8 @@ pub struct PartialDate {
 }
 
 impl PartialDate {
+    /// The first and the last day of the years -9999 to 9999.
+    pub const LIMITS: (i64, i64) = (FIRST, LAST);
     /// How many bits of the stored integer are the last day.
     pub const LAST_BITS: u32 = 24;
     /// The bits of the last day.

@@ -5,7 +5,7 @@ use super::init::{InitArgs, ProfileArgs};
 #[cfg(feature = "lab")]
 use super::lab::LabCommand;
 use super::queue::{JournalArgs, QueueCommand};
-use super::records::{ChangesArgs, ExportFormat, GetArgs, QueryArgs, WithdrawArgs};
+use super::records::{ChangesArgs, ExportFormat, GetArgs, QueryArgs, SqlArgs, WithdrawArgs};
 #[cfg(feature = "lab")]
 use super::sample::SampleArgs;
 use super::serve::{AuditArgs, ServeArgs, TokenCommand};
@@ -215,6 +215,11 @@ pub enum Command {
         after_help = "Examples:\n  stook query 'authority heading=Smith*'\n  stook query 'authority changed>=2018-01-01 kind=personal | sort changed- | grep heading, changed'\n  stook query 'authority | count(lccn), max(changed)'"
     )]
     Query(QueryArgs),
+    /// Read records with the SQL of the store's database: each collection is a view, `golden_COLLECTION`.
+    #[command(
+        after_help = "Examples:\n  stook sql 'SELECT key, title FROM golden_book WHERE year > 1990 ORDER BY title LIMIT 10'\n  stook sql 'SELECT publisher, count(*) FROM golden_book GROUP BY publisher' --format csv\n\nNothing can be written. Other programs read the same views: see the page \"Query records with SQL\" of the documentation."
+    )]
+    Sql(SqlArgs),
     /// Suggest queries for free text.
     #[command(after_help = "Examples:\n  stook suggest smith personal\n  stook suggest 'blocks at T1_CH_CERN larger than 1e12'")]
     Suggest {

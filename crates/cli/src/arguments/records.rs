@@ -1,4 +1,4 @@
-//! Arguments of `get`, `query`, `withdraw`, `export` and `changes`.
+//! Arguments of `get`, `query`, `sql`, `withdraw`, `export` and `changes`.
 
 use super::named::one_of;
 use clap::{Args, ValueEnum};
@@ -58,6 +58,25 @@ pub struct QueryArgs {
     /// The tenant.
     #[arg(long, default_value = "main", value_name = "T")]
     pub tenant: String,
+}
+
+/// Arguments of `sql`.
+#[derive(Debug, Args)]
+pub struct SqlArgs {
+    /// The statement, in quotes: SELECT, WITH or VALUES.
+    pub statement: String,
+    /// Format of the output.
+    #[arg(long, default_value = "table")]
+    pub format: SqlFormat,
+}
+
+/// Formats of `sql`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SqlFormat {
+    Table,
+    Json,
+    Ndjson,
+    Csv,
 }
 
 /// Formats of `get`.

@@ -23,6 +23,7 @@ pub mod record;
 pub mod sample;
 pub mod serve;
 pub mod settle;
+pub mod sql;
 mod status;
 pub mod tag;
 pub mod token;

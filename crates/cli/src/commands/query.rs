@@ -275,7 +275,7 @@ fn write_typed(
     Ok(if cut_rows > 0 { 2 } else { 0 })
 }
 
-fn csv_line(out: &mut dyn Write, values: impl Iterator<Item = String>) -> std::io::Result<()> {
+pub fn csv_line(out: &mut dyn Write, values: impl Iterator<Item = String>) -> std::io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
     writer.write_record(values)?;
     writer.flush()

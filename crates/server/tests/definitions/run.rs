@@ -25,7 +25,8 @@ use stook_formats::read::OpenedInput;
 use stook_sample::random::Random;
 use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::queue::{JobFile, JobId, JobState, NewJob, SplitProgress};
-use stook_store::{SettlePass, Tenant};
+use stook_store::sql_queries::SqlRows;
+use stook_store::{SettlePass, StoreError, Tenant};
 use tokio::runtime::Runtime;
 
 /// Number of orders of a case with more than four files.
@@ -183,6 +184,7 @@ fn run_all(cases: &[Case], seed: u64) -> Result<Timings, Fault> {
         if let Some((tenant, damage)) = found.named.first() {
             return Err(without_case(format!("{}: a record of {tenant} cannot be read: {damage}", setup.kind)));
         }
+        setup.read_views().map_err(|wrong| without_case(format!("{}: {wrong}", setup.kind)))?;
         if checked.inconclusive > 0 {
             return Err(without_case(format!("{}: check --deep leaves {} records undecided", setup.kind, checked.inconclusive)));
         }
@@ -204,7 +206,37 @@ fn run_all(cases: &[Case], seed: u64) -> Result<Timings, Fault> {
 /// Responses, each with its request.
 type Responses = Vec<(String, Json)>;
 
+/// Counts rows.
+struct CountedRows(u64);
+
+impl SqlRows for CountedRows {
+    fn columns(&mut self, _: Vec<String>) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: Vec<Json>) -> Result<(), StoreError> {
+        self.0 += 1;
+        Ok(())
+    }
+}
+
 impl TestSetup {
+    /// Reads every view with SQL: it has as many rows as a query of each tenant finds.
+    fn read_views(&self) -> Result<(), String> {
+        let tenants = self.store.tenants().map_err(|error| error.to_string())?;
+        for (id, collection) in self.catalogue.collections.enumerate() {
+            let mut rows = CountedRows(0);
+            let statement = format!("SELECT * FROM golden_{}", collection.name);
+            self.store.select(&statement, &mut rows).map_err(|error| format!("{statement}: {error}"))?;
+            let count = |tenant: &Tenant| self.store.count(&QueryPlan::all(tenant.clone(), id));
+            let found = tenants.iter().map(count).sum::<Result<u64, StoreError>>().map_err(|error| error.to_string())?;
+            if rows.0 != found {
+                return Err(format!("{statement} returns {} rows, and queries find {found}", rows.0));
+            }
+        }
+        Ok(())
+    }
+
     fn tenant(&self, case_index: usize, variant_index: usize) -> Tenant {
         Tenant::new(&format!("t{case_index}-{variant_index}")).expect("a tenant")
     }

@@ -6,6 +6,7 @@
 //! | [`Changes`] | reads records in the order in which they changed | `changes.rs` |
 //! | [`ChangeFeed`] | gives what has changed in records, in the order of commits | `change_feed.rs` |
 //! | [`Queries`] | executes plans | `plan.rs` |
+//! | [`SqlQueries`] | reads views of golden records with SQL | `sql_queries.rs` |
 //! | [`Units`] | writes units of work | `commit.rs`; [`Unit`](unit::Unit) in `unit.rs` |
 //! | [`CommitNumbers`] | shows caches of records whether anything was committed | `observer.rs` |
 //! | [`Settling`] | keeps edges and marks, runs passes | `settling.rs`, `edges.rs` |
@@ -38,6 +39,7 @@ pub mod plan;
 pub mod queue;
 pub mod records;
 pub mod settling;
+pub mod sql_queries;
 pub mod stats;
 pub mod tag;
 pub mod tenant;
@@ -57,6 +59,7 @@ use plan::Queries;
 use queue::Queue;
 use records::Records;
 use settling::Settling;
+use sql_queries::SqlQueries;
 use stats::StoreStats;
 use stook_catalogue::ids::SourceId;
 use tag::Tags;
@@ -69,6 +72,7 @@ pub trait Store:
     + Changes
     + ChangeFeed
     + Queries
+    + SqlQueries
     + Units
     + CommitNumbers
     + Settling

@@ -30,6 +30,7 @@ mod records;
 mod roles;
 mod rows;
 mod session;
+mod sql_queries;
 mod store;
 mod tables;
 mod tags;
@@ -38,6 +39,7 @@ mod unique;
 mod unit;
 mod upgrade;
 mod values;
+mod views;
 mod words_index;
 mod writer;
 

@@ -10,6 +10,7 @@
 //! i_C_FIELD(tenant, key, value)           one row per element of an indexed list
 //! u_C_FIELD(tenant, digest, key)          reservations of a unique field, by the hash of the value
 //! edges, marks, jobs, chunks, chunk_journals, troubles, failed_documents, corrections, record_log, calls, api_tokens, audit
+//! golden_C                                a view of golden records, see [`crate::sql::views`]
 //! former                                  former contributions, if a source says `undo:`, see [`super::former`]
 //! changes                                 what has changed in records, if a collection says `changes:`, see [`super::change_feed`]
 //! tag_stamps, tags, tagged, trees         tags, which records carry them, the trees on which they are evaluated
@@ -280,6 +281,7 @@ pub fn prepare(session: &mut Session, tables: &StoreTables, schema: &str) -> DbR
     let upgraded = super::upgrade::upgrade(session)?;
     check_format(session)?;
     let definition = &tables.definition;
+    let former_views = super::views::drop_former(session, definition)?;
     let (mut changes, mut redefined) = (Vec::new(), false);
     let stored_definition = meta(session, "definition")?;
     if stored_definition.as_deref() != Some(definition.hash.as_str()) {
@@ -306,6 +308,9 @@ pub fn prepare(session: &mut Session, tables: &StoreTables, schema: &str) -> DbR
     }
     if distribute(session, tables)? {
         put_meta(session, "distributed", "yes")?;
+    }
+    if let Some(views) = former_views {
+        views.replace(session, definition)?;
     }
     session.batch("COMMIT")?;
     Ok((upgraded.into_iter().chain(changes).collect(), redefined))
@@ -397,7 +402,7 @@ fn is_prepared(session: &mut Session, tables: &StoreTables) -> DbResult<bool> {
     if has_citus(session)? && meta(session, "distributed")?.is_none() {
         return Ok(false);
     }
-    Ok(read_generations(session, tables)?.values().all(|number| *number > 0))
+    Ok(super::views::are_current(session, &tables.definition)? && read_generations(session, tables)?.values().all(|number| *number > 0))
 }
 
 fn migrate(session: &mut Session, tables: &StoreTables, old_schema: &StoreSchema) -> DbResult<Vec<String>> {

@@ -31,3 +31,4 @@ pub mod tagging;
 pub mod unique;
 pub mod unit;
 pub mod united;
+pub mod views;

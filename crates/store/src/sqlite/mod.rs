@@ -40,6 +40,7 @@ mod records;
 mod roles;
 mod rows;
 mod sql;
+mod sql_queries;
 #[cfg(debug_assertions)]
 mod statements;
 mod store;
@@ -50,6 +51,7 @@ mod unique;
 mod unit;
 mod upgrade;
 mod values;
+mod views;
 mod wal;
 mod words_index;
 mod writer;

@@ -18,6 +18,7 @@
 //! tag_stamps, tags, tagged, trees         tags, which records carry them, the trees on which they are evaluated
 //! former                                  former contributions, if a source says `undo:`, see [`super::former`]
 //! changes                                 what has changed in records, if a collection says `changes:`, see [`super::change_feed`]
+//! golden_C                                a view of golden records, see [`crate::sql::views`]
 //! record_log, calls, api_tokens, audit    change logs, responses to idempotent calls, tokens, who changed what
 //! ```
 //! The definition checks names of collections and fields (lower-case letters, digits, `_`), so they are safe in SQL.
@@ -384,6 +385,7 @@ pub fn prepare(connection: &mut Connection, tables: &StoreTables) -> Result<(Vec
     }
     check_format(&transaction)?;
     let definition = &tables.definition;
+    super::views::drop_former(&transaction, definition)?;
     let (mut changes, mut redefined) = (Vec::new(), false);
     if meta(&transaction, "definition")?.as_deref() != Some(tables.format_and_hash.as_str()) {
         let old_schema = crate::sql::store_schema::parse_schema(meta(&transaction, "shape")?.as_deref())?;
@@ -420,6 +422,7 @@ pub fn prepare(connection: &mut Connection, tables: &StoreTables) -> Result<(Vec
     for feed in definition.sources.iter().flat_map(|source| &source.feeds) {
         transaction.execute("INSERT OR IGNORE INTO generations(hash) VALUES (?)", params![feed.generation.as_slice()]).map_err(store_error)?;
     }
+    super::views::create(&transaction, definition)?;
     transaction.commit().map_err(store_error)?;
     Ok((upgraded.into_iter().chain(changes).collect(), redefined))
 }
@@ -445,6 +448,7 @@ pub fn columns_of(connection: &Connection, table: &str) -> Result<Vec<String>> {
 fn is_prepared(connection: &Connection, tables: &StoreTables) -> bool {
     let is_current = check_definition(connection, tables).is_ok() && meta(connection, "format").is_ok_and(|format| format.as_deref() == Some(FORMAT));
     let is_current = is_current && meta(connection, "collections").is_ok_and(|names| names.is_some());
+    let is_current = is_current && super::views::are_current(connection, &tables.definition).is_ok_and(|current| current);
     let has_index = |name: &str| {
         let found = connection.query_row("SELECT 1 FROM sqlite_schema WHERE name = ?", [conflict_index(name).trim_matches('"')], |_| Ok(()));
         found.is_ok()
