@@ -36,7 +36,9 @@ pub fn sql(location: &CatalogueLocation, arguments: &SqlArgs) -> CommandResult {
 fn explained(catalogue: &stook_catalogue::definition::Catalogue, error: StoreError) -> CommandError {
     match error {
         StoreError::Wrong(reason) => {
-            let views: Vec<String> = catalogue.collections.iter().map(|collection| format!("golden_{}", collection.name)).collect();
+            let quote = |name: &str| if name.contains('.') { "\"" } else { "" };
+            let view = |name: &str| format!("{0}golden_{name}{0}", quote(name));
+            let views: Vec<String> = catalogue.collections.iter().map(|collection| view(&collection.name)).collect();
             CommandError::usage(format!("the statement cannot be executed: {reason}; there are the views {}", views.join(", ")))
         }
         other => other.into(),

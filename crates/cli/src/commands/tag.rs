@@ -60,7 +60,7 @@ pub fn tag(location: &CatalogueLocation, command: &TagCommand) -> CommandResult 
             save(&TagContext::open(location, target)?, definition_args, false, !wait.no_wait, target.json)
         }
         TagCommand::Rename { name, to, target } => {
-            let context = TagContext::open(location, target)?;
+            let context = TagContext::for_target(location.written_existing()?, target)?;
             context.tags()?.rename(TagChange { name: name.clone(), ..TagChange::default() }, to)?;
             print_result(target.json, json!({ "tag": name, "name": to }), || format!("tag {name} is now {to}"));
             let (index, _) = tags::collection(&context.catalogue, &context.collection)?;

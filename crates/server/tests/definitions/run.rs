@@ -226,7 +226,7 @@ impl TestSetup {
         let tenants = self.store.tenants().map_err(|error| error.to_string())?;
         for (id, collection) in self.catalogue.collections.enumerate() {
             let mut rows = CountedRows(0);
-            let statement = format!("SELECT * FROM golden_{}", collection.name);
+            let statement = format!("SELECT * FROM \"golden_{}\"", collection.name);
             self.store.select(&statement, &mut rows).map_err(|error| format!("{statement}: {error}"))?;
             let count = |tenant: &Tenant| self.store.count(&QueryPlan::all(tenant.clone(), id));
             let found = tenants.iter().map(count).sum::<Result<u64, StoreError>>().map_err(|error| error.to_string())?;

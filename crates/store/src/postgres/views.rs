@@ -112,7 +112,7 @@ fn shown_member(member: &StructMember) -> String {
 
 /// Whether the store has the views of a definition.
 pub fn are_current(session: &mut Session, catalogue: &Catalogue) -> DbResult<bool> {
-    Ok(meta(session, STAMP)?.as_deref() == Some(stamp(&statements(catalogue)).as_str()))
+    Ok(meta(session, STAMP)?.as_deref() == Some(stamp(catalogue, &statements(catalogue)).as_str()))
 }
 
 /// The views are dropped before tables change, as they would keep columns from changing their types.
@@ -150,6 +150,6 @@ impl FormerViews {
     pub fn replace(self, session: &mut Session, catalogue: &Catalogue) -> DbResult<()> {
         let statements = statements(catalogue);
         statements.iter().chain(&self.grants).try_for_each(|statement| session.batch(statement))?;
-        put_meta(session, STAMP, &stamp(&statements))
+        put_meta(session, STAMP, &stamp(catalogue, &statements))
     }
 }

@@ -12,7 +12,7 @@
 //! A view has the records that exist for readers. Geometries have no column: no function of a database reads how they are stored. Views use built-in
 //! functions only, so that every program that opens the database can read them. They are made again whenever their statements change.
 
-use stook_catalogue::definition::Collection;
+use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::value::FieldType;
 
 /// The name under which `meta` keeps [`stamp`].
@@ -48,7 +48,14 @@ fn holds_geometry(ty: &FieldType) -> bool {
     }
 }
 
-/// What tells whether a store has just these views.
-pub fn stamp(statements: &[String]) -> String {
-    blake3::hash(statements.join("\n").as_bytes()).to_hex()[..32].to_owned()
+/// What tells whether a store has just these views, of columns of these types: a column that is shown as it is may become another one.
+pub fn stamp(catalogue: &Catalogue, statements: &[String]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for (collection, statement) in catalogue.collections.iter().zip(statements) {
+        hasher.update(statement.as_bytes());
+        shown_columns(collection).for_each(|column| {
+            hasher.update(format!("\n{}", column.ty).as_bytes());
+        });
+    }
+    hasher.finalize().to_hex()[..32].to_owned()
 }

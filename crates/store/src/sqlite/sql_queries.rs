@@ -42,7 +42,7 @@ fn select(connection: &Connection, sql: &str, rows: &mut dyn SqlRows) -> Result<
     if !reads || !statement.readonly() || statement.column_count() == 0 {
         return Err(StoreError::Wrong("the statement must begin with SELECT, WITH, VALUES or EXPLAIN, and write nothing".into()));
     }
-    let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let count = names.len();
     rows.columns(names)?;
     let mut found = statement.query([]).map_err(wrong)?;

@@ -130,7 +130,7 @@ fn shown_member(member: &StructMember) -> String {
 
 /// Whether the store has the views of a definition.
 pub fn are_current(connection: &Connection, catalogue: &Catalogue) -> Result<bool> {
-    Ok(meta(connection, STAMP)?.as_deref() == Some(stamp(&statements(catalogue)).as_str()))
+    Ok(meta(connection, STAMP)?.as_deref() == Some(stamp(catalogue, &statements(catalogue)).as_str()))
 }
 
 /// Drops all views if they are not those of the definition.
@@ -151,5 +151,5 @@ pub fn create(connection: &Connection, catalogue: &Catalogue) -> Result<()> {
     }
     let statements = statements(catalogue);
     statements.iter().try_for_each(|statement| connection.execute_batch(statement).map_err(store_error))?;
-    put_meta(connection, STAMP, &stamp(&statements))
+    put_meta(connection, STAMP, &stamp(catalogue, &statements))
 }
