@@ -155,3 +155,52 @@ fn an_exported_spreadsheet_can_be_imported_again() {
         assert_eq!(stook.get("/v1/main/export/thing?format=xlsx&lossy=true").status, 200);
     }
 }
+
+/// What a bulk explanation says of a record, and what `get --explain` says of it: values by field and contributor, and whether they were chosen.
+fn said(sandbox: &Sandbox, key: &str, statements: &[Json]) -> [Vec<(String, String, bool)>; 2] {
+    let text = |value: &Json| value.as_str().unwrap().to_owned();
+    let of_key = statements.iter().filter(|row| row["key"] == key);
+    let mut in_bulk: Vec<_> = of_key.map(|row| (text(&row["field"]), text(&row["contributor"]), row["chosen"] == true)).collect();
+    let explained = sandbox.json(&["get", "airport", key, "--explain", "--format", "json"]);
+    let mut alone = Vec::new();
+    for (field, entry) in explained["fields"].as_object().unwrap() {
+        let won = entry["from"].as_array().into_iter().flatten().map(|contributor| (field.clone(), text(contributor), true));
+        let lost = entry["lost"].as_array().into_iter().flatten().map(|lost| (field.clone(), text(&lost["contributor"]), false));
+        alone.extend(won.chain(lost));
+    }
+    in_bulk.sort();
+    alone.sort();
+    [in_bulk, alone]
+}
+
+#[test]
+fn who_says_what_is_exported_as_a_table() {
+    let definition = "catalogue: c\nsources:\n  list: { format: csv, as_of: meta.received, into: airport }\n  other: { format: csv, as_of: meta.received, into: airport }\n\
+                      collections:\n  airport:\n    key: id\n    fields:\n      id: text\n      name: { type: text, compare: true }\n      runways: integer\n      \
+                      codes: { type: [text], survivorship: union }\n      label: { type: text, derive: \"id + ' ' + name\" }\n";
+    for sandbox in Sandbox::on_each_store(definition) {
+        let list = sandbox.write_file("list.csv", "id,name,runways,codes\n1,Goroka,1,GKA\n2,\"a, \"\"b\"\"\",x,\n");
+        let other = sandbox.write_file("other.csv", "id,name,codes\n1,Goroka Airport,AYGA\n3,Field,F\n");
+        sandbox.import(&[&list, "--source", "list", "--as-of", "2026-01-01T00:00:00Z"]);
+        sandbox.import(&[&other, "--source", "other", "--as-of", "2026-01-02T00:00:00Z"]);
+        let statements = sandbox.run(&["export", "airport", "--explain", "--format", "ndjson"]).exits(0).lines();
+        for key in ["1", "2", "3"] {
+            let [in_bulk, alone] = said(&sandbox, key, &statements);
+            assert_eq!(in_bulk, alone);
+            assert!(!in_bulk.is_empty());
+        }
+        let overruled = json!({ "key": "1", "field": "name", "contributor": "list", "value": "Goroka", "chosen": false, "as_of": "2026-01-01T00:00:00Z", "job": 1, "document": 1 });
+        assert!(statements.contains(&overruled), "{statements:?}");
+        let rows = sandbox.ok(&["export", "airport", "--explain", "--format", "csv"]);
+        assert_eq!(rows.lines().count(), statements.len() + 1);
+        assert!(rows.contains("2,name,list,\"a, \"\"b\"\"\",true,2026-01-01T00:00:00Z,1,2"), "{rows}");
+        for format in ["xlsx", "parquet", "arrow"] {
+            let file = sandbox.path(format).display().to_string();
+            sandbox.run(&["export", "airport", "--explain", "--format", format, "-o", &file]).exits(0);
+        }
+        sandbox.run(&["export", "airport", "--explain", "--format", "marc"]).exits(1).stderr_contains(&["who says what"]);
+        let served = Served::new(&sandbox, &[]);
+        let lines = served.get("/v1/main/export/airport?explain=true").text();
+        assert_eq!(lines.lines().count(), statements.len());
+    }
+}

@@ -92,7 +92,7 @@ fn run(arguments: &Arguments) -> CommandResult {
         Command::Sql(arguments) => sql::sql(&location, arguments),
         Command::Suggest { text, tenant, json } => query::suggest(&location, &text.join(" "), tenant, *json),
         Command::Withdraw(withdraw) => record::withdraw(&location, withdraw),
-        Command::Export { collection, format, output, tenant } => record::export(&location, collection, *format, output.as_deref(), tenant),
+        Command::Export(arguments) => record::export(&location, arguments),
         Command::Changes(arguments) => follow::changes(&location, arguments),
         #[cfg(feature = "lab")]
         Command::Lab { command } => lab::lab(command),

@@ -5,7 +5,7 @@ use super::init::{InitArgs, ProfileArgs};
 #[cfg(feature = "lab")]
 use super::lab::LabCommand;
 use super::queue::{JournalArgs, QueueCommand};
-use super::records::{ChangesArgs, ExportFormat, GetArgs, QueryArgs, SqlArgs, WithdrawArgs};
+use super::records::{ChangesArgs, ExportArgs, GetArgs, QueryArgs, SqlArgs, WithdrawArgs};
 #[cfg(feature = "lab")]
 use super::sample::SampleArgs;
 use super::serve::{AuditArgs, ServeArgs, TokenCommand};
@@ -244,20 +244,8 @@ pub enum Command {
     #[command(after_help = "Example:\n  stook withdraw loc --collection authority --key 'n  50005501 '")]
     Withdraw(WithdrawArgs),
     /// Export all records of a collection.
-    #[command(after_help = "Examples:\n  stook export authority --format marc -o names.mrc\n  stook export authority --format csv | head")]
-    Export {
-        /// The collection.
-        collection: String,
-        /// Format of the output.
-        #[arg(long)]
-        format: ExportFormat,
-        /// File to write [default: standard output].
-        #[arg(short, long, value_name = "FILE")]
-        output: Option<PathBuf>,
-        /// The tenant.
-        #[arg(long, default_value = "main", value_name = "T")]
-        tenant: String,
-    },
+    #[command(after_help = "Examples:\n  stook export authority --format marc -o names.mrc\n  stook export authority --format csv | head\n  stook export authority --explain --format parquet -o who-says-what.parquet")]
+    Export(ExportArgs),
     /// Show what has changed in records, one change a line of JSON, in the order of commits. The collection must say `changes:`, how long they are kept.
     #[command(
         after_help = "Examples:\n  stook changes\n  stook changes authority --since 5f0c9a3e-1841\n  stook changes --since now --follow | while read -r change; do notify \"$change\"; done\n  stook changes | jq -c 'select(.change == \"deleted\") | .key'\n\nEach change has a cursor: --since CURSOR goes on after it, so that each change is seen once. The last line has only the cursor at the end, and whether all derived values are settled.\n\nExit codes: 0 all well, 1 changes after the cursor are not kept any more (export the records, and follow from the cursor that the export names) or the store failed, 64 wrong usage."

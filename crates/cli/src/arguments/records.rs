@@ -2,6 +2,7 @@
 
 use super::named::one_of;
 use clap::{Args, ValueEnum};
+use std::path::PathBuf;
 use stook_engine::fetch::{FetchPolicy, WHEN};
 
 /// Arguments of `get`.
@@ -110,6 +111,25 @@ pub enum ExportFormat {
     Arrow,
     Marc,
     Marcxml,
+}
+
+/// Arguments of `export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The collection.
+    pub collection: String,
+    /// Format of the output.
+    #[arg(long)]
+    pub format: ExportFormat,
+    /// Write who says what instead of records: a row for each value that a contributor gives, and whether it was chosen.
+    #[arg(long)]
+    pub explain: bool,
+    /// File to write [default: standard output].
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The tenant.
+    #[arg(long, default_value = "main", value_name = "T")]
+    pub tenant: String,
 }
 
 /// Arguments of `withdraw`.

@@ -1,19 +1,19 @@
 //! `get`, `withdraw`, `export`: records by key, and all of them.
 
 use super::settle;
-use crate::arguments::records::{ExportFormat, GetArgs, GetFormat, WithdrawArgs};
+use crate::arguments::records::{ExportArgs, ExportFormat, GetArgs, GetFormat, WithdrawArgs};
 use crate::open::{self, CatalogueLocation};
 use crate::output::{count, number, seconds, stream, table, yaml};
 use crate::output_file::Output;
 use crate::{CommandError, CommandResult};
 use serde_json::{Value as Json, json};
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use stook_engine::change_feed;
 use stook_engine::composed::MarcOfRecords;
-use stook_engine::export::{self, ExportRequest};
+use stook_engine::export::{self, ExportRemark, ExportRequest};
 use stook_engine::record::{self, RecordAddress};
+use stook_engine::statements::export_statements;
 use stook_engine::tags::joined_attributes;
 use stook_engine::withdraw::{self, WithdrawalRequest};
 use stook_formats::Syntax;
@@ -168,10 +168,11 @@ pub fn withdraw(location: &CatalogueLocation, arguments: &WithdrawArgs) -> Comma
     Ok(if done.unique_conflicts.is_empty() { 0 } else { 2 })
 }
 
-pub fn export(location: &CatalogueLocation, collection: &str, format: ExportFormat, output: Option<&Path>, tenant: &str) -> CommandResult {
+pub fn export(location: &CatalogueLocation, arguments: &ExportArgs) -> CommandResult {
+    let ExportArgs { collection, output, .. } = arguments;
     let (catalogue, store) = location.read()?;
-    let tenant = open::tenant(tenant)?;
-    let format = match format {
+    let tenant = open::tenant(&arguments.tenant)?;
+    let format = match arguments.format {
         ExportFormat::Ndjson => export::ExportFormat::Ndjson,
         ExportFormat::Csv => export::ExportFormat::Csv,
         ExportFormat::Xlsx => export::ExportFormat::Typed(TypedFormat::Xlsx),
@@ -182,9 +183,13 @@ pub fn export(location: &CatalogueLocation, collection: &str, format: ExportForm
     };
     // read before the records are
     let cursor = change_feed::cursor_of_export(&catalogue, &*store, &tenant, collection)?;
-    let mut out = Output::new(output)?;
-    let exported =
-        export::export(&catalogue, &*store, &ExportRequest { tenant: &tenant, collection, format }, &mut out, &mut |remark| eprintln!("{remark}"))?;
+    let mut out = Output::new(output.as_deref())?;
+    let request = ExportRequest { tenant: &tenant, collection, format };
+    let remark = &mut |remark: ExportRemark<'_>| eprintln!("{remark}");
+    let exported = match arguments.explain {
+        true => export_statements(&catalogue, &*store, &request, &mut out, remark)?,
+        false => export::export(&catalogue, &*store, &request, &mut out, remark)?,
+    };
     out.finish()?;
     if let Some(path) = output {
         eprintln!("wrote {} to {}", count(exported.records, "record"), path.display());

@@ -182,12 +182,12 @@ pub fn export(
     Ok(exported)
 }
 
-fn failed(error: std::io::Error) -> EngineError {
+pub(super) fn failed(error: std::io::Error) -> EngineError {
     EngineError::File { path: "the output".into(), error }
 }
 
 /// Calls `visit` for every existing record of a collection, reading a page of keys at a time.
-fn each_record(
+pub(super) fn each_record(
     definition: &Collection,
     index: CollectionId,
     store: &dyn Store,

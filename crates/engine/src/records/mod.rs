@@ -7,3 +7,4 @@ pub mod damage;
 pub mod export;
 pub mod publish;
 pub mod record;
+pub mod statements;

@@ -21,6 +21,7 @@ use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::change_feed::{self, ChangeCursor};
 use stook_engine::export::{self, ExportFormat, ExportRemark, ExportReport, ExportRequest};
+use stook_engine::statements::export_statements;
 use stook_formats::TableColumn;
 use stook_formats::spreadsheet::MAX_CELL_TEXT;
 use stook_formats::typed::{TypedFormat, TypedWriter};
@@ -152,7 +153,7 @@ pub fn streamed(media: &'static str, write: impl FnOnce(&mut dyn Write) -> Resul
 const MAX_REASONS: usize = 20;
 
 /// Streams a complete collection: `?format=ndjson|csv|xlsx|parquet|arrow|marc|marcxml`. An export as MARC or XLSX that would have to change or leave out records is
-/// refused before anything is sent, unless `lossy=true`; `report=true` lists those records instead.
+/// refused before anything is sent, unless `lossy=true`; `report=true` lists those records instead. `explain=true` exports what contributors say.
 pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
     let collection = ctx.collection();
     let (format, media) = match ctx.params.single("format")?.as_deref() {
@@ -165,17 +166,24 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
             None => return Err(Problem::bad_request("format is ndjson, csv, xlsx, parquet, arrow, marc or marcxml")),
         },
     };
-    let (lossy, report) = (ctx.params.flag("lossy")?, ctx.params.flag("report")?);
+    let (lossy, report, explain) = (ctx.params.flag("lossy")?, ctx.params.flag("report")?, ctx.params.flag("explain")?);
     ctx.params.end()?;
     let is_marc = matches!(format, ExportFormat::Marc | ExportFormat::MarcXml);
     if is_marc && !ctx.definition(collection).keep_raw && ctx.definition(collection).compose.is_none() {
         return Err(Problem::bad_request("the collection keeps no documents; it needs `raw: keep`"));
     }
+    if is_marc && explain {
+        return Err(Problem::bad_request("documents do not say who says what; format is ndjson, csv, xlsx, parquet or arrow"));
+    }
     ctx.count_store_reached();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
     let export = Arc::new(move |out: &mut dyn Write, remark: &mut dyn FnMut(ExportRemark<'_>)| {
         let request = ExportRequest { tenant: &tenant, collection: &app.catalogue.collections[collection].name, format };
-        export::export(&app.catalogue, &*app.store, &request, out, remark)
+        if explain {
+            export_statements(&app.catalogue, &*app.store, &request, out, remark)
+        } else {
+            export::export(&app.catalogue, &*app.store, &request, out, remark)
+        }
     });
     let cursor_of = {
         let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
