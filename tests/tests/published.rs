@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use stook_tests::http::Served;
+use std::time::{Duration, Instant};
+use stook_tests::http::{Served, url_encoded};
 use stook_tests::{Sandbox, repository};
 
 const LIBRARY: &str = "
@@ -256,4 +257,70 @@ collections:
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let rows = sandbox.run(&["query", "dataset | grep id, title", "--format", "ndjson", "--limit", "100"]).exits(0).lines();
     assert_eq!((rows.len(), rows[0]["title"].as_str()), (21, Some("Title 0 & more")));
+}
+
+/// A book of which a library of record and a local one have a record, composed of both.
+const COMPOSED: &str = "
+catalogue: library
+serve: { repository: { name: Library, email: books@example.org } }
+sources:
+  loc: { format: marc, as_of: meta.received, into: book }
+  local: { format: marc, as_of: meta.received, into: book }
+collections:
+  book:
+    key: lccn
+    raw: keep
+    publish: true
+    compose: { survivorship: { prefer: [loc], then: latest }, protect: { local: [590] }, union: [650] }
+    fields:
+      lccn: { path: 010$a, type: text, clean: lccn }
+      title: { path: 245$a, type: text, index: [equal, words] }
+";
+
+/// The elements `datafield` of a text, in their order, without the prefixes of their namespaces.
+fn data_fields(text: &str) -> Vec<String> {
+    let plain = text.replace("marc:", "");
+    let found = plain
+        .split("<datafield")
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once("</datafield>")?.0.split_whitespace().collect::<Vec<_>>().join(" ")));
+    found.collect()
+}
+
+#[test]
+fn what_is_composed_is_published_as_it_is_exported() {
+    for sandbox in Sandbox::on_each_store(COMPOSED) {
+        let record = |fields: &str| format!("=LDR  00000nam a2200000 i 4500\n=001  x\n=010  \\\\$an 79089035\n{fields}\n\n");
+        let loc = sandbox.write_file("loc.mrk", record("=245  10$aOf the library of record\n=650  \\0$aSea"));
+        let local = sandbox.write_file("local.mrk", record("=245  10$aLocal\n=590  \\\\$aour note\n=650  \\7$aMeer"));
+        sandbox.import(&[&loc, "--source", "loc"]);
+        sandbox.import(&[&local, "--source", "local"]);
+        let exported = data_fields(&String::from_utf8(sandbox.export("book", "marcxml")).unwrap());
+        assert!(exported.len() == 5 && exported.iter().any(|field| field.contains("our note")), "{exported:?}");
+        let stook = Served::new(&sandbox, &["--workers", "0"]);
+        // what was committed in this second is listed when it is over
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let mut listed = ask(&stook, "verb=ListRecords&metadataPrefix=marcxml").0;
+        while data_fields(&listed).is_empty() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(100));
+            listed = ask(&stook, "verb=ListRecords&metadataPrefix=marcxml").0;
+        }
+        assert_eq!(data_fields(&listed), exported);
+        let identifier = part(&listed, "identifier");
+        let (single, _) = ask(&stook, &format!("verb=GetRecord&metadataPrefix=marcxml&identifier={identifier}"));
+        assert_eq!(data_fields(&single), exported);
+        let search = |query: &str| {
+            let path =
+                format!("/v1/main/sru/book?operation=searchRetrieve&version=1.2&recordSchema=marcxml&maximumRecords=10&query={}", url_encoded(query));
+            stook.get(&path).text()
+        };
+        // words of the title, in any case, and beginnings of them
+        for query in ["title=Library", "title=\"the libr*\"", "dc.title any \"sea record\"", "title all \"record library\""] {
+            let found = search(query);
+            assert_eq!(data_fields(&found), exported, "{query}: {found}");
+        }
+        for query in ["title=rec", "title=\"record library\"", "title all \"record sea\"", "title==library", "title=!"] {
+            assert!(data_fields(&search(query)).is_empty(), "{query}");
+        }
+    }
 }

@@ -122,7 +122,8 @@ fn views_show_what_is_exported() {
         exported.sort_by_key(|record| record["id"].as_str().unwrap().to_owned());
         assert_eq!(rows.len(), exported.len());
         // what is not of JSON is compared below
-        let compared = ["id", "name", "whole", "ratio", "done", "at", "day", "bytes", "uid", "texts", "wholes", "flags", "times", "days", "uids", "place"];
+        let compared =
+            ["id", "name", "whole", "ratio", "done", "at", "day", "bytes", "uid", "texts", "wholes", "flags", "times", "days", "uids", "place"];
         for (mut row, record) in rows.iter().cloned().zip(&exported) {
             assert_eq!(row["key"], record["id"]);
             assert_eq!(row["_tenant"], "main");
@@ -218,7 +219,9 @@ fn rows_are_written_in_each_format() {
 fn views_follow_the_definition_and_stay_granted() {
     for sandbox in filled() {
         if let (Some(server), Some(schema)) = (TestServer::shared(), sandbox.schema()) {
-            let grant = format!("DROP ROLE IF EXISTS reader_{schema}; CREATE ROLE reader_{schema} LOGIN; GRANT USAGE ON SCHEMA {schema} TO reader_{schema}; GRANT SELECT ON {schema}.golden_thing TO reader_{schema}");
+            let grant = format!(
+                "DROP ROLE IF EXISTS reader_{schema}; CREATE ROLE reader_{schema} LOGIN; GRANT USAGE ON SCHEMA {schema} TO reader_{schema}; GRANT SELECT ON {schema}.golden_thing TO reader_{schema}"
+            );
             server.sql(&grant).unwrap();
         }
         sandbox.write_definition(&ALL_TYPES.replace("      ratio: float\n", "      ratio: float\n      added: { type: text, path: $.name }\n"));
@@ -236,7 +239,10 @@ fn views_follow_the_definition_and_stay_granted() {
 #[test]
 fn other_programs_read_the_views() {
     let Some(python) = std::env::var_os("STOOK_TEST_PYTHON").filter(|python| {
-        Command::new(python).args(["-c", "import duckdb, duckdb_extension_sqlite_scanner, duckdb_extension_postgres_scanner"]).output().is_ok_and(|output| output.status.success())
+        Command::new(python)
+            .args(["-c", "import duckdb, duckdb_extension_sqlite_scanner, duckdb_extension_postgres_scanner"])
+            .output()
+            .is_ok_and(|output| output.status.success())
     }) else {
         return skip::missing("there is no Python with DuckDB and its extensions (STOOK_TEST_PYTHON)");
     };

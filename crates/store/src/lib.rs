@@ -46,10 +46,10 @@ pub use contract::records::{
     ChangeLogEntry, NewChangeLogEntry, ReadDetail, RecordChange, RecordContent, RecordWrite, Records, RowHint, StoredRecord, UniqueConflict, Version,
     WriteConflict,
 };
-pub use contract::sql_queries::SqlQueries;
 pub use contract::settling::{
     LOCK_PARTITIONS, PassContext, PassReport, PassWrites, SettlePass, Settling, SettlingChanges, StaleMark, lock_partition_of,
 };
+pub use contract::sql_queries::SqlQueries;
 pub use contract::tag::{PackedTrees, Tags};
 pub use contract::tenant::{DEFAULT_TENANT, Tenant};
 pub use contract::unit::{CALL_RETENTION, IdempotentCall, Premises, ReadSet, RecordRead, RevisionRead, SearchRead, Unit};

@@ -244,7 +244,9 @@ pub enum Command {
     #[command(after_help = "Example:\n  stook withdraw loc --collection authority --key 'n  50005501 '")]
     Withdraw(WithdrawArgs),
     /// Export all records of a collection.
-    #[command(after_help = "Examples:\n  stook export authority --format marc -o names.mrc\n  stook export authority --format csv | head\n  stook export authority --explain --format parquet -o who-says-what.parquet")]
+    #[command(
+        after_help = "Examples:\n  stook export authority --format marc -o names.mrc\n  stook export authority --format csv | head\n  stook export authority --explain --format parquet -o who-says-what.parquet"
+    )]
     Export(ExportArgs),
     /// Show what has changed in records, one change a line of JSON, in the order of commits. The collection must say `changes:`, how long they are kept.
     #[command(

@@ -3,11 +3,13 @@
 use super::CqlDiagnostic;
 use super::parse::{Boolean, Clause, CqlQuery, CqlSort, Relation};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use stook_catalogue::definition::{Collection, DUBLIN_CORE};
 use stook_catalogue::diagnostic::did_you_mean;
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value, from_text};
+use stook_catalogue::words::{WordSearch, WordSearchError};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan, SortKey, matching_keys};
 use stook_store::{Store, StoreError, Tenant};
 
@@ -287,10 +289,16 @@ impl Searcher<'_> {
         if pieces.len() > 1 && !is_text {
             return Err(CqlDiagnostic::new(28, term));
         }
-        let contains = column.field().is_some_and(|field| self.indexes.collection.fields[field].index.contains);
+        let indexes = column.field().map(|field| self.indexes.collection.fields[field].index).unwrap_or_default();
         Ok(match relation {
+            // words of a text that is indexed by its words
+            Relation::Usual if indexes.words && !(indexes.contains && pieces.len() > 1) => match phrase(&pieces) {
+                Some(Ok(search)) => Comparison::Words(Arc::new(search)),
+                Some(Err(error)) => return Err(CqlDiagnostic::new(36, error.to_string())),
+                None => Comparison::Wildcard(pieces),
+            },
             // a text that is indexed for it is searched for a phrase
-            Relation::Usual if is_text && contains => {
+            Relation::Usual if is_text && indexes.contains => {
                 let mut around = pieces;
                 around.insert(0, String::new());
                 around.push(String::new());
@@ -306,6 +314,16 @@ impl Searcher<'_> {
             Relation::GreaterOrEqual => Comparison::Range { low: Some((value()?, true)), high: None },
         })
     }
+}
+
+/// The words of a term as a search for a phrase, of which the last word may be only begun; `None` if a `*` stands elsewhere.
+fn phrase(pieces: &[String]) -> Option<Result<WordSearch, WordSearchError>> {
+    let (text, star) = match pieces {
+        [text] => (text, ""),
+        [text, last] if last.is_empty() => (text, "*"),
+        _ => return None,
+    };
+    Some(WordSearch::parse(&format!("\"{}\"{star}", text.replace('"', " "))))
 }
 
 /// The pieces of a term between its `*`; a backslash before a character makes it plain.

@@ -25,7 +25,9 @@ impl SqlQueries for SqliteStore {
 fn select(connection: &Connection, sql: &str, rows: &mut dyn SqlRows) -> Result<()> {
     let wrong = |error: rusqlite::Error| match error {
         // what is wrong with the text, not with the file
-        rusqlite::Error::SqlInputError { msg, offset, .. } => StoreError::Wrong(place(sql, offset).map_or(msg.clone(), |place| format!("{msg} ({place})"))),
+        rusqlite::Error::SqlInputError { msg, offset, .. } => {
+            StoreError::Wrong(place(sql, offset).map_or(msg.clone(), |place| format!("{msg} ({place})")))
+        }
         error if error.sqlite_error_code() == Some(rusqlite::ErrorCode::Unknown) => StoreError::Wrong(error.to_string()),
         error => store_error(error),
     };

@@ -98,7 +98,11 @@ pub fn describe(collection: &Collection, add: &mut impl FnMut(String, &str, Json
     let mut export = Operation::new(&format!("export_{name}"), name, "The whole collection")
         .answer(200, "Records.", "application/x-ndjson", json!({}))
         .answer(200, "Records.", "text/csv", json!({}))
-        .query("explain", json!({ "type": "boolean" }), "Not with marc and marcxml: export what contributors say, a row for each value, and whether it was chosen.")
+        .query(
+            "explain",
+            json!({ "type": "boolean" }),
+            "Not with marc and marcxml: export what contributors say, a row for each value, and whether it was chosen.",
+        )
         .query("lossy", json!({ "type": "boolean" }), "With xlsx, marc and marcxml: export although records have to be changed or left out.")
         .query("report", json!({ "type": "boolean" }), "With xlsx, marc and marcxml: list the records that would be changed or left out instead.")
         .problems(&[409]);
