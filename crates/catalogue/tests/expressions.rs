@@ -15,7 +15,7 @@ use stook_catalogue::types::{self, Expected, TextConversion, Type, TypeKind};
 use stook_catalogue::value::{FieldType, StructMember, Value};
 
 /// Seeds that failed once.
-const FAILED: [u64; 3] = [198, 2_051, 1_300_782_205_933_512_259];
+const FAILED: [u64; 4] = [198, 2_051, 1_300_782_205_933_512_259, 3_164_362_036_789_656_438];
 
 /// Grows tenfold with each `replace`.
 const LONG: &str = "replace(replace(replace(replace(replace(replace(replace('aaaaaaaaaa', 'a', 'aaaaaaaaaa'), 'a', 'aaaaaaaaaa'), 'a', 'aaaaaaaaaa'), \

@@ -151,6 +151,10 @@ impl TypeChecker<'_> {
                     return Err(TypeError::new(at, format!("{} and {} are never equal", left.present(), right.present()))
                         .help(comparison_help(&left, &right)));
                 }
+                if let Some(time) = left.time_beside_text(&right).or_else(|| right.time_beside_text(&left)) {
+                    let message = format!("{} may be compared with {} here: a text is never equal to a {time}", left.present(), right.present());
+                    return Err(TypeError::new(at, message).help(comparison_help(&left, &right)));
+                }
                 return Ok(TypeKind::Boolean.into());
             }
             ("@in", [item, list]) => return self.membership(at, item, list),

@@ -230,6 +230,12 @@ impl Type {
         own.kinds.is_empty() || other.kinds.is_empty() || own.kinds.iter().any(|kind| other.kinds.iter().any(|other| kind.can_equal(other)))
     }
 
+    /// The timestamp or duration that a value may be while one of another type is a text. Comparing these is an error.
+    fn time_beside_text(&self, other: &Type) -> Option<&TypeKind> {
+        let is_text = other.kinds.contains(&TypeKind::Text);
+        self.kinds.iter().find(|kind| is_text && matches!(kind, TypeKind::Timestamp | TypeKind::Duration))
+    }
+
     /// Returns the type after conversion to JSON: times and durations become texts, geometries GeoJSON.
     pub fn as_json(&self) -> Self {
         let kinds = self.kinds.iter().map(|kind| match kind {
