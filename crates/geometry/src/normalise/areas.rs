@@ -4,7 +4,7 @@ use super::overlay::{Rule, counterclockwise, overlay};
 use super::polar;
 use super::turns::{self, Path, Round};
 use crate::error::{Fault, Repair, TooIntricate};
-use crate::grid::{Edge, Point, TURN, doubled_area, edges_of_ring, side};
+use crate::grid::{Edge, HALF_TURN, Point, TURN, doubled_area, edges_of_ring, side};
 use crate::pairs::{Budget, are_simple};
 
 /// A ring may go so many times around the Earth before it comes back, as the swath of some orbits does.
@@ -159,9 +159,16 @@ fn bounds(ring: &[Point]) -> Option<Edge> {
 pub(super) fn without_area(shell: &[Point]) -> Vec<Point> {
     let path = turns::ring(shell, Round::Nowhere).points;
     if path.iter().all(|point| is_straight(&path, *point)) {
-        let mut ends: Vec<Point> = path.iter().min().into_iter().chain(path.iter().max()).copied().collect();
-        ends.dedup();
-        return ends;
+        let mut along = path;
+        along.sort_unstable();
+        along.dedup();
+        // its ends are enough, unless the short way between them is another one
+        if let (Some(first), Some(last)) = (along.first().copied(), along.last().copied())
+            && last.x - first.x <= HALF_TURN
+        {
+            along = if first == last { vec![first] } else { vec![first, last] };
+        }
+        return along;
     }
     path
 }
