@@ -137,3 +137,36 @@ fn a_server_whose_files_were_removed_writes_nothing_more_and_says_so() {
         assert_eq!(stook.send("POST", "/v1/main/deliver?source=list", &[], ROWS).status, 503, "{removed:?}");
     }
 }
+
+/// However many are refused, the log has one line a second, which counts them.
+#[test]
+fn refusals_are_one_line_a_second_that_counts_them() {
+    let sandbox = Sandbox::new(THINGS);
+    let stook = Served::new(&sandbox, &["--workers", "0", "--max-requests", "1", "--wait", "0"]);
+    let started = std::time::Instant::now();
+    let refused: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..16)
+            .map(|_| {
+                let client = stook.client(None);
+                scope.spawn(move || {
+                    let mut refused = 0;
+                    while started.elapsed().as_millis() < 2_500 {
+                        let reply = client.get("/v1/main/query?q=thing&total=true");
+                        assert!(matches!(reply.status, 200 | 503), "{}", reply.text());
+                        refused += u64::from(reply.status == 503);
+                    }
+                    refused
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    let seconds = started.elapsed().as_secs() as usize + 1;
+    // the last line is written at the end of its second
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    let lines: Vec<serde_json::Value> = stook.log_text().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let counted: Vec<u64> = lines.iter().filter(|line| line["event"] == "refused").map(|line| line["requests"].as_u64().unwrap()).collect();
+    assert!(refused > 0 && counted.len() <= seconds + 1, "{} lines for {refused} refusals in {seconds} s", counted.len());
+    assert_eq!(counted.iter().sum::<u64>(), refused);
+    assert!(!lines.iter().any(|line| line["event"] == "request" && line["status"] == 503), "none has a line of its own");
+}

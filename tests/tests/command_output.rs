@@ -274,11 +274,11 @@ fn mistakes_in_a_query_are_shown_at_their_position_with_advice() {
 fn unknown_names_are_answered_with_the_known_ones() {
     let (sandbox, _) = library(3);
     let cases: [(&[&str], &str); 8] = [
-        (&["import", "x", "--profile", "upsrt"], "no profile `upsrt`; profiles are create_on_no_match, upsert, stock"),
-        (&["import", "x", "--source", "lock"], "there is no source `lock`; the definition has loc, holdings"),
+        (&["import", "x", "--profile", "upsrt"], "there is no profile `upsrt`; did you mean `upsert`?"),
+        (&["import", "x", "--source", "lock"], "there is no source `lock`; did you mean `loc`?"),
         (&["import", "x", "--source", "loc", "--profile", "stock"], "profile `stock` is not for source `loc`"),
-        (&["get", "autority", "x"], "there is no collection `autority`; the definition has authority, item"),
-        (&["export", "autority", "--format", "csv"], "there is no collection `autority`; the definition has authority, item"),
+        (&["get", "autority", "x"], "there is no collection `autority`; did you mean `authority`?"),
+        (&["export", "thing", "--format", "csv"], "there is no collection `thing`; there are authority, item"),
         (&["get", "authority", "n00000001"], "there is no authority \"n00000001\" (keys are compared exactly, including spaces)"),
         (&["import", "--resume", "7"], "no job 7; see `stook jobs`"),
         (&["import", "x", "--profil", "upsert"], "a similar argument exists: '--profile'"),

@@ -268,7 +268,7 @@ fn rights_allow_what_they_name_and_take_effect_in_a_running_server() {
         assert_eq!((get(&reader, "/v1/main/book/b1").status, get(&reader, "/v1/main/loan/l9").status), (403, 200));
         // what cannot be granted
         for (wrong, said) in
-            [("read:bok", "did you mean book?"), ("reed:book", "a right is"), ("admin:book", "not for one collection"), ("", "a right is")]
+            [("read:bok", "did you mean `book`?"), ("reed:book", "a right is"), ("admin:book", "not for one collection"), ("", "a right is")]
         {
             sandbox.run(&["token", "create", "--may", wrong]).exits(64).stderr_contains(&[said]);
         }

@@ -71,3 +71,17 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
+
+/// The most names that a message lists.
+const MAX_LISTED: usize = 30;
+
+/// Says what there is instead of an unknown name: `did you mean NAME?`, or all names, for the end of a message.
+pub fn known_instead<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    match did_you_mean(word, known.iter().copied()) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None if known.is_empty() => "there are none".to_owned(),
+        None if known.len() > MAX_LISTED => format!("there are {} and {} more", known[..MAX_LISTED].join(", "), known.len() - MAX_LISTED),
+        None => format!("there are {}", known.join(", ")),
+    }
+}

@@ -366,6 +366,20 @@ pub fn file_json(block: &Block, file: &StoredFile) -> Json {
     })
 }
 
+/// Formats the sections of a file as the catalogue service does where it is asked for nothing else: a row for each section of a run. The events of a
+/// file are spread over its sections.
+pub fn section_rows(file: &StoredFile, run: Option<u64>) -> Vec<Json> {
+    let sections =
+        || file.lumis.iter().flat_map(|(run, ranges)| ranges.iter().flat_map(move |(low, high)| (*low..=*high).map(move |own| (*run, own))));
+    let count = sections().count().max(1) as u64;
+    let wanted = sections().enumerate().filter(|(_, (own, _))| run.is_none_or(|run| run == *own));
+    let row = |(number, (run, section)): (usize, (u64, u64))| {
+        let events = file.events / count + u64::from((number as u64) < file.events % count);
+        json!({ "logical_file_name": file.name, "run_num": run, "lumi_section_num": section, "event_count": events })
+    };
+    wanted.map(row).collect()
+}
+
 /// Formats a site as the site service does.
 pub fn site_json(site: &Site) -> Json {
     let admins: Vec<Json> = site.admins.iter().map(|email| json!({ "email": email })).collect();

@@ -83,6 +83,7 @@ impl SampleServices {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let app = Router::new()
             .route("/catalog/{group}/{name}/DBSReader/{call}", get(catalog))
+            .route("/catalog/{group}/{name}/DBSReader/{call}/", get(catalog))
             .route("/transfer/blockreplicas", get(transfer_replicas))
             .route("/sites/sites", get(sites))
             .route("/runs/runs", get(runs))
@@ -362,6 +363,7 @@ async fn catalog(
             let files = request.files().into_iter().flat_map(|(block, files)| files.into_iter().map(move |file| datasets::file_json(&block, &file)));
             array(fault, files.map(|file| file.to_string()))
         }
+        "filelumis" => catalog_sections(request),
         "filesummaries" => catalog_summaries(&request),
         "primarydatasets" => catalog_primary_datasets(&request),
         "datasetparents" => {
@@ -414,6 +416,15 @@ fn catalog_blocks(request: CatalogRequest) -> Response {
         text
     };
     array(fault, known.map(item))
+}
+
+/// The sections of runs in files, each as a row, of a file or a block; of one run, if the request names it.
+fn catalog_sections(request: CatalogRequest) -> Response {
+    let run: Option<u64> = request.text("run_num").and_then(|run| run.parse().ok());
+    let fault = request.fault;
+    let files = request.files().into_iter().flat_map(|(_, files)| files);
+    let rows = files.flat_map(move |file| datasets::section_rows(&file, run));
+    array(fault, rows.map(|row| row.to_string()))
 }
 
 fn catalog_summaries(request: &CatalogRequest) -> Response {

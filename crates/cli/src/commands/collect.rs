@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::diagnostic::known_instead;
 use stook_catalogue::ids::{CollectionId, SourceId};
 use stook_catalogue::value::{FieldType, Value, from_text, show_timestamp};
 use stook_engine::collect::{self, CollectReport, CollectRequest};
@@ -135,7 +136,7 @@ fn services(catalogue: &Catalogue, arguments: &CollectArgs) -> Result<Vec<(Sourc
     for requested in &arguments.sources {
         if !available.iter().any(|(_, _, source, _)| source == requested) {
             let names: Vec<&str> = available.iter().map(|(_, _, source, _)| *source).collect();
-            return Err(CommandError::usage(format!("no source `{requested}` is collected; there is {}", names.join(", "))));
+            return Err(CommandError::usage(format!("no source `{requested}` is collected; {}", known_instead(requested, names))));
         }
     }
     let is_selected_source = |source: &str| arguments.sources.is_empty() || arguments.sources.iter().any(|requested| requested == source);
@@ -147,7 +148,8 @@ fn services(catalogue: &Catalogue, arguments: &CollectArgs) -> Result<Vec<(Sourc
         .collect();
     if chosen.is_empty() {
         let names: Vec<&str> = available.iter().map(|(.., service)| *service).collect();
-        return Err(CommandError::usage(format!("no such service; services: {}", names.join(", "))));
+        let requested = arguments.service.as_deref().unwrap_or_default();
+        return Err(CommandError::usage(format!("there is no service `{requested}`; {}", known_instead(requested, names))));
     }
     Ok(chosen)
 }

@@ -4,6 +4,7 @@ use crate::arguments::Arguments;
 use crate::{CommandError, CommandResult};
 use clap::CommandFactory;
 use serde_json::{Value as Json, json};
+use stook_catalogue::diagnostic::did_you_mean;
 use stook_catalogue::functions::{FUNCTIONS, RULES};
 use stook_query::examples::LESSONS;
 
@@ -17,9 +18,12 @@ pub fn help(topic: &[String], as_json: bool) -> CommandResult {
             command.build();
             let mut found = &mut command;
             for name in names {
+                let known: Vec<String> = found.get_subcommands().map(|known| known.get_name().to_owned()).collect();
+                let known = known.iter().map(String::as_str).chain(["expressions", "queries"]);
+                let meant = did_you_mean(name, known).map_or_else(String::new, |meant| format!(" did you mean `{meant}`?"));
                 found = found.find_subcommand_mut(name).ok_or_else(|| {
                     CommandError::usage(format!(
-                        "there is no command or topic `{name}`; `stook help` lists the commands, and there are `stook help expressions` and `stook help queries`"
+                        "there is no command or topic `{name}`;{meant} `stook help` lists the commands, and there are `stook help expressions` and `stook help queries`"
                     ))
                 })?;
             }

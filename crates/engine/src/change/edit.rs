@@ -12,13 +12,14 @@ use crate::content::history::golden_change;
 use crate::content::key::key_of;
 use crate::content::settled::carry_settled;
 use crate::job::{ImportPolicy, NO_JOB};
-use crate::merge::RecordMerger;
+use crate::merge::{RecordMerger, existence_reason};
 use crate::records::record::rule_name;
 use crate::relations::{Propagation, SettleRules};
 use crate::tags::TagEvaluator;
 use serde_json::{Map, Value as Json};
 use std::sync::{Arc, Mutex, PoisonError};
 use stook_catalogue::definition::{API_NAME, Collection, Field, KeyDefinition, OnMatched, OnUnmatched, SourceRef};
+use stook_catalogue::diagnostic::known_instead;
 use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::{CollectionId, FieldId, IdVec};
 use stook_catalogue::key::Key;
@@ -115,7 +116,8 @@ pub enum EditResult {
         record: Box<StoredRecord>,
         /// Fields of the edit that have another value, because other contributors come first.
         overruled: Vec<OverruledField>,
-        /// Expressions that failed for the record, in sentences; their values are null.
+        /// What else the caller should know, in sentences: expressions that failed for the record, so that their values are null, and what a record that
+        /// was to be deleted remains for.
         failures: Vec<String>,
     },
     /// The fields are wrong, for these reasons.
@@ -126,6 +128,8 @@ pub enum EditResult {
     Missing,
     /// The record exists already.
     Exists(Key),
+    /// The record stays deleted: a deletion is newer than the edit. The reason says which.
+    StaysDeleted(String),
     /// A precondition is not met.
     PreconditionFailed,
     /// Another record has the value of a unique field.
@@ -189,7 +193,8 @@ fn read_fields(collection: &Collection, fields: &EditFields) -> std::result::Res
             None
         }
         None => {
-            problems.push(format!("there is no field `{name}`"));
+            let editable = collection.fields.iter().filter(|field| field.derive.is_none()).map(|field| field.name.as_str());
+            problems.push(format!("there is no field `{name}`; {}", known_instead(name, editable)));
             None
         }
         Some((index, _)) => Some(index),
@@ -228,6 +233,13 @@ pub(super) struct PlannedEdit {
     /// The edges and marks that follow from it.
     pub(super) propagation: Propagation,
     edited: EditResult,
+}
+
+impl PlannedEdit {
+    /// What the caller should know of it.
+    pub(super) fn warnings(&self) -> &[String] {
+        if let EditResult::Done { failures, .. } = &self.edited { failures } else { &[] }
+    }
 }
 
 pub(super) type EditDecision = std::result::Result<PlannedEdit, EditResult>;
@@ -319,6 +331,9 @@ impl EditContext {
         {
             return Ok(Err(wrong));
         }
+        if self.edit.action != EditAction::Delete && !golden.alive {
+            return Ok(Err(EditResult::StaysDeleted(existence_reason(&contributions, false))));
+        }
         let policy = ImportPolicy { job: NO_JOB, matched: OnMatched::Update, unmatched: OnUnmatched::Create };
         let merger = RecordMerger::new(&self.rules, self.edit.collection, &consolidator, evaluator, policy);
         let created_job = living.map_or(NO_JOB, |record| record.created_job);
@@ -338,7 +353,10 @@ impl EditContext {
         });
         let propagation = merger.follow(&self.key, stored.as_ref(), &change);
         let write = RecordWrite { collection: self.edit.collection, key: self.key.clone(), expect: version, change };
-        let (created, failures) = (living.is_none(), evaluator.failures());
+        let (created, mut failures) = (living.is_none(), evaluator.failures());
+        if self.edit.action == EditAction::Delete && record.exists {
+            failures.push(existence_reason(&contributions, true));
+        }
         Ok(Ok(PlannedEdit { write, logged, propagation, edited: EditResult::Done { created, changed: !stays, record, overruled, failures } }))
     }
 

@@ -10,7 +10,8 @@ use stook_store::Version;
 /// The member of an edit's answer that gives, by field, the reason why its value had no effect. No field can have this name.
 pub const OVERRULED: &str = "$overruled";
 
-/// The member of an edit's answer that lists the expressions that failed for the record. No field can have this name.
+/// The member of an edit's answer that lists the expressions that failed for the record, and what a record that was to be deleted remains for. No field
+/// can have this name.
 pub const WARNINGS: &str = "$warnings";
 
 /// The answer to an edit that was done.

@@ -10,7 +10,7 @@ use crate::relations::{Propagation, SettleRules};
 use crate::tags::TagEvaluator;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
-use stook_catalogue::eval::Evaluator;
+use stook_catalogue::eval::{Evaluator, ExpressionFailures};
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::tag::{CollectionTags, TagWrites};
@@ -70,11 +70,20 @@ pub enum RefusedChange {
     Twice(Key),
 }
 
+/// What several changes have written.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct WrittenRecords {
+    /// The keys of the records, in the order of the changes.
+    pub keys: Vec<Key>,
+    /// What the caller should know of them.
+    pub warnings: ExpressionFailures,
+}
+
 /// The result of several changes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChangeSetResult {
-    /// All were written: the keys of the records, in the order of the changes.
-    Done(Vec<Key>),
+    /// All were written.
+    Done(WrittenRecords),
     /// None was written: the change at this position cannot be made.
     Refused(usize, RefusedChange),
     /// None was written: what they were decided by has changed.
@@ -96,6 +105,7 @@ pub fn run(rules: &Arc<SettleRules>, store: &dyn Store, evaluator: &Evaluator, s
     let ChangeSet { tenant, changes, mut premises, call, answer } = set;
     let mut planned = BTreeMap::new();
     let mut refusal = None;
+    let mut warnings = ExpressionFailures::default();
     let mut repeatable: HashMap<(CollectionId, Key), EditAction> = HashMap::new();
     for (position, change) in changes.into_iter().enumerate() {
         let action = match &change {
@@ -105,7 +115,12 @@ pub fn run(rules: &Arc<SettleRules>, store: &dyn Store, evaluator: &Evaluator, s
         let decided = decide(rules, store, evaluator, change)?;
         match decided {
             Ok(None) => {}
-            Ok(Some(change)) => {
+            Ok(Some(mut change)) => {
+                warnings.add(
+                    &rules.catalogue.collections[change.write.collection].name,
+                    change.write.key.as_str(),
+                    std::mem::take(&mut change.warnings),
+                );
                 let record = (change.write.collection, change.write.key.clone());
                 let twice = RefusedChange::Twice(record.1.clone());
                 // the same edit again changes nothing
@@ -159,7 +174,7 @@ pub fn run(rules: &Arc<SettleRules>, store: &dyn Store, evaluator: &Evaluator, s
     let committed = store.commit(Box::new(unit));
     let result = result.lock().unwrap_or_else(PoisonError::into_inner).take();
     match committed {
-        Ok(_) => Ok(result.unwrap_or(ChangeSetResult::Done(keys))),
+        Ok(_) => Ok(result.unwrap_or(ChangeSetResult::Done(WrittenRecords { keys, warnings }))),
         Err(StoreError::Outdated) => Ok(result.unwrap_or(ChangeSetResult::Outdated)),
         Err(error) => Err(error.into()),
     }
@@ -185,6 +200,8 @@ struct PlannedChange {
     logged: Option<NewChangeLogEntry>,
     /// The edges and marks that follow from it.
     propagation: Propagation,
+    /// What the caller should know of it.
+    warnings: Vec<String>,
 }
 
 /// Decides about one change; `None` if there is nothing to change.
@@ -204,7 +221,11 @@ fn decide(
             };
             let stored = context.stored(store)?;
             Ok(match context.decide(evaluator, stored)? {
-                Ok(PlannedEdit { write, logged, propagation, .. }) => Ok(Some(PlannedChange { position: 0, write, logged, propagation })),
+                Ok(planned) => {
+                    let warnings = planned.warnings().to_vec();
+                    let PlannedEdit { write, logged, propagation, .. } = planned;
+                    Ok(Some(PlannedChange { position: 0, write, logged, propagation, warnings }))
+                }
                 Err(EditResult::Missing) if is_deletion => Ok(None),
                 Err(edited) => Err(RefusedChange::Edit(edited)),
             })
@@ -216,7 +237,7 @@ fn decide(
                 TransitionDecision::Refused(reasons) => Err(RefusedChange::Transition(reasons)),
                 TransitionDecision::Change(changed) => {
                     let StateChange { write, logged, .. } = *changed;
-                    Ok(Some(PlannedChange { position: 0, write, logged: Some(logged), propagation: Propagation::default() }))
+                    Ok(Some(PlannedChange { position: 0, write, logged: Some(logged), propagation: Propagation::default(), warnings: Vec::new() }))
                 }
             })
         }

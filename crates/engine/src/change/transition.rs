@@ -11,6 +11,7 @@ use crate::content::state::effective_state;
 use serde_json::{Map, Value as Json, json};
 use std::sync::{Arc, Mutex, PoisonError};
 use stook_catalogue::definition::{Catalogue, Collection, Refusal, Transition, TransitionArgument};
+use stook_catalogue::diagnostic::known_instead;
 use stook_catalogue::eval::{Evaluator, Expression, from_cel, json_to_cel, text_to_cel, to_cel};
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
@@ -86,9 +87,8 @@ pub fn arguments(
     let mut problems = Vec::new();
     let mut args = Map::new();
     for name in given.keys().filter(|name| !wanted.iter().any(|argument| argument.name == **name)) {
-        let known: Vec<&str> = wanted.iter().map(|argument| argument.name.as_str()).collect();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        problems.push(format!("no argument `{name}`; arguments are {known}"));
+        let known = wanted.iter().map(|argument| argument.name.as_str());
+        problems.push(format!("there is no argument `{name}`; {}", known_instead(name, known)));
     }
     for argument in wanted {
         match argument_value(evaluator, argument, given.get(&argument.name), caller, now) {

@@ -4,12 +4,13 @@ use super::removal::{Purpose, Removal, RemovalUnit, RemoveContributions};
 use crate::content::collection::find_collection;
 use crate::job::NO_JOB;
 use crate::job::sizes::PAGE;
+use crate::job::source::find_source;
 use crate::relations::{SettleRules, SettlingUnit};
 use crate::settle;
 use crate::{EngineError, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use stook_catalogue::definition::Catalogue;
+use stook_catalogue::definition::{API_NAME, Catalogue};
 use stook_catalogue::eval::ExpressionFailures;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
@@ -62,10 +63,10 @@ pub struct WithdrawalRequest<'r> {
 pub fn withdraw(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &WithdrawalRequest<'_>, show: &dyn Fn(u64)) -> Result<WithdrawalReport> {
     let WithdrawalRequest { tenant, contributor, collection, key } = *request;
     let source = contributor.split(':').next().unwrap_or(contributor);
-    let source_definition = catalogue.source(source).map(|(_, source)| source);
-    if source_definition.is_none() && source != "api" {
-        return Err(EngineError::Wrong(format!("there is no source `{source}`")));
-    }
+    let source_definition = match source {
+        API_NAME => None,
+        _ => Some(&catalogue.sources[find_source(catalogue, source)?]),
+    };
     let collections: Vec<CollectionId> = match (collection, source_definition) {
         (Some(name), _) => vec![find_collection(catalogue, name)?.0],
         (None, Some(source)) => source.feeds.iter().map(|feed| feed.collection).collect(),

@@ -2,6 +2,7 @@
 
 use crate::{EngineError, Result};
 use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::diagnostic::known_instead;
 use stook_catalogue::ids::CollectionId;
 
 /// The collection with this name.
@@ -10,7 +11,7 @@ use stook_catalogue::ids::CollectionId;
 /// When there is none.
 pub fn find_collection<'c>(catalogue: &'c Catalogue, name: &str) -> Result<(CollectionId, &'c Collection)> {
     catalogue.collection(name).ok_or_else(|| {
-        let known: Vec<&str> = catalogue.collections.iter().map(|collection| collection.name.as_str()).collect();
-        EngineError::Wrong(format!("there is no collection `{name}`; the definition has {}", known.join(", ")))
+        let known = catalogue.collections.iter().map(|collection| collection.name.as_str());
+        EngineError::Wrong(format!("there is no collection `{name}`; {}", known_instead(name, known)))
     })
 }

@@ -4,26 +4,35 @@
 use crate::job::file::{UPLOADED, is_declared_empty, unexpected_content};
 use crate::{EngineError, Result};
 use stook_catalogue::definition::{Catalogue, FormatFamily, Source};
+use stook_catalogue::diagnostic::known_instead;
 use stook_catalogue::ids::SourceId;
 use stook_catalogue::path::Path;
 use stook_formats::read::{FirstDocument, OpenedInput};
 
+/// The source with this name.
+///
+/// # Errors
+/// When there is none.
+pub fn find_source(catalogue: &Catalogue, name: &str) -> Result<SourceId> {
+    let found = catalogue.source(name).map(|(index, _)| index);
+    found.ok_or_else(|| {
+        let known = catalogue.sources.iter().map(|source| source.name.as_str());
+        EngineError::Wrong(format!("there is no source `{name}`; {}", known_instead(name, known)))
+    })
+}
+
 /// The source that is named, or that a profile belongs to.
 pub(crate) fn named_source(catalogue: &Catalogue, source: Option<&str>, profile: Option<&str>) -> Result<Option<SourceId>> {
-    let names = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let profile = match profile {
         None => None,
         Some(name) => Some(catalogue.profile(name).ok_or_else(|| {
-            let known = names(catalogue.profiles.iter().map(|profile| profile.name.as_str()).collect());
-            EngineError::Wrong(format!("no profile `{name}`; profiles are {known}"))
+            let known = catalogue.profiles.iter().map(|profile| profile.name.as_str());
+            EngineError::Wrong(format!("there is no profile `{name}`; {}", known_instead(name, known)))
         })?),
     };
     match (source, profile) {
         (Some(name), _) => {
-            let (index, _) = catalogue.source(name).ok_or_else(|| {
-                let known = names(catalogue.sources.iter().map(|source| source.name.as_str()).collect());
-                EngineError::Wrong(format!("there is no source `{name}`; the definition has {known}"))
-            })?;
+            let index = find_source(catalogue, name)?;
             match profile.filter(|profile| profile.source != index) {
                 Some(profile) => Err(EngineError::Wrong(format!("profile `{}` is not for source `{name}`", profile.name))),
                 None => Ok(Some(index)),

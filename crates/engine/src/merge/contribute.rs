@@ -4,7 +4,7 @@ use super::contribution::NumberedContribution;
 use super::former;
 use super::merger::{RecordMerger, sorted};
 use super::result::{ChangedOutcome, MergeResult};
-use super::superseded::{Successor, deleted_by, kept_by, replaced_by};
+use super::superseded::{Successor, existence_reason, replaced_by};
 use crate::content::history::golden_change;
 use std::collections::HashMap;
 use stook_catalogue::parts::prune;
@@ -167,11 +167,7 @@ impl RecordMerger<'_> {
         incoming: &[NumberedContribution],
         decision: &mut MergeResult,
     ) {
-        // of the contributions that decide whether the record exists, the newest one
-        let decides =
-            |contribution: &&Contribution| contribution.counts() && is_alive == matches!(contribution.content, ContributionContent::Values(_));
-        let deciding = contributions.iter().filter(decides).max_by_key(|contribution| contribution.age());
-        let reason = || deciding.map_or_else(String::new, if is_alive { kept_by } else { deleted_by });
+        let reason = || existence_reason(contributions, is_alive);
         for (position, _) in winners {
             let former = decision.outcomes[*position].0;
             let outcome = unless_deleted(former, &incoming[*position].contribution.content, is_alive);

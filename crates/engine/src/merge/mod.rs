@@ -21,3 +21,4 @@ mod superseded;
 pub use contribution::{NewContribution, NumberedContribution, ScopePosition};
 pub use merger::RecordMerger;
 pub use result::{ChangedOutcome, MergeResult};
+pub(crate) use superseded::existence_reason;

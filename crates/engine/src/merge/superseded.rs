@@ -2,7 +2,7 @@
 
 use super::contribution::{NewContribution, NumberedContribution};
 use crate::job::NO_JOB;
-use stook_catalogue::record::{Contribution, ContributionAge, ContributionOrigin, PreviousContribution};
+use stook_catalogue::record::{Contribution, ContributionAge, ContributionContent, ContributionOrigin, PreviousContribution};
 use stook_catalogue::value::show_timestamp;
 
 /// A document that counts instead of another one.
@@ -61,13 +61,20 @@ pub(super) fn replaced_by(contribution: &NewContribution) -> Option<String> {
     Some(format!("a newer complete delivery{of}{place} counts instead, as of {}", show_timestamp(delivery.as_of)))
 }
 
+/// Why a record exists, or why it does not, whatever else its contributors say: the newest of the contributions that decide it. Empty if none does.
+pub(crate) fn existence_reason(contributions: &[Contribution], is_alive: bool) -> String {
+    let decides = |contribution: &&Contribution| contribution.counts() && is_alive == matches!(contribution.content, ContributionContent::Values(_));
+    let deciding = contributions.iter().filter(decides).max_by_key(|contribution| contribution.age());
+    deciding.map_or_else(String::new, if is_alive { kept_by } else { deleted_by })
+}
+
 /// The reason that a deletion counts instead.
-pub(super) fn deleted_by(deletion: &Contribution) -> String {
+fn deleted_by(deletion: &Contribution) -> String {
     format!("the deletion by {} counts instead, as of {}", named(deletion), show_timestamp(deletion.as_of))
 }
 
 /// The reason that a record remains although a document deletes it.
-pub(super) fn kept_by(contribution: &Contribution) -> String {
+fn kept_by(contribution: &Contribution) -> String {
     format!("the record remains, because of what {} says as of {}", named(contribution), show_timestamp(contribution.as_of))
 }
 

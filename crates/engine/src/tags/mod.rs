@@ -24,7 +24,7 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Catalogue, Collection, TagAttribute, TagSettings};
-use stook_catalogue::diagnostic::did_you_mean;
+use stook_catalogue::diagnostic::known_instead;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{Value, from_json};
@@ -67,8 +67,9 @@ pub fn tag_change_from_json(json: &Json) -> std::result::Result<TagChange, Strin
         Some(Json::String(text)) => Ok(Some(text.clone())),
         Some(_) => Err(format!("{name} is text")),
     };
-    if let Some(other) = members.keys().find(|name| !["name", "xpath", "query", "comment", "attributes"].contains(&name.as_str())) {
-        return Err(format!("there is no `{other}`; a tag has name, xpath or query, comment, attributes"));
+    const MEMBERS: [&str; 5] = ["name", "xpath", "query", "comment", "attributes"];
+    if let Some(other) = members.keys().find(|name| !MEMBERS.contains(&name.as_str())) {
+        return Err(format!("a tag has no `{other}`; {}", known_instead(other, MEMBERS)));
     }
     let definition = match (text("xpath")?, text("query")?) {
         (Some(_), Some(_)) => return Err("a tag has an XPath or a query, not both".into()),
@@ -343,8 +344,7 @@ impl<'c> TaggedCollection<'c> {
 
 /// The message that there is no tag with a name, with the one that may be meant.
 pub fn no_such_tag(name: &str, known: &[Tag]) -> String {
-    let meant = did_you_mean(name, known.iter().map(|tag| tag.name.as_str()));
-    format!("there is no tag `{name}`{}", meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?")))
+    format!("there is no tag `{name}`; {}", known_instead(name, known.iter().map(|tag| tag.name.as_str())))
 }
 
 /// Names of tags whose evaluation was not finished: records may have them by a former definition.
@@ -452,11 +452,8 @@ fn check_attributes(rules: &TagSettings, attributes: &Map<String, Json>) -> std:
     let mut checked = Map::new();
     for (name, value) in attributes {
         let Some(TagAttribute { ty, .. }) = rules.attributes.iter().find(|known| known.name == *name) else {
-            let known: Vec<&str> = rules.attributes.iter().map(|attribute| attribute.name.as_str()).collect();
-            return Err(format!(
-                "there is no attribute `{name}`; the definition has {}",
-                if known.is_empty() { "none".into() } else { known.join(", ") }
-            ));
+            let known = rules.attributes.iter().map(|attribute| attribute.name.as_str());
+            return Err(format!("there is no attribute `{name}`; {}", known_instead(name, known)));
         };
         if !value.is_null() {
             let value = from_json(value, ty, None).map_err(|error| format!("{name}: {error}"))?;

@@ -7,7 +7,8 @@ use crate::guard::undecided::{Decides, UndecidedContext};
 use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
-use stook_catalogue::definition::Collection;
+use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::diagnostic::known_instead;
 use stook_catalogue::ids::FieldId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value, from_text};
@@ -29,6 +30,12 @@ struct CoverageCell {
     min: f64,
 }
 
+/// The problem that a coverage does not exist.
+fn no_coverage(catalogue: &Catalogue, name: &str) -> Problem {
+    let known = catalogue.collections.iter().filter(|collection| collection.rows_of.is_some()).map(|collection| collection.name.as_str());
+    Problem::not_found(format!("there is no coverage {name:?}; {}", known_instead(name, known)))
+}
+
 /// `?collection=PARENT.COVERAGE&from=&until=`: the percentages of a coverage by day and group. The day is that of the rows' first timestamp field,
 /// which `with:` gives them.
 pub async fn days(ctx: UndecidedContext) -> HandlerResult {
@@ -41,8 +48,7 @@ pub async fn days(ctx: UndecidedContext) -> HandlerResult {
     let (from, until) = (time(ctx.params.single("from")?)?, time(ctx.params.single("until")?)?);
     ctx.params.end()?;
     let catalogue = ctx.app.catalogue.clone();
-    let (index, collection) =
-        catalogue.collection(&coverage_name).ok_or_else(|| Problem::not_found(format!("there is no collection {coverage_name:?}")))?;
+    let (index, collection) = catalogue.collection(&coverage_name).ok_or_else(|| no_coverage(&catalogue, &coverage_name))?;
     ctx.require(Operation::Read, index)?;
     let Some([at, group, percentage]) = columns(collection) else {
         let reason = "its rows have no time, group and percentage: `with:` gives them a time of their parent";
@@ -92,8 +98,8 @@ pub async fn children(ctx: UndecidedContext) -> HandlerResult {
     let parent = ctx.params.single("parent")?.ok_or_else(|| Problem::bad_request("say ?parent=KEY"))?;
     ctx.params.end()?;
     let parent = Key::new(parent).map_err(|error| Problem::bad_request(error.to_string()))?;
-    let missing = || Problem::not_found(format!("there is no coverage {coverage_name:?}"));
     let catalogue = ctx.app.catalogue.clone();
+    let missing = || no_coverage(&catalogue, &coverage_name);
     let (index, rows) = catalogue.collection(&coverage_name).ok_or_else(missing)?;
     ctx.require(Operation::Read, index)?;
     let coverage = rows.rows_of.ok_or_else(missing)?;

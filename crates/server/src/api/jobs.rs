@@ -174,7 +174,7 @@ pub async fn rechunk(ctx: RequestContext, body: Body) -> HandlerResult {
     let mut sent = ctx.object(body, JSON).await?;
     let documents = sent.remove("documents").and_then(|number| number.as_u64()).filter(|number| (1..=1_000_000).contains(number));
     let documents = documents.ok_or_else(|| Problem::unprocessable(vec!["documents: a whole number from 1 to 1000000".into()]))? as u32;
-    reject_other_members(&sent)?;
+    reject_other_members(&sent, &["documents"])?;
     let job = job(&ctx).await?;
     let not_found = || Problem::not_found(format!("job {} has no such chunk", job.id));
     let ordinal: u32 = ctx.segment("chunk").parse().map_err(|_| not_found())?;

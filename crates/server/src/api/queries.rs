@@ -205,7 +205,7 @@ pub async fn post(ctx: UndecidedContext, body: Body) -> HandlerResult {
     };
     let fetch_options =
         FetchOptions { when: when.ok_or_else(|| Problem::unprocessable(vec![ASK_HINT.into()]))?, time: Some(Duration::from_secs(wait)) };
-    reject_other_members(&sent)?;
+    reject_other_members(&sent, &["q", "idx", "limit", "wait", "after", "total", "explain", "by_source", "ask"])?;
     run(ctx, QueryRequest { query, idx, limit, after, total, explain, format: RowFormat::Json, by_source, fetch_options }).await
 }
 

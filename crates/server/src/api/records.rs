@@ -14,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::{Map, Value as Json, json};
 use stook_catalogue::definition::{Catalogue, KeyDefinition, Transition, TransitionArgument};
+use stook_catalogue::diagnostic::known_instead;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::show_timestamp;
@@ -242,7 +243,10 @@ pub async fn lookup(ctx: UndecidedContext, body: Body) -> HandlerResult {
     let collection = match sent.remove("collection") {
         Some(Json::String(name)) => match ctx.app.catalogue.collection(&name) {
             Some((index, _)) => index,
-            None => return Err(Problem::unprocessable(vec![format!("the catalogue has no collection {name:?}")])),
+            None => {
+                let known = ctx.app.catalogue.collections.iter().map(|collection| collection.name.as_str());
+                return Err(Problem::unprocessable(vec![format!("there is no collection {name:?}; {}", known_instead(&name, known))]));
+            }
         },
         _ => return Err(Problem::unprocessable(vec!["collection: the name of a collection is missing".into()])),
     };
@@ -251,7 +255,7 @@ pub async fn lookup(ctx: UndecidedContext, body: Body) -> HandlerResult {
     let Some(Json::Array(keys)) = sent.remove("keys").filter(|keys| keys.as_array().is_some_and(|keys| keys.len() <= MAX_KEYS)) else {
         return Err(wrong_keys());
     };
-    reject_other_members(&sent)?;
+    reject_other_members(&sent, &["collection", "keys"])?;
     let keys: Vec<Key> = keys
         .iter()
         .map(|key| key.as_str().ok_or_else(wrong_keys).and_then(|key| Key::new(key).map_err(|error| Problem::unprocessable(vec![error.to_string()]))))
@@ -402,6 +406,12 @@ pub async fn delete(mut ctx: RequestContext) -> HandlerResult {
     change(ctx, collection, Some(key), None, |_| EditAction::Delete).await
 }
 
+/// The path of a record of the route's collection, for the header `Location`.
+fn location(ctx: &RequestContext, key: &str) -> Option<HeaderValue> {
+    let encoded: String = percent(key);
+    HeaderValue::from_str(&format!("/v1/{}/{}/{encoded}", ctx.tenant, ctx.name())).ok()
+}
+
 /// The response to an edit that was done, also when the same idempotent call is repeated.
 fn answered(ctx: &RequestContext, collection: CollectionId, answer: &EditAnswer) -> Response {
     let definition = ctx.definition(collection);
@@ -410,11 +420,7 @@ fn answered(ctx: &RequestContext, collection: CollectionId, answer: &EditAnswer)
     let mut response = json_answer(status, record.to_string());
     response.headers_mut().insert(header::ETAG, etag(answer.version(), definition));
     if answer.created {
-        let encoded: String = percent(&answer.key);
-        let location = format!("/v1/{}/{}/{encoded}", ctx.tenant, definition.name);
-        if let Ok(location) = HeaderValue::from_str(&location) {
-            response.headers_mut().insert(header::LOCATION, location);
-        }
+        response.headers_mut().extend(location(ctx, &answer.key).map(|location| (header::LOCATION, location)));
     }
     response
 }
@@ -459,7 +465,12 @@ async fn change(
             let reason =
                 if matches!(ctx.definition(collection).key, KeyDefinition::Field(_)) { "with this key" } else { "whose key these fields form" };
             let detail = format!("there is a {} {:?} {reason}; PATCH changes it", ctx.name(), key.as_str());
-            return Err(Problem::new(StatusCode::CONFLICT, detail));
+            let mut problem = Problem::new(StatusCode::CONFLICT, detail);
+            problem.headers.extend(location(&ctx, key.as_str()).map(|location| (header::LOCATION, location)));
+            return Err(problem);
+        }
+        EditResult::StaysDeleted(reason) => {
+            return Err(Problem::new(StatusCode::CONFLICT, format!("the {} stays deleted: {reason}", ctx.name())));
         }
         EditResult::PreconditionFailed => {
             return Err(Problem::new(StatusCode::PRECONDITION_FAILED, "the record has changed since you read it; read it again"));

@@ -229,7 +229,7 @@ pub async fn assign(ctx: RequestContext, body: Body) -> HandlerResult {
         }
     };
     let (add, remove) = (keys("add")?, keys("remove")?);
-    reject_other_members(&sent)?;
+    reject_other_members(&sent, &["add", "remove"])?;
     check_exists(&ctx).await?;
     ctx.count_store_reached();
     let (app, tenant, collection_name, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());

@@ -96,6 +96,9 @@ fn with_secret(status: StatusCode, body: &Json) -> Response {
     response
 }
 
+/// The members of a token that a caller gives.
+const TOKEN_MEMBERS: [&str; 4] = ["role", "may", "name", "expires"];
+
 /// `{"role": R or "may": [RIGHT, ...], "name": N, "expires": WHEN}`: makes a token; its secret is shown only in this response.
 pub async fn create(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.require_role(Role::Admin)?;
@@ -105,7 +108,7 @@ pub async fn create(ctx: RequestContext, body: Body) -> HandlerResult {
     let rights = rights(&mut sent, &ctx.app.catalogue)?.ok_or_else(|| missing("role (metrics, read, write or admin), or may,"))?;
     let name = name(&mut sent)?.ok_or_else(|| missing("name"))?;
     let expires = expires(&mut sent)?.flatten();
-    reject_other_members(&sent)?;
+    reject_other_members(&sent, &TOKEN_MEMBERS)?;
     let secret = random_secret()?;
     let stored = NewToken { digest: secret.digest(), tenant: Some(ctx.tenant.clone()), rights: rights.clone(), name: name.clone(), expires };
     ctx.count_store_reached();
@@ -157,7 +160,7 @@ pub async fn change(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.params.end()?;
     let mut sent = ctx.object(body, PATCH).await?;
     let change = TokenChange { rights: rights(&mut sent, &ctx.app.catalogue)?, name: name(&mut sent)?, expires: expires(&mut sent)?, secret: None };
-    reject_other_members(&sent)?;
+    reject_other_members(&sent, &TOKEN_MEMBERS)?;
     let token = change_token(&ctx, change).await?;
     Ok(json_answer(StatusCode::OK, shown(&token).to_string()))
 }
@@ -173,7 +176,7 @@ pub async fn rotate(ctx: RequestContext, body: Body) -> HandlerResult {
         Some(Json::String(text)) => overlap(&text, now()).map_err(|reason| Problem::unprocessable(vec![format!("overlap: {reason}")]))?,
         Some(_) => return Err(Problem::unprocessable(vec!["overlap: a text such as \"1h\"".into()])),
     };
-    reject_other_members(&sent)?;
+    reject_other_members(&sent, &["overlap", "expires"])?;
     let secret = random_secret()?;
     let change = TokenChange { expires, secret: Some(NewSecret { digest: secret.digest(), former_until }), ..TokenChange::default() };
     let mut body = shown(&change_token(&ctx, change).await?);

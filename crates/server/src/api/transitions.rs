@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::http::{HeaderName, StatusCode};
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
-use stook_catalogue::diagnostic::did_you_mean;
+use stook_catalogue::diagnostic::known_instead;
 use stook_catalogue::ids::CollectionId;
 use stook_engine::pick::{self, PickCall};
 use stook_engine::transition::{self, RefusalReason, TransitionRequest, TransitionResult};
@@ -60,12 +60,8 @@ pub fn prepare(
 ) -> HandlerResult<Arc<TransitionRequest>> {
     let definition = ctx.definition(collection);
     let Some(transition) = definition.transitions.iter().position(|transition| transition.name == name) else {
-        let known = || definition.transitions.iter().map(|transition| transition.name.as_str());
-        let hint = match did_you_mean(name, known()) {
-            Some(meant) => format!("did you mean {meant}?"),
-            None => format!("it has {}", if definition.transitions.is_empty() { "none".to_owned() } else { known().collect::<Vec<_>>().join(", ") }),
-        };
-        return Err(Problem::not_found(format!("{} has no transition {name:?}; {hint}", definition.name)));
+        let known = definition.transitions.iter().map(|transition| transition.name.as_str());
+        return Err(Problem::not_found(format!("{} has no transition {name:?}; {}", definition.name, known_instead(name, known))));
     };
     let caller = ctx.caller.name.to_string();
     let now = ctx.app.store.clock();
@@ -153,7 +149,7 @@ pub async fn pick(ctx: UndecidedContext, body: Body) -> HandlerResult {
         Some(Json::Object(args)) => args,
         Some(_) => return Err(Problem::unprocessable(vec!["args: an object".into()])),
     };
-    reject_other_members(&sent)?;
+    reject_other_members(&sent, &["query", "transition", "args"])?;
     let compiled = crate::api::queries::compiled(&ctx, &query).await?;
     let plan = compiled.plan;
     ctx.require(Operation::Write, plan.collection)?;

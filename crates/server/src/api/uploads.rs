@@ -18,6 +18,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use stook_catalogue::value::{FieldType, from_text};
 use stook_engine::import::{self, DryRunLimits, ImportRequest, UPLOADED, UploadRequest};
+use stook_engine::job::source::find_source;
 use stook_store::access::{Operation, Role};
 use stook_store::audit::AuditScope;
 use stook_store::queue::{Job, JobState};
@@ -106,8 +107,7 @@ impl UploadParams {
             let reason = format!("source: a token that may {rights} must name the source of the documents (?source=)");
             return Err(Problem::unprocessable(vec![reason]));
         };
-        let found = ctx.app.catalogue.source(name);
-        let (source, _) = found.ok_or_else(|| Problem::unprocessable(vec![format!("source: the catalogue has no source {name:?}")]))?;
+        let source = find_source(&ctx.app.catalogue, name)?;
         ctx.require_source(source)
     }
 

@@ -5,7 +5,7 @@ use crate::guard::problem::Problem;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection};
-use stook_catalogue::diagnostic::did_you_mean;
+use stook_catalogue::diagnostic::known_instead;
 use stook_store::access::{Operation, Rights, Role};
 use stook_store::{DEFAULT_TENANT, Tenant};
 
@@ -121,10 +121,7 @@ pub fn checked_rights(text: &str, catalogue: &Catalogue) -> Result<Rights, Strin
     let unknown = rights.collections().find(|name| known().all(|known| known != *name)).map(str::to_owned);
     match unknown {
         None => Ok(rights),
-        Some(name) => Err(match did_you_mean(&name, known()) {
-            Some(meant) => format!("there is no collection {name:?}; did you mean {meant}?"),
-            None => format!("there is no collection {name:?}; there are {}", known().collect::<Vec<_>>().join(", ")),
-        }),
+        Some(name) => Err(format!("there is no collection {name:?}; {}", known_instead(&name, known()))),
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use stook_catalogue::definition::Collection;
-use stook_catalogue::diagnostic::did_you_mean;
+use stook_catalogue::diagnostic::known_instead;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::Tenant;
@@ -198,14 +198,17 @@ pub const PATCH: &[&str] = &["application/merge-patch+json", "application/json"]
 /// The largest integer that every JSON reader represents exactly: 2^53 - 1.
 pub const MAX_INTEGER: i64 = 9_007_199_254_740_991;
 
-/// Refuses members of a body that the handler has not taken out.
+/// Refuses members of a body that the handler has not taken out; `known` are those that it takes.
 ///
 /// # Errors
 /// 422 when there is one.
-pub fn reject_other_members(sent: &Map<String, Json>) -> HandlerResult<()> {
+pub fn reject_other_members(sent: &Map<String, Json>, known: &[&str]) -> HandlerResult<()> {
     match sent.keys().next() {
         None => Ok(()),
-        Some(name) => Err(Problem::unprocessable(vec![format!("there is no member {name:?} here")])),
+        Some(name) => {
+            let instead = known_instead(name, known.iter().copied());
+            Err(Problem::unprocessable(vec![format!("there is no member {name:?} here; {instead}")]))
+        }
     }
 }
 
@@ -302,13 +305,14 @@ impl QueryParams {
     /// # Errors
     /// 400 with the name of the first one.
     pub fn end(&self) -> HandlerResult<()> {
-        let Some((name, _)) = self.unused.first() else { return Ok(()) };
-        let hint = match did_you_mean(name, self.read_names.iter().map(String::as_str)) {
-            Some(meant) => format!("; did you mean {meant}?"),
-            None if self.read_names.is_empty() => "; there are none here".into(),
-            None => format!("; there are {}", self.read_names.join(", ")),
-        };
-        Err(Problem::bad_request(format!("there is no parameter {name:?} here{hint}")))
+        self.unknown().map_or(Ok(()), |reason| Err(Problem::bad_request(reason)))
+    }
+
+    /// Says that the first parameter which the handler has not read is not known, and what is, if there is such a parameter.
+    pub fn unknown(&self) -> Option<String> {
+        let (name, _) = self.unused.first()?;
+        let instead = known_instead(name, self.read_names.iter().map(String::as_str));
+        Some(format!("there is no parameter {name:?} here; {instead}"))
     }
 }
 

@@ -18,6 +18,7 @@ use serde_json::{Map, Value as Json, json};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
+use stook_catalogue::diagnostic::known_instead;
 use stook_catalogue::ids::FieldId;
 use stook_catalogue::route::{QueryPart, QueryRoute};
 use stook_catalogue::value::Value;
@@ -51,7 +52,10 @@ fn view_of(route: &QueryRoute, params: &RouteParams<'_>) -> HandlerResult<View> 
     let name = route.view.map_or("", |view| params.text(view));
     match VIEWS.iter().find(|(known, _)| *known == name) {
         Some((_, view)) => Ok(*view),
-        None => Err(Problem::bad_request(format!("there is no view `{name}`; a view is json, plain, list or table"))),
+        None => {
+            let known = VIEWS.iter().map(|(known, _)| *known).filter(|known| !known.is_empty());
+            Err(Problem::bad_request(format!("there is no view `{name}`; {}", known_instead(name, known))))
+        }
     }
 }
 

@@ -21,12 +21,13 @@ use axum::routing::{MethodFilter, on};
 use serde_json::json;
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::diagnostic::did_you_mean;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::route::{FindKind, Lookup, Method, ResponseMedia, Route, RouteAction, RouteSelector};
 use stook_store::access::Operation;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-/// The header that lists failed expressions; the body has only the members that the catalogue declares.
+/// The header that lists failed expressions and what was ignored; the body has only the members that the catalogue declares.
 const WARNING: HeaderName = HeaderName::from_static("stook-warning");
 
 /// Max failures in the headers, because proxies limit the size of a head.
@@ -69,7 +70,10 @@ fn chosen(catalogue: &Catalogue, ctx: &mut RequestContext, indexes: &[usize]) ->
         _ if sent.len() > 1 => format!("the parameter {param} is given {} times", sent.len()),
         (Some(index), _) => return Ok(*index),
         (None, None) => format!("the parameter {param} is missing"),
-        (None, Some(wanted)) => format!("{param}={wanted:?} is not known here"),
+        (None, Some(wanted)) => match did_you_mean(wanted, indexes.iter().filter_map(|index| route(index).selected_by())) {
+            Some(meant) => format!("{param}={wanted:?} is not known here; did you mean `{meant}`?"),
+            None => format!("{param}={wanted:?} is not known here"),
+        },
     };
     let known: Vec<&str> = indexes.iter().map(|index| route(index).selected_by().unwrap_or("none")).collect();
     Err(Problem::bad_request(format!("{reason}; {param} is one of {}", known.join(", "))))
@@ -131,7 +135,8 @@ async fn run(mut ctx: RequestContext, body: Body, index: usize) -> HandlerResult
     let route = &app.catalogue.routes[index];
     check_allowed(&ctx, route)?;
     let mut values = parameters(&mut ctx, &route.params, body).await?;
-    match &route.action {
+    let ignored = ctx.params.unknown();
+    let answer = match &route.action {
         RouteAction::Steps(steps) if !steps.writes.is_empty() => {
             // values that are generated are new for a repeated request
             let sent = RouteParams { all: &route.params, values: values.clone() }.to_json().to_string();
@@ -149,7 +154,11 @@ async fn run(mut ctx: RequestContext, body: Body, index: usize) -> HandlerResult
         }
         RouteAction::Transition { .. } => transition::answer(ctx, route, &RouteParams { all: &route.params, values }).await,
         RouteAction::Query(query_route) => query::answer(ctx, query_route, &RouteParams { all: &route.params, values }).await,
-    }
+    };
+    let mut answer = answer?;
+    let ignored = ignored.and_then(|reason| HeaderValue::from_str(&format!("{}; it was ignored", reason.escape_default())).ok());
+    answer.headers_mut().extend(ignored.map(|ignored| (WARNING, ignored)));
+    Ok(answer)
 }
 
 /// Checks that the caller may read every collection that a route looks up, and write those that it changes. The collection of a query is checked when it is

@@ -75,9 +75,11 @@ impl<'r> WritingRoute<'r> {
             let answer = response.as_ref().map_or(KeptAnswer::Keys, |response| KeptAnswer::Answer(kept_answer(response)));
             let set = ChangeSet { tenant: ctx.tenant.clone(), changes, premises: request.premises(), call: self.call.clone(), answer };
             match several::run(&app.rules, &*app.store, &app.evaluator(), set)? {
-                ChangeSetResult::Done(keys) => {
-                    let keys: Vec<&str> = keys.iter().map(Key::as_str).collect();
-                    return response.map_or_else(|| self.answered(found, &written(&json!(keys))), Ok);
+                ChangeSetResult::Done(done) => {
+                    let keys: Vec<&str> = done.keys.iter().map(Key::as_str).collect();
+                    let mut response = response.map_or_else(|| self.answered(found, &written(&json!(keys))), Ok)?;
+                    response.failures.include(done.warnings);
+                    return Ok(response);
                 }
                 ChangeSetResult::Outdated => {}
                 ChangeSetResult::Replayed { same, answer } => return self.repeated(same, &answer),
@@ -292,6 +294,7 @@ fn refused(ctx: &RequestContext, write: &RouteWrite, reason: RefusedChange) -> P
             Err(problem) => problem,
             Ok(_) => changing_too_quickly(),
         },
+        RefusedChange::Edit(EditResult::StaysDeleted(reason)) => Problem::new(StatusCode::CONFLICT, format!("the {name} stays deleted: {reason}")),
         RefusedChange::Missing | RefusedChange::Edit(EditResult::Missing) => Problem::not_found(format!("there is no such {name}")),
         RefusedChange::Edit(_) => changing_too_quickly(),
     }
