@@ -15,6 +15,7 @@ const ORDERS: &str = "\
 catalogue: orders
 sources:
   list: { format: json, into: thing, as_of: meta.received }
+  orders: { format: json, into: order, as_of: meta.received }
 collections:
   thing: { key: id, fields: { id: text, name: { type: text, index: equal } } }
   order: { key: number, fields: { number: uuid, wanted: { type: text, index: equal } } }
