@@ -170,3 +170,52 @@ fn refusals_are_one_line_a_second_that_counts_them() {
     assert_eq!(counted.iter().sum::<u64>(), refused);
     assert!(!lines.iter().any(|line| line["event"] == "request" && line["status"] == 503), "none has a line of its own");
 }
+
+/// Whatever has a wrong name, the nearest right one is said.
+#[test]
+fn names_that_do_not_exist_are_answered_with_the_nearest() {
+    let sandbox = Sandbox::new(THINGS);
+    let stook = Served::new(&sandbox, &["--workers", "0"]);
+    stook.send("POST", "/v1/main/deliver?source=list", &[], ROWS).expect_json(200);
+    let json = [("content-type", "application/json")];
+    let cases: [(&str, &str, &str, u16, &str); 18] = [
+        ("GET", "/v1/main/thing/a?delted=true", "", 400, "there is no parameter \"delted\" here; did you mean `deleted`?"),
+        ("GET", "/v1/main/jobs?limits=3", "", 400, "did you mean `limit`?"),
+        ("GET", "/v1/main/export/thing?formt=csv", "", 400, "did you mean `format`?"),
+        ("GET", "/v1/main/thin/a", "", 404, "did you mean thing?"),
+        ("GET", "/v1/main/query?q=thin", "", 400, "did you mean `thing`?"),
+        ("GET", "/v1/main/query?q=thing%20titel=a", "", 400, "did you mean `title`?"),
+        ("GET", "/v1/main/coverage?collection=thing.whole", "", 404, "there is no coverage \"thing.whole\"; there are none"),
+        ("POST", "/v1/main/thing", r#"{"code":"b","titel":"B"}"#, 422, "there is no field `titel`; did you mean `title`?"),
+        ("PUT", "/v1/main/thing/a?clear=titel", "{}", 422, "there is no field `titel`; did you mean `title`?"),
+        ("PUT", "/v1/main/thing/a", r#"{"colour":"B"}"#, 422, "there is no field `colour`; there are code, title"),
+        ("POST", "/v1/main/thing/a/lend", "{}", 404, "no such path"),
+        ("POST", "/v1/main/lookup", r#"{"collection":"thin","keys":[]}"#, 422, "there is no collection \"thin\"; did you mean `thing`?"),
+        ("POST", "/v1/main/lookup", r#"{"collection":"thing","keys":[],"key":1}"#, 422, "there is no member \"key\" here; did you mean `keys`?"),
+        ("POST", "/v1/main/tokens", r#"{"role":"read","name":"x","expire":"1d"}"#, 422, "did you mean `expires`?"),
+        ("POST", "/v1/main/import?source=lits", "code\nb\n", 422, "there is no source `lits`; did you mean `list`?"),
+        ("POST", "/v1/main/import?profile=laod", "code\nb\n", 422, "there is no profile `laod`; did you mean `load`?"),
+        ("POST", "/v1/main/deliver?source=lits", "code\nb\n", 422, "there is no source `lits`; did you mean `list`?"),
+        ("PUT", "/things/b?cod=1", "", 400, "there is no parameter \"cod\" here; there are none"),
+    ];
+    for (method, path, body, status, words) in cases {
+        let reply = stook.send(method, path, if body.starts_with('{') { &json } else { &[] }, body.as_bytes());
+        let text = reply.text().replace("\\\"", "\"");
+        assert!(reply.status == status && text.contains(words), "{method} {path} {body}: {} {text}", reply.status);
+    }
+    assert_eq!(stook.get("/v1/main/query?q=thing&total=true").expect_json(200)["total"], 1);
+}
+
+#[test]
+fn parameters_that_a_route_ignores_are_named_in_a_header() {
+    let definition = THINGS.replace("serve: { origins:", "serve: { unknown: ignore, origins:")
+        + "  - get: /things/{code}\n    params: { code: text, title: text }\n    one: thing\n    where: { key: params.code, title: params.title }\n";
+    let sandbox = Sandbox::new(&definition);
+    let stook = Served::new(&sandbox, &["--workers", "0"]);
+    stook.send("POST", "/v1/main/deliver?source=list", &[], ROWS).expect_json(200);
+    let found = stook.get("/things/a?titel=none");
+    let warning = "there is no parameter \\\"titel\\\" here; did you mean `title`?; it was ignored";
+    assert_eq!((found.status, found.header("stook-warning")), (200, Some(warning)), "{}", found.text());
+    assert_eq!(stook.get("/things/a?title=none").status, 404);
+    assert_eq!(stook.get("/things/a?title=A").header("stook-warning"), None);
+}

@@ -476,3 +476,25 @@ pub fn truth(data: &Datasets, block: &Block) -> Json {
         "conflict": block.catalogued && block.transferable && block.size != block.transferred,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rows are the sections of the file, each once, and their events are those of the file.
+    #[test]
+    fn sections_of_a_file_are_rows_with_all_of_its_events() {
+        let data = Datasets { records: 30, seed: 3 };
+        for file in (0..data.records).flat_map(|number| data.files(&data.dataset(number), number % BLOCKS).collect::<Vec<_>>()) {
+            let number = |row: &Json, name: &str| row[name].as_u64().unwrap_or_default();
+            let rows = section_rows(&file, None);
+            let pairs: BTreeSet<(u64, u64)> = rows.iter().map(|row| (number(row, "run_num"), number(row, "lumi_section_num"))).collect();
+            let lumis = file.lumis.iter().flat_map(|(run, ranges)| ranges.iter().flat_map(|(low, high)| (*low..=*high).map(|own| (*run, own))));
+            assert_eq!((pairs.len(), &pairs), (rows.len(), &lumis.collect()));
+            assert_eq!(rows.iter().map(|row| number(row, "event_count")).sum::<u64>(), file.events);
+            let run = file.lumis[0].0;
+            let of_run: Vec<Json> = rows.into_iter().filter(|row| number(row, "run_num") == run).collect();
+            assert_eq!(section_rows(&file, Some(run)), of_run);
+        }
+    }
+}

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use serde_json::{Value as Json, json};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -194,9 +194,14 @@ impl CatalogRequest {
         self.instance.dataset(self.data(), self.data().number_of(name)?)
     }
 
-    /// The blocks with their files that the arguments name: of a file, a block, or a dataset.
+    /// The run that the arguments name.
+    fn run(&self) -> Option<u64> {
+        self.text("run_num").and_then(|run| run.parse().ok())
+    }
+
+    /// The blocks with their files that the arguments name: of a file, a block, or a dataset; with events of a run, if they name one.
     fn files(&self) -> Vec<(Block, Vec<StoredFile>)> {
-        let file = self.text("logical_file_name");
+        let (file, run) = (self.text("logical_file_name"), self.run());
         // names of files contain the names of their blocks
         let of_file = file.as_ref().and_then(|file| {
             let (block, _) = file.strip_prefix("/store")?.rsplit_once('/')?;
@@ -211,7 +216,8 @@ impl CatalogRequest {
                 return None;
             }
             let data = self.data();
-            let wanted = data.files(&dataset, place).filter(|own| file.as_ref().is_none_or(|file| *file == own.name));
+            let has_run = |file: &StoredFile| run.is_none_or(|run| file.lumis.iter().any(|(own, _)| *own == run));
+            let wanted = data.files(&dataset, place).filter(|own| has_run(own) && file.as_ref().is_none_or(|file| *file == own.name));
             Some((own, wanted.collect()))
         };
         (0..BLOCKS).filter_map(own_files).collect()
@@ -364,6 +370,15 @@ async fn catalog(
             array(fault, files.map(|file| file.to_string()))
         }
         "filelumis" => catalog_sections(request),
+        "runs" => {
+            let files = request.files().into_iter().flat_map(|(_, files)| files);
+            let runs: BTreeSet<u64> = files.flat_map(|file| file.lumis).map(|(run, _)| run).collect();
+            array(fault, runs.into_iter().map(|run| json!({ "run_num": run }).to_string()))
+        }
+        "releaseversions" => {
+            let release = request.text("dataset").and_then(|name| request.dataset(&name)).map(|dataset| dataset.release);
+            array(fault, release.into_iter().map(|release| json!({ "release_version": [release] }).to_string()))
+        }
         "filesummaries" => catalog_summaries(&request),
         "primarydatasets" => catalog_primary_datasets(&request),
         "datasetparents" => {
@@ -420,16 +435,14 @@ fn catalog_blocks(request: CatalogRequest) -> Response {
 
 /// The sections of runs in files, each as a row, of a file or a block; of one run, if the request names it.
 fn catalog_sections(request: CatalogRequest) -> Response {
-    let run: Option<u64> = request.text("run_num").and_then(|run| run.parse().ok());
-    let fault = request.fault;
+    let (run, fault) = (request.run(), request.fault);
     let files = request.files().into_iter().flat_map(|(_, files)| files);
     let rows = files.flat_map(move |file| datasets::section_rows(&file, run));
     array(fault, rows.map(|row| row.to_string()))
 }
 
 fn catalog_summaries(request: &CatalogRequest) -> Response {
-    let run = request.text("run_num").and_then(|run| run.parse().ok());
-    let blocks = request.files();
+    let (run, blocks) = (request.run(), request.files());
     let files = blocks.iter().flat_map(|(block, files)| files.iter().map(move |file| (block, file.clone())));
     let summary = (!blocks.is_empty()).then(|| datasets::summary_json(files, run).to_string());
     array(request.fault, summary.into_iter())

@@ -8,6 +8,7 @@ use maud::{Markup, html};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use stook_catalogue::diagnostic::known_instead;
 use stook_query::as_value;
 
 /// Rows of a page.
@@ -28,7 +29,8 @@ pub async fn page(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let chosen = ctx.param("collection").or_else(|| coverages.first().map(|coverage| named(coverage, "name")));
     let coverage = coverages.iter().find(|coverage| Some(named(coverage, "name")) == chosen);
     if let (None, Some(name)) = (coverage, ctx.param("collection")) {
-        return Err(Problem::not_found(format!("there is no coverage {name:?}")));
+        let known = coverages.iter().map(|coverage| named(coverage, "name"));
+        return Err(Problem::not_found(format!("there is no coverage {name:?}; {}", known_instead(name, known))));
     }
     let Some(coverage) = coverage else {
         return Ok(RenderedPage::new("Coverage", html! { p.quiet { "This catalogue defines no coverage." } }));

@@ -11,6 +11,7 @@ use maud::{Markup, html};
 use serde_json::{Map, Value as Json};
 use std::collections::HashSet;
 use std::sync::Arc;
+use stook_catalogue::diagnostic::known_instead;
 use stook_query::as_value;
 use stook_store::access::Role;
 
@@ -32,7 +33,10 @@ pub async fn page(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     let overview = ctx.get_json("", &[]).await?;
     let collections = items(&overview["collections"]);
     let definition = collections.iter().find(|known| named(known, "name") == collection);
-    let definition = definition.ok_or_else(|| Problem::not_found(format!("there is no collection {collection:?}")))?;
+    let definition = definition.ok_or_else(|| {
+        let known = collections.iter().map(|known| named(known, "name"));
+        Problem::not_found(format!("there is no collection {collection:?}; {}", known_instead(collection, known)))
+    })?;
     let explained = ctx.get_json(&format!("/{collection}/-/explain"), &[("key", key)]).await?;
     let log = ctx.get_json(&format!("/{collection}/-/log"), &[("key", key), ("limit", "20")]).await?;
     let body = html! {
