@@ -103,6 +103,8 @@ fn a_business_is_written_linked_described_and_removed() {
         assert_eq!(by_exercise.as_object().unwrap().keys().collect::<Vec<_>>(), ["e-1", "e-2"]);
         assert_eq!(by_exercise["e-1"]["business_id"], json!(id));
         let details = register.call("POST", "/businesses/latest-business-details", &json!({"party_uuids": [id]})).expect_json(200);
+        let none = register.call("POST", "/businesses/latest-business-details", &json!({})).expect_json(400);
+        assert_eq!(none, json!({"description": "A list of party_uuids should be supplied"}));
         assert_eq!(details, json!([{"id": id, "sampleUnitRef": "49900000001", "name": "Kestrel Foundry"}]));
         // what a route writes is a contribution like any other
         let explained = register.stook.get("/v1/main/business/49900000001/explain").expect_json(200);

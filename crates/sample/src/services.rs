@@ -377,7 +377,7 @@ async fn catalog(
         }
         "releaseversions" => {
             let release = request.text("dataset").and_then(|name| request.dataset(&name)).map(|dataset| dataset.release);
-            array(fault, release.into_iter().map(|release| json!({ "release_version": [release] }).to_string()))
+            array(fault, release.into_iter().map(|release| json!({ "release_version": release }).to_string()))
         }
         "filesummaries" => catalog_summaries(&request),
         "primarydatasets" => catalog_primary_datasets(&request),
