@@ -190,6 +190,22 @@ fn wrong_requests_are_answered_in_the_registers_own_words() {
 }
 
 #[test]
+fn enrolments_that_waited_for_an_account_are_enabled_when_it_becomes_active() {
+    for sandbox in Sandbox::on_each_store(&definition()) {
+        let register = Register::new(&sandbox);
+        register.enrol(ANN, SURVEY, "PENDING");
+        register.enrol(ANN, OTHER_SURVEY, "DISABLED");
+        register.enrol(BEN, SURVEY, "PENDING");
+        let path = format!("/respondents/edit-account-status/{ANN}");
+        let statuses = || ["PENDING", "ENABLED", "DISABLED"].map(|status| register.count(&format!("enrolment%20status={status}")));
+        register.call("PUT", &path, &json!({"status_change": "SUSPENDED", "email_address": "ann@example.com"})).expect_json(200);
+        assert_eq!(statuses(), [2, 0, 1]);
+        register.call("PUT", &path, &json!({"status_change": "ACTIVE", "email_address": "ann@example.com"})).expect_json(200);
+        assert_eq!(statuses(), [1, 1, 1]);
+    }
+}
+
+#[test]
 fn offers_are_accepted_and_transfers_give_up_what_the_originator_had() {
     for sandbox in Sandbox::on_each_store(&definition()) {
         let register = Register::new(&sandbox);

@@ -7,7 +7,7 @@ use super::secret::{digest, now, token_in_header};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use stook_catalogue::value::show_timestamp;
 use stook_store::Store;
 use stook_store::access::{Role, Token};
@@ -59,6 +59,8 @@ pub struct ExpiringToken {
 /// The tokens of a store, as this process knows them.
 pub struct TokenCache {
     secrets: RwLock<HashMap<[u8; 32], KnownSecret>>,
+    /// Held from the read of the store on, so that what was read earlier never replaces what was read later: a revoked token would work again.
+    refreshing: Mutex<()>,
     uses: Mutex<HashMap<u64, Arc<LastUse>>>,
     expiring: Mutex<Vec<ExpiringToken>>,
     /// For tokens that expire soon: their expiry, and the days that were left when it was last said.
@@ -76,7 +78,7 @@ impl TokenCache {
     /// When the store fails.
     pub fn read(store: &dyn Store, loopback: bool) -> stook_store::Result<Self> {
         let (secrets, uses, expiring, said) = (RwLock::default(), Mutex::default(), Mutex::default(), Mutex::default());
-        let tokens = Self { secrets, uses, expiring, said, loopback, has_had_tokens: AtomicBool::new(false) };
+        let tokens = Self { secrets, refreshing: Mutex::default(), uses, expiring, said, loopback, has_had_tokens: AtomicBool::new(false) };
         tokens.refresh(store)?;
         Ok(tokens)
     }
@@ -86,6 +88,7 @@ impl TokenCache {
     /// # Errors
     /// When the store fails; then the known tokens stay.
     pub fn refresh(&self, store: &dyn Store) -> stook_store::Result<()> {
+        let _refreshing = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
         let tokens = store.tokens()?;
         if !self.has_had_tokens.load(Ordering::SeqCst) && (!tokens.is_empty() || store.has_had_tokens()?) {
             self.has_had_tokens.store(true, Ordering::SeqCst);
