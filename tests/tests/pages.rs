@@ -233,6 +233,7 @@ impl Visitor {
         assert_eq!((entered.status, entered.header("location")), (303, Some("/t/main/home")));
         let cookie = entered.header("set-cookie").unwrap();
         assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+        assert!(!cookie.contains(token), "a browser does not keep the token: {cookie}");
         let cookie = cookie.split(';').next().unwrap().to_owned();
         Self { client, cookie }
     }
@@ -247,8 +248,9 @@ impl Visitor {
 
     /// What somebody of another tenant is answered.
     fn status_of(stook: &Served, token: &str) -> u16 {
-        let cookie = format!("{}={token}", cookie(stook));
-        stook.client(None).send("GET", "/t/main/home", &[("cookie", &cookie)], b"").status
+        let entered = stook.client(None).send("POST", "/sign-in", &[], format!("token={token}").as_bytes());
+        let cookie = entered.header("set-cookie").unwrap().split(';').next().unwrap();
+        stook.client(None).send("GET", "/t/main/home", &[("cookie", cookie)], b"").status
     }
 
     fn csrf_token(&self) -> String {
@@ -443,10 +445,20 @@ fn pages_are_shown_to_authorised_callers_only() {
         }
         let part = writer.get("/t/main/suggestions?q=thi").text();
         assert!(part.contains(">thing</bdi></a>") && !part.contains("<html"), "{part}");
-        // signing out takes the cookie back
+        // signing out takes the cookie back, and ends the session of everybody who has it
         let signed_out = writer.post("/sign-out", &format!("csrf={}", writer.csrf_token()));
         assert!(signed_out.header("set-cookie").unwrap().contains("Max-Age=0"));
-        assert_eq!(writer.post("/sign-out", "").status, 403);
+        assert_eq!((writer.get("/t/main/home").status, writer.post("/sign-out", "").status), (303, 403));
+        // neither the token nor a number that was made up is a session, and one ends with its token
+        for number in [write.as_str(), "", "0"] {
+            let made_up = format!("{}={number}", cookie(&stook));
+            assert_eq!(stook.client(None).send("GET", "/t/main/home", &[("cookie", &made_up)], b"").status, 303, "{number}");
+        }
+        let writer = Visitor::new(&stook, &write);
+        assert_eq!(writer.get("/t/main/home").status, 200);
+        sandbox.ok(&["token", "revoke", "1"]);
+        std::thread::sleep(std::time::Duration::from_millis(2_500));
+        assert_eq!(writer.get("/t/main/home").status, 303);
     }
 }
 

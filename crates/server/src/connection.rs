@@ -2,6 +2,7 @@
 
 use crate::guard::audited::PeerAddress;
 use crate::guard::head;
+use crate::guard::proxy::take_person;
 use crate::guard::pace::{RateCheckedBody, TransferRate};
 use crate::idle::{OpenConnection, OpenConnections};
 use crate::log::RequestLogLevel;
@@ -83,6 +84,7 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
             stall: app.options.stall,
             connection: connection.clone(),
             peer: PeerAddress(peer.ip()),
+            app: app.clone(),
         };
         tokio::spawn(async move {
             app.metrics.connections().inc();
@@ -196,6 +198,7 @@ struct RateCheckedService {
     stall: Duration,
     connection: Arc<OpenConnection>,
     peer: PeerAddress,
+    app: Arc<App>,
 }
 
 impl Service<Request<Incoming>> for RateCheckedService {
@@ -205,6 +208,9 @@ impl Service<Request<Incoming>> for RateCheckedService {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         request.extensions_mut().insert(self.peer);
+        if let Some(person) = take_person(self.app.options.proxy.as_deref(), request.headers_mut(), self.peer.0) {
+            request.extensions_mut().insert(person);
+        }
         let in_progress = self.connection.begin_request();
         if let Err(problem) = head::check(&request) {
             return Box::pin(ready(Ok(in_progress.until_sent(problem.into_response()))));

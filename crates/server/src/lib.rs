@@ -31,7 +31,7 @@ pub use api::audit::shown as shown_audit_entry;
 pub use app::workers::work;
 pub use app::{App, ServerOptions};
 pub use connection::serve_routes;
-pub use guard::{access, admission, guarded, secret};
+pub use guard::{access, admission, guarded, proxy, secret};
 pub use log::{RequestLogLevel, worked};
 pub use router::router;
 pub use tls::ServerTls;

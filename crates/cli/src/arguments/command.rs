@@ -123,7 +123,7 @@ pub enum Command {
     Work(WorkArgs),
     /// Serve the catalogue over HTTP, and process import jobs in the same process.
     #[command(
-        after_help = "Examples:\n  stook serve\n  stook serve --listen 0.0.0.0:7070 --workers 0\n  curl http://127.0.0.1:7070/v1/main/query?q=authority"
+        after_help = "Examples:\n  stook serve\n  stook serve --listen 0.0.0.0:7070 --workers 0\n  stook serve --trust-proxy 127.0.0.1 --proxy-secret-file proxy.secret --proxy-rights '*=read'\n  curl http://127.0.0.1:7070/v1/main/query?q=authority"
     )]
     Serve(ServeArgs),
     /// Create, change, list and assign tags of records.

@@ -34,6 +34,20 @@ pub struct ServeArgs {
     /// The key of --tls-cert (PEM, without a passphrase).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
+    /// Trust what a proxy at this address, or in this network, says about who a person is (X-Forwarded-User, -Email, -Groups), if it
+    /// also has the secret. May be given several times.
+    #[arg(long, value_name = "ADDRESS[/BITS]", requires_all = ["proxy_secret_file", "proxy_rights"])]
+    pub trust_proxy: Vec<stook_server::proxy::Network>,
+    /// File with the secret that the proxy sends as X-Proxy-Secret, or as the password of Basic.
+    #[arg(long, value_name = "FILE", requires = "trust_proxy")]
+    pub proxy_secret_file: Option<PathBuf>,
+    /// What members of a group may do, such as librarians=write or students=read:book; * is everybody whom the proxy names. May be
+    /// given several times.
+    #[arg(long, value_name = "GROUP=RIGHTS", requires = "trust_proxy")]
+    pub proxy_rights: Vec<String>,
+    /// The tenant whose records people see whom the proxy names; * for all tenants.
+    #[arg(long, value_name = "T", default_value = "main")]
+    pub proxy_tenant: String,
     /// Which requests are logged.
     #[arg(long, value_name = "WHICH", default_value = "troubles")]
     pub log: RequestLog,

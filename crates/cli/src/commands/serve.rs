@@ -1,7 +1,7 @@
 //! `serve`.
 
 use crate::arguments::serve::{RequestLog, ServeArgs};
-use crate::open::CatalogueLocation;
+use crate::open::{CatalogueLocation, tenant};
 use crate::output::count;
 use crate::process::{stop_signal, threads};
 use crate::{CommandError, CommandResult};
@@ -9,8 +9,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use stook_engine::work::{LEASE_SECONDS, WorkerOptions};
+use stook_catalogue::definition::Catalogue;
+use stook_server::access::checked_rights;
 use stook_server::admission::ClassLimits;
+use stook_server::proxy::{GroupRights, TrustedProxy};
 use stook_server::{App, RequestLogLevel, ServerOptions, ServerTls};
+
+/// The proxies that identify people, as the arguments have them.
+fn trusted_proxy(arguments: &ServeArgs, catalogue: &Catalogue) -> Result<Option<TrustedProxy>, CommandError> {
+    let Some(file) = &arguments.proxy_secret_file else { return Ok(None) };
+    let of_secret = |reason: String| CommandError::new(format!("{}: the secret of the proxy (--proxy-secret-file) cannot be used: {reason}", file.display()));
+    let secret = std::fs::read_to_string(file).map_err(|error| of_secret(error.to_string()))?;
+    let rights = arguments.proxy_rights.iter().map(|text| GroupRights::parse(text, |rights| checked_rights(rights, catalogue)));
+    let rights = rights.collect::<Result<Vec<_>, _>>().map_err(|wrong| CommandError::usage(format!("--proxy-rights: {wrong}")))?;
+    let tenant = match arguments.proxy_tenant.as_str() {
+        "*" => None,
+        name => Some(tenant(name)?),
+    };
+    TrustedProxy::new(&secret, arguments.trust_proxy.clone(), rights, tenant).map(Some).map_err(of_secret)
+}
 
 /// Max connections that wait to be accepted.
 const BACKLOG: u32 = 4_096;
@@ -24,7 +41,8 @@ pub fn serve(location: &CatalogueLocation, arguments: &ServeArgs) -> CommandResu
         None if location.is_file()? => threads(None),
         None => 0,
     };
-    let loopback = arguments.listen.ip().is_loopback();
+    let proxy = trusted_proxy(arguments, &catalogue)?.map(Arc::new);
+    let needs_no_token = arguments.listen.ip().is_loopback() && proxy.is_none();
     let tls = arguments.tls_cert.as_deref().zip(arguments.tls_key.as_deref());
     let tls = tls.map(|(certificate, key)| ServerTls::read(certificate, key).map(Arc::new)).transpose().map_err(CommandError::new)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
@@ -38,8 +56,9 @@ pub fn serve(location: &CatalogueLocation, arguments: &ServeArgs) -> CommandResu
             RequestLog::Troubles => RequestLogLevel::Problems,
             RequestLog::All => RequestLogLevel::All,
         },
-        loopback,
+        loopback: needs_no_token,
         tls,
+        proxy: proxy.clone(),
         ..ServerOptions::default()
     };
     let app = App::new(catalogue.clone(), store.clone(), options)?;
@@ -54,9 +73,9 @@ pub fn serve(location: &CatalogueLocation, arguments: &ServeArgs) -> CommandResu
     let address = listener.local_addr()?;
     let described = if cfg!(feature = "pages") { "/docs" } else { "/openapi.json; this build has no web pages, build with --features pages" };
     eprintln!("serving {} on {scheme}://{address} with {}; documentation at {described}", catalogue.name, count(workers as u64, "import worker"));
-    if loopback && !store.has_had_tokens()? {
+    if needs_no_token && !store.has_had_tokens()? {
         eprintln!("no tokens exist, so anyone on this machine has full access; create one with `stook token create`");
-    } else if store.tokens()?.is_empty() {
+    } else if proxy.is_none() && store.tokens()?.is_empty() {
         eprintln!("no tokens exist, so all requests are refused; create one: stook token create --role admin");
     }
     let stop_work = Arc::new(AtomicBool::new(false));

@@ -67,7 +67,7 @@ pub async fn record_points(app: Arc<App>) {
 /// # Errors
 /// 403 for callers who are not admins, and for admins of one tenant if there are other tenants.
 pub async fn get(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let caller = app.tokens.caller(request.headers())?;
+    let caller = app.caller(request.extensions(), request.headers())?;
     caller.require_metrics()?;
     if restricted_tenant(&app, &caller).await?.is_some() {
         let all = "this covers all tenants and requires a token for all of them: `stook token create --role admin --tenant '*'`";

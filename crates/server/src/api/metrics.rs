@@ -6,7 +6,7 @@ use crate::guard::blocking::blocking;
 use crate::guard::problem::Problem;
 use crate::metrics::health::gauges;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 use stook_engine::job::health::{LOOKED_AT, source_health};
@@ -17,7 +17,7 @@ use stook_store::{StoreError, Tenant};
 /// # Errors
 /// 403 for callers who are not admins.
 pub async fn get(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let text = metrics_text(&app, request.headers()).await?;
+    let text = metrics_text(&app, &app.caller(request.extensions(), request.headers())?).await?;
     Ok(([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response())
 }
 
@@ -25,10 +25,9 @@ pub async fn get(State(app): State<Arc<App>>, request: Request) -> Result<Respon
 ///
 /// # Errors
 /// 403 for callers who are not admins.
-pub async fn metrics_text(app: &Arc<App>, headers: &HeaderMap) -> Result<String, Problem> {
-    let caller = app.tokens.caller(headers)?;
+pub async fn metrics_text(app: &Arc<App>, caller: &Caller) -> Result<String, Problem> {
     caller.require_metrics()?;
-    let tenant = restricted_tenant(app, &caller).await?;
+    let tenant = restricted_tenant(app, caller).await?;
     let metrics = &app.metrics;
     for (gauge, value) in [
         ("interactive_in_work", app.interactive.in_progress()),

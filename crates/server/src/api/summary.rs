@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// # Errors
 /// 403 for callers who are not admins.
 pub async fn get(State(app): State<Arc<App>>, request: Request) -> HandlerResult<Response> {
-    let text = metrics::metrics_text(&app, request.headers()).await?;
+    let text = metrics::metrics_text(&app, &app.caller(request.extensions(), request.headers())?).await?;
     Ok(json_answer(StatusCode::OK, summary_of(&text).to_string()))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::App;
 use crate::api::response::json_answer;
+use crate::guard::access::Identity;
 use crate::guard::blocking::blocking;
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::reject_other_members;
@@ -43,8 +44,12 @@ pub fn call_of(ctx: &RequestContext, target: &str, sent: &str) -> HandlerResult<
         short.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
         short
     };
-    let token = ctx.caller.token.map_or_else(|| "0".to_owned(), |token| token.to_string());
-    Ok(Some(IdempotentCall { id: hash(&[&token, target, key]), request: hash(&[sent]) }))
+    let caller = match ctx.caller.identity {
+        Identity::Nobody => "0".to_owned(),
+        Identity::Token(number) => number.to_string(),
+        Identity::Person => format!("person {}", ctx.caller.name),
+    };
+    Ok(Some(IdempotentCall { id: hash(&[&caller, target, key]), request: hash(&[sent]) }))
 }
 
 /// Prepares a transition of a collection by name.

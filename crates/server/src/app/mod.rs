@@ -8,6 +8,7 @@ pub mod workers;
 
 use crate::guard::admission::{AdmissionGate, ClassLimits, RequestClass};
 use crate::guard::refusals::Refusals;
+use crate::guard::proxy::TrustedProxy;
 use crate::guard::tokens::TokenCache;
 use crate::log::RequestLogLevel;
 use crate::metrics::{Metrics, MetricsHistory};
@@ -64,6 +65,8 @@ pub struct ServerOptions {
     pub loopback: bool,
     /// The certificate by which connections are encrypted, if they are.
     pub tls: Option<Arc<ServerTls>>,
+    /// Proxies that identify people.
+    pub proxy: Option<Arc<TrustedProxy>>,
 }
 
 impl Default for ServerOptions {
@@ -83,6 +86,7 @@ impl Default for ServerOptions {
             log: RequestLogLevel::Problems,
             loopback: true,
             tls: None,
+            proxy: None,
         }
     }
 }
@@ -131,7 +135,8 @@ impl App {
     pub fn new(catalogue: Arc<Catalogue>, store: Arc<dyn Store>, options: ServerOptions) -> stook_store::Result<Arc<Self>> {
         let metrics = Arc::new(Metrics::default());
         let reads = LookupService::new(catalogue.clone(), store.clone(), options.cache, metrics.clone())?;
-        let tokens = TokenCache::read(&*store, options.loopback)?;
+        // a proxy on this machine passes on what others send
+        let tokens = TokenCache::read(&*store, options.loopback && options.proxy.is_none())?;
         Ok(Arc::new(Self {
             fetcher: Fetcher::new(&catalogue),
             vocabularies: Arc::default(),

@@ -9,13 +9,31 @@ use stook_catalogue::diagnostic::known_instead;
 use stook_store::access::{Operation, Rights, Role};
 use stook_store::{DEFAULT_TENANT, Tenant};
 
+/// By what a caller is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Identity {
+    /// By nothing: the request needs no token.
+    Nobody,
+    /// By a token, of which this is the number.
+    Token(u64),
+    /// By what a trusted proxy says: it is the person with the caller's name.
+    Person,
+}
+
+impl Identity {
+    /// The number of the token.
+    pub fn token(self) -> Option<u64> {
+        if let Self::Token(number) = self { Some(number) } else { None }
+    }
+}
+
 /// The caller of a request.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// The token's name.
+    /// The name of the token, or of the person.
     pub name: Arc<str>,
-    /// The token's number; `None` if the request needs no token.
-    pub token: Option<u64>,
+    /// By what the caller is known.
+    pub identity: Identity,
     /// The tenant; `None` if the token is for all tenants.
     pub tenant: Option<Tenant>,
     /// What the caller may do.
@@ -25,7 +43,7 @@ pub struct Caller {
 impl Caller {
     /// The caller of a request that needs no token.
     pub fn anonymous(role: Role) -> Self {
-        Self { name: "anonymous".into(), token: None, tenant: Tenant::new(DEFAULT_TENANT).ok(), rights: Arc::new(role.into()) }
+        Self { name: "anonymous".into(), identity: Identity::Nobody, tenant: Tenant::new(DEFAULT_TENANT).ok(), rights: Arc::new(role.into()) }
     }
 
     /// Returns the tenant named in a path, if it is the caller's.
@@ -74,8 +92,9 @@ impl Caller {
         if self.rights.may_everywhere(operation) {
             return Ok(());
         }
+        let who = self.who();
         let allowed =
-            if self.rights.is_role() { format!("the token has the role {}", self.rights) } else { format!("the token may {}", self.rights) };
+            if self.rights.is_role() { format!("{who} has the role {}", self.rights) } else { format!("{who} may {}", self.rights) };
         Err(Problem::new(StatusCode::FORBIDDEN, format!("this requires the role {}; {allowed}", role.name())))
     }
 
@@ -90,8 +109,13 @@ impl Caller {
         if self.rights.is_role() {
             return self.require_role(if operation == Operation::Read { Role::Read } else { Role::Write });
         }
-        let needed = format!("this requires {}:{}; the token may {}", operation.name(), collection.name, self.rights);
+        let needed = format!("this requires {}:{}; {} may {}", operation.name(), collection.name, self.who(), self.rights);
         Err(Problem::new(StatusCode::FORBIDDEN, needed))
+    }
+
+    /// Of whom a refusal speaks.
+    fn who(&self) -> &str {
+        if self.identity == Identity::Person { &self.name } else { "the token" }
     }
 
     /// Checks that the caller may do something else than see metrics.

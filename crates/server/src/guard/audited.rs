@@ -26,15 +26,14 @@ pub fn scope_of(request: &Request, caller: &Caller) -> Option<AuditScope> {
         return None;
     }
     let address = request.extensions().get::<PeerAddress>().map(|PeerAddress(address)| address.to_string());
-    let (token, name) = (caller.token, caller.name.to_string());
+    let (token, name) = (caller.identity.token(), caller.name.to_string());
     let operation = AuditedOperation::new(&format!("{} {path}", request.method()));
     Some(AuditScope::new(AuditedOperation { tenant: caller.tenant_in(path), token, caller: name, address, ..operation }))
 }
 
 /// Adds to the log that the operation was refused, if it changed nothing.
 pub fn log_refusal(app: &Arc<App>, scope: &AuditScope, status: StatusCode) {
-    // without a token, anybody on this machine could fill the log
-    if scope.is_written() || scope.operation().token.is_none() || !LOGGED.contains(&status) {
+    if scope.is_written() || !LOGGED.contains(&status) {
         return;
     }
     let (app, operation) = (app.clone(), scope.operation().clone());

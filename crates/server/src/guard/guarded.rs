@@ -2,7 +2,7 @@
 
 use crate::App;
 use crate::app::request_ids::REQUEST_ID;
-use crate::guard::access::{Caller, refuse_other_origins};
+use crate::guard::access::{Caller, Identity, refuse_other_origins};
 use crate::guard::admission::{AdmissionPermit, RequestClass};
 use crate::guard::audited::{Audited, log_refusal, scope_of};
 use crate::guard::problem::Problem;
@@ -65,10 +65,10 @@ async fn guard(State(GuardSettings { app, class, is_open, is_declared }): State<
     let began = Instant::now();
     let id = app.requests.id(&request);
     let _in_flight = InFlightGuard::new(&app);
-    let caller = if is_open { Ok(Caller::anonymous(Role::Read)) } else { app.tokens.caller(request.headers()) };
+    let caller = if is_open { Ok(Caller::anonymous(Role::Read)) } else { app.caller(request.extensions(), request.headers()) };
     let allowed_origins: &[String] = if is_declared { &app.catalogue.serving.origins } else { &[] };
     let caller = caller.and_then(|caller| refuse_other_origins(request.method(), request.headers(), allowed_origins).map(|()| caller));
-    let token = caller.as_ref().ok().and_then(|caller| caller.token);
+    let identity = caller.as_ref().map_or(Identity::Nobody, |caller| caller.identity);
     let caller = caller.and_then(|caller| caller.require_any().map(|()| caller));
     let counters = {
         let route = request.extensions().get::<MatchedPath>().map_or("-", MatchedPath::as_str);
@@ -93,7 +93,10 @@ async fn guard(State(GuardSettings { app, class, is_open, is_declared }): State<
                 None => answered.await,
                 Some(scope) => {
                     let response = Audited::new(scope.clone(), answered).await;
-                    log_refusal(&app, &scope, response.status());
+                    // anybody on this machine could fill the log
+                    if identity != Identity::Nobody {
+                        log_refusal(&app, &scope, response.status());
+                    }
                     response
                 }
             }
@@ -113,7 +116,7 @@ async fn guard(State(GuardSettings { app, class, is_open, is_declared }): State<
                 ("path", path.into()),
                 ("route", counters.route().into()),
                 ("tenant", (*counters.tenant).into()),
-                ("token", token.into()),
+                ("token", identity.token().into()),
                 ("status", status.as_u16().into()),
                 ("ms", (took.as_micros() as f64 / 1_000.0).into()),
             ],

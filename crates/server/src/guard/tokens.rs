@@ -1,7 +1,7 @@
 //! The tokens of a store, as this process knows them: identifies callers by the tokens that they send as `Authorization: Bearer TOKEN` or as the password
 //! of Basic authentication, notes when tokens are used, and says which soon expire.
 
-use super::access::{Caller, is_local};
+use super::access::{Caller, Identity, is_local};
 use super::problem::Problem;
 use super::secret::{digest, now, token_in_header};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -105,7 +105,7 @@ impl TokenCache {
             last_use.stored.fetch_max(token.used.unwrap_or(0), Ordering::Relaxed);
             for (digest, end) in secrets_of(&token) {
                 let (name, tenant, rights) = (token.token.name.as_str().into(), token.token.tenant.clone(), rights.clone());
-                let caller = Caller { name, token: Some(token.id), tenant, rights };
+                let caller = Caller { name, identity: Identity::Token(token.id), tenant, rights };
                 secrets.insert(digest, KnownSecret { caller, end, last_use: last_use.clone() });
             }
         }

@@ -72,7 +72,9 @@ pub fn frame(ctx: &PageContext, title: &str, body: &Markup) -> Markup {
                 @if ctx.may(Role::Admin) { (tab("metrics", "Metrics")) (tab("tokens", "Tokens")) (tab("audit", "Audit log")) }
                 a href="/docs" { "Documentation" }
             }
-            @if ctx.is_signed_in() {
+            @if ctx.is_proxied() {
+                span.quiet { bdi { (ctx.caller.name) } ", " (ctx.caller.rights) }
+            } @else if ctx.is_signed_in() {
                 form.inline method="post" action="/sign-out" {
                     (csrf(ctx)) span.quiet { @if !ctx.caller.name.is_empty() { bdi { (ctx.caller.name) } ", " } (ctx.caller.rights) } " "
                     button.quiet { "Sign out" }

@@ -18,6 +18,7 @@ mod record;
 mod search;
 mod session;
 mod shown;
+mod signed_in;
 mod tags;
 mod timeline;
 mod tokens;
@@ -39,6 +40,7 @@ pub struct WebPages {
     app: Arc<App>,
     /// The API, guarded.
     api: Router,
+    sessions: signed_in::Sessions,
     /// The secret from which forms get their CSRF tokens.
     secret: [u8; 32],
     /// One-time marks of submitted forms that must not be submitted twice, newest last.
@@ -50,7 +52,7 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
     let mut secret = [0; 32];
     // without randomness the secret stays zero and every form is refused, see `SubmittedForm::check`
     let _ = getrandom::fill(&mut secret);
-    let pages = Arc::new(WebPages { app: app.clone(), api: api.clone(), secret, sent: Mutex::default() });
+    let pages = Arc::new(WebPages { app: app.clone(), api: api.clone(), sessions: signed_in::Sessions::default(), secret, sent: Mutex::default() });
     let both = |path: &str, page: MethodRouter<Arc<WebPages>>| Router::new().route(&format!("{path}.json"), page.clone()).route(path, page);
     Router::new()
         .route("/", get(session::front))

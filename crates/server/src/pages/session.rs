@@ -1,17 +1,20 @@
-//! Signing in: the token is kept in a cookie that scripts cannot read and other sites cannot send.
+//! Signing in: a browser gets the number of its session ([`super::signed_in`]) in a cookie that scripts cannot read and other sites cannot send. The token
+//! itself is not in it.
 
-use super::visit::{CARRIED, SubmittedForm};
+use super::visit::{CARRIED, SubmittedForm, Visitor};
 use super::{WebPages, layout};
 use crate::guard::problem::Problem;
+use crate::guard::proxy::ProxiedCaller;
 use crate::guard::request::QueryParams;
-use axum::extract::{RawQuery, State};
+use axum::extract::{RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::html;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The name of the cookie. It contains the port, because browsers share cookies between all ports of a host.
-fn cookie(sent: &HeaderMap) -> String {
+fn cookie_name(sent: &HeaderMap) -> String {
     let host = sent.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     match host.rsplit_once(':').map(|(_, port)| port).filter(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())) {
         Some(port) => format!("stook-{port}"),
@@ -19,29 +22,34 @@ fn cookie(sent: &HeaderMap) -> String {
     }
 }
 
-/// Returns the headers of API calls for a visitor: their token, and `Host` and `Origin`.
-pub fn headers(sent: &HeaderMap) -> HeaderMap {
+/// The number of the session in a visitor's cookie.
+fn session_number(sent: &HeaderMap) -> Option<&str> {
+    let cookies = sent.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(';'));
+    let cookie_name = cookie_name(sent);
+    cookies.filter_map(|cookie| cookie.trim().split_once('=')).find(|(name, _)| *name == cookie_name).map(|(_, number)| number)
+}
+
+/// Returns the headers of API calls for a visitor: the token of their session, and `Host` and `Origin`.
+pub fn headers(pages: &WebPages, sent: &HeaderMap) -> HeaderMap {
     let mut api_headers = HeaderMap::new();
     for name in CARRIED {
         if let Some(value) = sent.get(&name) {
             api_headers.insert(name, value.clone());
         }
     }
-    let cookies = sent.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(';'));
-    let cookie_name = cookie(sent);
-    let token = cookies.filter_map(|cookie| cookie.trim().split_once('=')).find(|(name, _)| *name == cookie_name).map(|(_, token)| token);
+    let in_session = session_number(sent).and_then(|number| pages.sessions.authorization(number, Instant::now()));
     // programs may send the token as in the API
-    let bearer = token.and_then(|token| HeaderValue::from_str(&format!("Bearer {token}")).ok()).or_else(|| sent.get(header::AUTHORIZATION).cloned());
-    if let Some(bearer) = bearer {
-        api_headers.insert(header::AUTHORIZATION, bearer);
+    if let Some(authorization) = in_session.or_else(|| sent.get(header::AUTHORIZATION).cloned()) {
+        api_headers.insert(header::AUTHORIZATION, authorization);
     }
     api_headers
 }
 
 /// Redirects known visitors to their home page, others to the form for signing in.
-pub async fn front(State(pages): State<Arc<WebPages>>, sent: HeaderMap) -> Response {
-    match pages.app.tokens.caller(&headers(&sent)) {
+pub async fn front(State(pages): State<Arc<WebPages>>, request: Request) -> Response {
+    match pages.app.caller(request.extensions(), &headers(&pages, request.headers())) {
         Ok(caller) => Redirect::to(&format!("/t/{}/home", caller.tenant_or_default())).into_response(),
+        Err(refused) if request.extensions().get::<ProxiedCaller>().is_some() => layout::bare(&refused),
         Err(_) => Redirect::to("/sign-in").into_response(),
     }
 }
@@ -81,21 +89,26 @@ pub async fn sign_in(State(pages): State<Arc<WebPages>>, sent: HeaderMap, form: 
         return layout::bare(&Problem::new(StatusCode::FORBIDDEN, "this form has expired or comes from another site: sign in again"));
     }
     let (token, to) = (form.get("token").unwrap_or_default().trim(), form.get("to").unwrap_or_default());
-    let mut api_headers = headers(&sent);
+    let mut api_headers = headers(&pages, &sent);
     let plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     let bearer = HeaderValue::from_str(&format!("Bearer {token}")).ok().filter(|_| plain && !token.is_empty());
     let caller = bearer.ok_or_else(|| Problem::bad_request("")).and_then(|bearer| {
-        api_headers.insert(header::AUTHORIZATION, bearer);
-        pages.app.tokens.caller(&api_headers)
+        api_headers.insert(header::AUTHORIZATION, bearer.clone());
+        pages.app.tokens.caller(&api_headers).map(|caller| (caller, bearer))
     });
     match caller {
-        Ok(caller) => {
+        Ok((caller, bearer)) => {
             let tenant_path = format!("/t/{}/", caller.tenant_or_default());
             let is_allowed =
                 to.bytes().all(|byte| byte.is_ascii_graphic()) && to.starts_with(if caller.tenant.is_some() { &tenant_path } else { "/t/" });
             let mut response = Redirect::to(if is_allowed { to.to_owned() } else { format!("{tenant_path}home") }.as_str()).into_response();
-            // checked above: letters, digits, - and _
-            if let Ok(cookie) = HeaderValue::from_str(&format!("{}={token}; {}", cookie(&sent), attributes(&pages))) {
+            // another session in the same browser has no cookie any more
+            session_number(&sent).into_iter().for_each(|number| pages.sessions.end(number));
+            let Ok(number) = pages.sessions.begin(bearer, Instant::now()) else {
+                return layout::bare(&Problem::unavailable("this machine has no random numbers at the moment; try again"));
+            };
+            // a number is letters, digits, - and _
+            if let Ok(cookie) = HeaderValue::from_str(&format!("{}={number}; {}", cookie_name(&sent), attributes(&pages))) {
                 response.headers_mut().insert(header::SET_COOKIE, cookie);
             }
             response
@@ -106,12 +119,13 @@ pub async fn sign_in(State(pages): State<Arc<WebPages>>, sent: HeaderMap, form: 
 
 /// Signs out.
 pub async fn sign_out(State(pages): State<Arc<WebPages>>, sent: HeaderMap, form: SubmittedForm) -> Response {
-    if let Err(problem) = form.check(&pages, &headers(&sent)) {
+    if let Err(problem) = form.check(&pages, Visitor::of(&headers(&pages, &sent))) {
         return layout::bare(&problem);
     }
+    session_number(&sent).into_iter().for_each(|number| pages.sessions.end(number));
     let mut response = Redirect::to("/sign-in").into_response();
     // a name is letters, digits and -
-    if let Ok(expired_cookie) = HeaderValue::from_str(&format!("{}=; {}; Max-Age=0", cookie(&sent), attributes(&pages))) {
+    if let Ok(expired_cookie) = HeaderValue::from_str(&format!("{}=; {}; Max-Age=0", cookie_name(&sent), attributes(&pages))) {
         response.headers_mut().insert(header::SET_COOKIE, expired_cookie);
     }
     response

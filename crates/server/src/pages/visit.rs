@@ -4,6 +4,7 @@ use super::{WebPages, layout, session};
 use crate::api::response::percent;
 use crate::guard::access::Caller;
 use crate::guard::audited::PeerAddress;
+use crate::guard::proxy::ProxiedCaller;
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::QueryParams;
 use axum::body::{Body, to_bytes};
@@ -63,6 +64,8 @@ pub struct PageContext {
     api_headers: HeaderMap,
     /// Where the visitor is.
     peer: Option<PeerAddress>,
+    /// Who the visitor is, if a trusted proxy says it.
+    proxied: Option<ProxiedCaller>,
     params: QueryParams,
     /// The path with its parameters, without `.json`.
     pub path: String,
@@ -79,10 +82,11 @@ impl FromRequestParts<Arc<WebPages>> for PageContext {
         let path = parts.uri.path().to_owned();
         let wants_json = path.ends_with(".json");
         let problem = |problem: Problem| if wants_json { problem.into_response() } else { layout::bare(&problem) };
-        let api_headers = session::headers(&parts.headers);
-        let caller = match pages.app.tokens.caller(&api_headers) {
+        let api_headers = session::headers(pages, &parts.headers);
+        let proxied = parts.extensions.get::<ProxiedCaller>().cloned();
+        let caller = match pages.app.caller(&parts.extensions, &api_headers) {
             Ok(caller) => caller,
-            Err(refused) if wants_json || parts.method != Method::GET => return Err(problem(refused)),
+            Err(refused) if wants_json || parts.method != Method::GET || proxied.is_some() => return Err(problem(refused)),
             Err(_) => {
                 let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
                 return Err(Redirect::to(&with_params("/sign-in", &[("to", target)])).into_response());
@@ -102,6 +106,7 @@ impl FromRequestParts<Arc<WebPages>> for PageContext {
             tenant: tenant.as_str().to_owned(),
             api_headers,
             peer: parts.extensions.get::<PeerAddress>().copied(),
+            proxied,
             params,
             path: full_path,
             wants_json,
@@ -139,12 +144,12 @@ impl SubmittedForm {
         self.get(name).ok_or_else(|| Problem::bad_request(format!("{name} is missing")))
     }
 
-    /// Checks that the form comes from a page of this process that was made for the sender of these headers.
+    /// Checks that the form comes from a page of this process that was made for this visitor.
     ///
     /// # Errors
     /// 403 when it does not.
-    pub fn check(&self, pages: &WebPages, api_headers: &HeaderMap) -> HandlerResult<()> {
-        if pages.secret != [0; 32] && self.get("csrf") == Some(&csrf(pages, api_headers)) {
+    pub fn check(&self, pages: &WebPages, visitor: Visitor<'_>) -> HandlerResult<()> {
+        if pages.secret != [0; 32] && self.get("csrf") == Some(&csrf(pages, visitor)) {
             return Ok(());
         }
         Err(Problem::new(StatusCode::FORBIDDEN, "this form has expired: reload the page"))
@@ -207,6 +212,11 @@ impl PageContext {
         self.api_headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost")
     }
 
+    /// Whether a trusted proxy says who the visitor is, who signs in and out there.
+    pub fn is_proxied(&self) -> bool {
+        self.proxied.is_some()
+    }
+
     /// Whether the visitor has sent a token.
     pub fn is_signed_in(&self) -> bool {
         self.api_headers.contains_key(header::AUTHORIZATION)
@@ -260,6 +270,9 @@ impl PageContext {
         if let Some(peer) = self.peer {
             request.extensions_mut().insert(peer);
         }
+        if let Some(proxied) = &self.proxied {
+            request.extensions_mut().insert(proxied.clone());
+        }
         if let Some(media) = media {
             request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
         }
@@ -272,7 +285,7 @@ impl PageContext {
 
     /// Returns the CSRF token of this visitor's forms.
     pub fn csrf(&self) -> String {
-        csrf(&self.pages, &self.api_headers)
+        csrf(&self.pages, self.visitor())
     }
 
     /// Whether a form with this mark is submitted for the first time, as far as this process remembers.
@@ -293,7 +306,14 @@ impl PageContext {
     /// # Errors
     /// 403 when it does not.
     pub fn check(&self, form: &SubmittedForm) -> HandlerResult<()> {
-        form.check(&self.pages, &self.api_headers)
+        form.check(&self.pages, self.visitor())
+    }
+
+    fn visitor(&self) -> Visitor<'_> {
+        match &self.proxied {
+            Some(_) => Visitor::Person(&self.caller.name),
+            None => Visitor::of(&self.api_headers),
+        }
     }
 
     /// Makes the response: the page, a part of one, or the API's responses as JSON.
@@ -349,11 +369,31 @@ pub fn parse_offset(text: Option<&str>) -> HandlerResult<u64> {
     text.map_or(Ok(0), |text| text.parse().map_err(wrong))
 }
 
-/// Computes the CSRF token for the sender of these headers.
-fn csrf(pages: &WebPages, api_headers: &HeaderMap) -> String {
+/// For whom a form is made.
+#[derive(Clone, Copy)]
+pub enum Visitor<'a> {
+    /// Who sends these credentials, or none.
+    Credentials(&'a [u8]),
+    /// A person whom a proxy names.
+    Person(&'a str),
+}
+
+impl<'a> Visitor<'a> {
+    /// The sender of these headers.
+    pub fn of(api_headers: &'a HeaderMap) -> Self {
+        Self::Credentials(api_headers.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes))
+    }
+}
+
+/// Computes the CSRF token for a visitor.
+fn csrf(pages: &WebPages, visitor: Visitor<'_>) -> String {
     let mut hash = Sha256::new();
     hash.update(pages.secret);
-    hash.update(api_headers.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes));
+    match visitor {
+        Visitor::Credentials(sent) => hash.update(sent),
+        // no credentials have a line break
+        Visitor::Person(name) => hash.update(format!("person\n{name}")),
+    }
     hex(&hash.finalize()[..16])
 }
 

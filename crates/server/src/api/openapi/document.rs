@@ -6,8 +6,9 @@ use super::schema::record_schema;
 use super::{collection, jobs, lab, queries, route, service, tokens};
 use crate::App;
 use crate::api::response::json_answer;
+use crate::guard::access::Identity;
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::Response;
 use bytes::Bytes;
 use serde_json::{Map, Value as Json, json};
@@ -91,8 +92,8 @@ pub fn shared(app: &App) -> &Bytes {
 
 /// Serves the document. A request with a token gets that of the token's tenant.
 pub async fn serve(State(app): State<Arc<App>>, request: Request) -> Response {
-    let has_token = request.headers().contains_key(header::AUTHORIZATION);
-    let tenant = app.tokens.caller(request.headers()).ok().and_then(|caller| caller.tenant).filter(|_| has_token);
+    let caller = app.caller(request.extensions(), request.headers()).ok().filter(|caller| caller.identity != Identity::Nobody);
+    let tenant = caller.and_then(|caller| caller.tenant);
     match tenant {
         Some(tenant) => json_answer(StatusCode::OK, document(&app.catalogue, Some(&tenant)).to_string()),
         None => json_answer(StatusCode::OK, shared(&app).clone()),
