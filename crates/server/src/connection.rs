@@ -2,8 +2,8 @@
 
 use crate::guard::audited::PeerAddress;
 use crate::guard::head;
-use crate::guard::proxy::take_person;
 use crate::guard::pace::{RateCheckedBody, TransferRate};
+use crate::guard::proxy::take_person;
 use crate::idle::{OpenConnection, OpenConnections};
 use crate::log::RequestLogLevel;
 use crate::{App, log};

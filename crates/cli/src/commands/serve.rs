@@ -8,8 +8,8 @@ use crate::{CommandError, CommandResult};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use stook_engine::work::{LEASE_SECONDS, WorkerOptions};
 use stook_catalogue::definition::Catalogue;
+use stook_engine::work::{LEASE_SECONDS, WorkerOptions};
 use stook_server::access::checked_rights;
 use stook_server::admission::ClassLimits;
 use stook_server::proxy::{GroupRights, TrustedProxy};
@@ -18,7 +18,8 @@ use stook_server::{App, RequestLogLevel, ServerOptions, ServerTls};
 /// The proxies that identify people, as the arguments have them.
 fn trusted_proxy(arguments: &ServeArgs, catalogue: &Catalogue) -> Result<Option<TrustedProxy>, CommandError> {
     let Some(file) = &arguments.proxy_secret_file else { return Ok(None) };
-    let of_secret = |reason: String| CommandError::new(format!("{}: the secret of the proxy (--proxy-secret-file) cannot be used: {reason}", file.display()));
+    let of_secret =
+        |reason: String| CommandError::new(format!("{}: the secret of the proxy (--proxy-secret-file) cannot be used: {reason}", file.display()));
     let secret = std::fs::read_to_string(file).map_err(|error| of_secret(error.to_string()))?;
     let rights = arguments.proxy_rights.iter().map(|text| GroupRights::parse(text, |rights| checked_rights(rights, catalogue)));
     let rights = rights.collect::<Result<Vec<_>, _>>().map_err(|wrong| CommandError::usage(format!("--proxy-rights: {wrong}")))?;

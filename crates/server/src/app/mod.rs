@@ -7,8 +7,8 @@ pub mod vocabularies;
 pub mod workers;
 
 use crate::guard::admission::{AdmissionGate, ClassLimits, RequestClass};
-use crate::guard::refusals::Refusals;
 use crate::guard::proxy::TrustedProxy;
+use crate::guard::refusals::Refusals;
 use crate::guard::tokens::TokenCache;
 use crate::log::RequestLogLevel;
 use crate::metrics::{Metrics, MetricsHistory};

@@ -93,8 +93,7 @@ impl Caller {
             return Ok(());
         }
         let who = self.who();
-        let allowed =
-            if self.rights.is_role() { format!("{who} has the role {}", self.rights) } else { format!("{who} may {}", self.rights) };
+        let allowed = if self.rights.is_role() { format!("{who} has the role {}", self.rights) } else { format!("{who} may {}", self.rights) };
         Err(Problem::new(StatusCode::FORBIDDEN, format!("this requires the role {}; {allowed}", role.name())))
     }
 

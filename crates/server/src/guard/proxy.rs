@@ -76,7 +76,8 @@ impl GroupRights {
     pub fn parse(text: &str, check: impl Fn(&str) -> Result<Rights, String>) -> Result<Self, String> {
         // names of groups may have an equals sign in them, rights have none
         let parts = text.rsplit_once('=').map(|(group, rights)| (group.trim(), rights)).filter(|(group, _)| !group.is_empty());
-        let (group, rights) = parts.ok_or_else(|| format!("{text:?}: rights of a group are GROUP=RIGHTS, such as librarians=write; * is everybody"))?;
+        let (group, rights) =
+            parts.ok_or_else(|| format!("{text:?}: rights of a group are GROUP=RIGHTS, such as librarians=write; * is everybody"))?;
         if group.contains(',') {
             return Err(format!("{group:?}: a group's name has no comma, because commas separate the groups that a proxy sends"));
         }
@@ -118,7 +119,9 @@ impl TrustedProxy {
     pub fn new(secret: &str, networks: Vec<Network>, rights: Vec<GroupRights>, tenant: Option<Tenant>) -> Result<Self, String> {
         let secret = secret.trim();
         if secret.len() < MIN_SECRET || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(format!("the secret of a proxy is one line of at least {MIN_SECRET} characters without spaces; `openssl rand -hex 32` makes one"));
+            return Err(format!(
+                "the secret of a proxy is one line of at least {MIN_SECRET} characters without spaces; `openssl rand -hex 32` makes one"
+            ));
         }
         Ok(Self { networks, rights, tenant, secret: digest(secret) })
     }

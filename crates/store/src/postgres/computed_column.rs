@@ -4,9 +4,7 @@ use super::session::{DbResult, Session};
 use super::tables::quoted_name;
 use super::values::{RowExt, decode_column};
 use ::tokio_postgres::types::ToSql;
-use std::collections::BTreeSet;
 use stook_catalogue::definition::Field;
-use stook_catalogue::fold::fold;
 use stook_catalogue::value::Value;
 
 /// Number of records that are computed at a time.
@@ -47,41 +45,6 @@ impl ComputedColumn<'_> {
                 }
             }
             session.execute(&fill_sql, &[&tenants, &keys, &computed])?;
-        }
-    }
-}
-
-/// The elements of folded lists, which have a row each in a table of their own; all names are as in SQL.
-pub struct FoldedElements<'c> {
-    pub table: &'c str,
-    pub side: &'c str,
-    /// The elements of a record's list, as an array of texts.
-    pub elements: &'c str,
-}
-
-impl FoldedElements<'_> {
-    /// Adds the elements of all records, each once for a record.
-    pub fn fill(self, session: &mut Session) -> DbResult<()> {
-        let Self { table, side, elements } = self;
-        let page_sql = format!(
-            "SELECT {elements}, tenant, key FROM {table} WHERE (tenant, key) > ($1::bigint, $2::text) ORDER BY tenant, key LIMIT {RECORDS_PER_PAGE}"
-        );
-        let fill_sql = format!("INSERT INTO {side} (tenant, key, value) SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[])");
-        let mut after = (i64::MIN, String::new());
-        loop {
-            let rows = session.query(&page_sql, &[&after.0, &after.1])?;
-            let Some(last) = rows.last() else { return Ok(()) };
-            after = (last.at(1)?, last.at(2)?);
-            let (mut tenants, mut keys, mut values) = (Vec::<i64>::new(), Vec::<&str>::new(), Vec::new());
-            for row in &rows {
-                let elements: Vec<Option<&str>> = row.at(0)?;
-                for value in elements.into_iter().flatten().map(fold).collect::<BTreeSet<_>>() {
-                    tenants.push(row.at(1)?);
-                    keys.push(row.at(2)?);
-                    values.push(value);
-                }
-            }
-            session.execute(&fill_sql, &[&tenants, &keys, &values])?;
         }
     }
 }

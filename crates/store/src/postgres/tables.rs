@@ -19,7 +19,7 @@
 //! accept long ones; a condition on a longer text is combined with the condition that follows for these characters. A `contains` index is a GIN index
 //! over trigrams computed by a function of the schema, so that no extension is needed.
 
-use super::computed_column::{ComputedColumn, FoldedElements};
+use super::computed_column::ComputedColumn;
 use super::session::{DbResult, Session};
 use super::values::{BoundingBox, RowExt, column_type};
 use super::words_index::{words_column, words_index};
@@ -564,6 +564,17 @@ fn list_index(session: &mut Session, collection: &Collection, field: &Field, had
     let (side, column) = (quoted_name(&["i", collection_name, &field.name]), quoted_name(&["f", &field.name]));
     match IndexChange::choose(field.index.ordered, had_index) {
         IndexChange::Create => {
+            if field.fold {
+                // values are folded only by the process that writes them
+                let has_values_sql = format!("SELECT EXISTS(SELECT 1 FROM {table} WHERE {column} IS NOT NULL)");
+                if session.query_one(&has_values_sql, &[])?.at(0)? {
+                    return Err(StoreError::Definition(format!(
+                        "an index on the folded list `{collection_name}.{}` cannot be added to a store whose records have it; import into a new store",
+                        field.name
+                    ))
+                    .into());
+                }
+            }
             let element = field.golden_type().element();
             let id = collection.field(&field.name).map(|(id, _)| id);
             let (column, value) = match id.and_then(|id| collection.member(id)) {
@@ -573,17 +584,12 @@ fn list_index(session: &mut Session, collection: &Collection, field: &Field, had
                 }
                 None => (column, "e.value".to_owned()),
             };
-            session.batch(&format!("CREATE TABLE {side}(tenant bigint NOT NULL, key text COLLATE \"C\" NOT NULL, value {})", column_type(element)))?;
-            if field.fold {
-                FoldedElements { table: &table, side: &side, elements: &format!("ARRAY(SELECT {value} FROM unnest({column}) AS e(value))") }.fill(session)?;
-            } else {
-                session.batch(&format!(
-                    "INSERT INTO {side} SELECT DISTINCT r.tenant, r.key, {value} FROM {table} r, unnest(r.{column}) AS e(value) WHERE {value} IS NOT NULL"
-                ))?;
-            }
             session.batch(&format!(
-                "CREATE INDEX {} ON {side}(tenant, {}, key);
+                "CREATE TABLE {side}(tenant bigint NOT NULL, key text COLLATE \"C\" NOT NULL, value {});
+                 INSERT INTO {side} SELECT DISTINCT r.tenant, r.key, {value} FROM {table} r, unnest(r.{column}) AS e(value) WHERE {value} IS NOT NULL;
+                 CREATE INDEX {} ON {side}(tenant, {}, key);
                  CREATE INDEX {} ON {side}(key, tenant)",
+                column_type(element),
                 quoted_name(&["iv", collection_name, &field.name]),
                 index_expression("value", element),
                 quoted_name(&["ik", collection_name, &field.name]),

@@ -13,7 +13,6 @@
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Result};
-use stook_catalogue::fold::fold;
 
 /// The code word of each byte, and its number of bits.
 const CODE_WORDS: [(u16, u8); 256] = code_words();
@@ -66,7 +65,7 @@ pub fn digest(text: &[u8]) -> i32 {
     (hash >> 32) as i32 ^ hash as i32
 }
 
-/// Adds the functions `packed`, `digest` and `folded` to a connection, for statements that use these indexes. The schema does not use them: rows have columns
+/// Adds the functions `packed` and `digest` to a connection, for statements that use these indexes. The schema does not use them: rows have columns
 /// with their results, so every program can check and copy the file.
 ///
 /// # Errors
@@ -82,12 +81,6 @@ pub fn register_functions(connection: &Connection) -> Result<()> {
     connection.create_scalar_function("digest", 1, flags, |context| {
         Ok(match context.get_raw(0) {
             ValueRef::Text(text) => Some(digest(text)),
-            _ => None,
-        })
-    })?;
-    connection.create_scalar_function("folded", 1, flags, |context| {
-        Ok(match context.get_raw(0) {
-            ValueRef::Text(text) => std::str::from_utf8(text).ok().map(fold),
             _ => None,
         })
     })

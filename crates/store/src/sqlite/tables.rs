@@ -627,20 +627,29 @@ fn list_index(connection: &Connection, collection: &Collection, field: &stook_ca
     let side = format!("\"i_{}_{}\"", collection.name, field.name);
     let sql = match IndexChange::choose(field.index.ordered, had_index) {
         IndexChange::Create => {
-            // an index that is added later starts from what is stored
+            // folded lists are folded in the side table; an index that is added later starts from what is stored
             let id = collection.field(&field.name).map(|(id, _)| id);
             let (list, value) = match id.and_then(|id| collection.member(id)) {
                 Some((list, member)) => (collection.fields[list].name.as_str(), format!("(e.value ->> '{}')", member.name)),
                 None => (field.name.as_str(), "e.value".to_owned()),
             };
-            // folded lists are folded in the side table
-            let value = if field.fold { format!("folded({value})") } else { value };
-            format!(
+            let create = format!(
                 "CREATE TABLE {side}(tenant INTEGER NOT NULL, value NOT NULL, id INTEGER NOT NULL, PRIMARY KEY(tenant, value, id)) WITHOUT ROWID;
                  CREATE INDEX \"ii_{0}_{1}\" ON {side}(id);
                  INSERT OR IGNORE INTO {side} SELECT r.tenant, {value}, r.id FROM \"r_{0}\" r, json_each(r.\"f_{list}\") e WHERE {value} IS NOT NULL;",
                 collection.name, field.name
-            )
+            );
+            if field.fold {
+                // values are folded only by the process that writes them
+                let has_values_sql = format!("SELECT EXISTS(SELECT 1 FROM \"r_{}\" WHERE \"f_{}\" IS NOT NULL)", collection.name, field.name);
+                if connection.query_row(&has_values_sql, [], |row| row.get(0)).map_err(store_error)? {
+                    return Err(StoreError::Definition(format!(
+                        "an index on the folded list `{}.{}` cannot be added to a store whose records have it; import into a new store",
+                        collection.name, field.name
+                    )));
+                }
+            }
+            create
         }
         IndexChange::Drop => format!("DROP TABLE {side}"),
         IndexChange::Nothing => return Ok(()),

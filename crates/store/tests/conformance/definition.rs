@@ -24,7 +24,6 @@ collections:
       price: { type: integer, survivorship: latest, index: equal }
       words: { type: [text] }
       old_words: { type: [text], index: equal }
-      aliases: { type: [text], fold: true }
       note: { type: text, index: contains }
       trusted: { type: text, survivorship: { prefer: [shop], then: latest } }
       heard: { type: text, from: [shop] }
@@ -63,7 +62,6 @@ fn first_fixture(location: &StoreLocation) -> Fixture {
             ("price", Value::Int(number)),
             ("words", texts(&[name, "all"])),
             ("old_words", texts(&[name, "all"])),
-            ("aliases", texts(&[&format!("ALIAS {name}"), &format!("alias {name}"), "Everyone"])),
             ("note", text(&format!("a note of {name}"))),
             ("spot", geometry(&format!("POINT({number} 5)"))),
             ("area", geometry(&format!("POINT({number} 5)"))),
@@ -169,7 +167,6 @@ pub fn an_index_added_later_finds_existing_records(location: &StoreLocation) {
         ("      title: text\n", "      title: { type: text, index: [equal, prefix, contains] }\n"),
         ("folded: { type: text, fold: true }", "folded: { type: text, fold: true, index: [equal, prefix, contains] }"),
         ("      words: { type: [text] }", "      words: { type: [text], index: equal }"),
-        ("aliases: { type: [text], fold: true }", "aliases: { type: [text], fold: true, index: equal }"),
         ("      place: text\n", "      place: { type: text, index: equal }\n"),
         ("      spot: geometry\n", "      spot: { type: geometry, index: intersects }\n"),
     ]);
@@ -183,8 +180,6 @@ pub fn an_index_added_later_finds_existing_records(location: &StoreLocation) {
         ("folded", wildcard("*ded A*"), vec!["a"]),
         ("words", equal(text("b")), vec!["b"]),
         ("words", Comparison::In(vec![text("all")]), vec!["a", "b", "c"]),
-        ("aliases", equal(text("Alias B")), vec!["b"]),
-        ("aliases", equal(text("eVERYONE")), vec!["a", "b", "c"]),
         ("place", equal(text("shelf a")), vec!["a"]),
         ("spot", intersects("LINESTRING(2 0, 9 15)"), vec![]),
         ("spot", intersects("LINESTRING(2 0, 2 15)"), vec!["b"]),
@@ -197,7 +192,6 @@ pub fn an_index_added_later_finds_existing_records(location: &StoreLocation) {
     // and it reflects what happens to them
     fixture.put("a", &[("title", text("Other")), ("words", texts(&["other"])), ("spot", geometry("POINT(3 5)"))]);
     fixture.delete("b");
-    assert_eq!(fixture.keys_where("aliases", equal(text("everyone"))), ["c"]);
     assert_eq!(fixture.keys_where("title", Comparison::Prefix("Title".into())), ["c"]);
     assert_eq!(fixture.keys_where("title", wildcard("*itle*")), ["c"]);
     assert_eq!(fixture.keys_where("words", equal(text("all"))), ["c"]);
