@@ -456,7 +456,7 @@ fn pages_are_shown_to_authorised_callers_only() {
         }
         let writer = Visitor::new(&stook, &write);
         assert_eq!(writer.get("/t/main/home").status, 200);
-        sandbox.ok(&["token", "revoke", "1"]);
+        sandbox.ok(&["token", "revoke", "2"]);
         std::thread::sleep(std::time::Duration::from_millis(2_500));
         assert_eq!(writer.get("/t/main/home").status, 303);
     }

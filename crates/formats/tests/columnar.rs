@@ -185,6 +185,31 @@ fn damaged_tables_end_with_an_error_that_says_where() {
 }
 
 #[test]
+fn damaged_beginnings_are_not_read_as_something_else() {
+    let random = &mut Random::new(6);
+    let rows = rows(20, random);
+    let folder = tempfile_folder("beginnings");
+    for format in FORMATS {
+        let table = written(format, columns(), &rows);
+        for (byte, name) in (0..4).zip(["a.parquet", "a.arrow", "a.feather", "a.PARQUET"]) {
+            let mut damaged = table.clone();
+            damaged[byte] = b'x';
+            let file = folder.join(name);
+            std::fs::write(&file, damaged).expect("a file");
+            let error = stook_formats::read::open(&file).err().expect("an error").to_string();
+            assert!(error.starts_with("a damaged file of") && error.contains("by its name"), "{format:?} {name}: {error}");
+        }
+        // a table is one by its content, whatever it is called
+        let file = folder.join("table.csv");
+        std::fs::write(&file, table).expect("a file");
+        assert!(stook_formats::read::open(&file).is_ok());
+    }
+    let empty = folder.join("empty.parquet");
+    std::fs::write(&empty, "").expect("a file");
+    assert!(stook_formats::read::open(&empty).is_ok_and(|opened| opened.syntax.is_none()), "it has no documents");
+}
+
+#[test]
 fn packed_columns_that_claim_to_be_huge_are_refused() {
     let Some(python) = python("pyarrow") else { return };
     let folder = tempfile_folder("huge");

@@ -165,8 +165,8 @@ impl<'s> ChangeFollower<'s> {
         Ok(Self { catalogue, store, tenant, collections })
     }
 
-    fn find(&self, from: i64, max_batches: usize) -> Result<FoundChanges> {
-        let selection = ChangeSelection { tenant: self.tenant, collections: &self.collections, from, max_batches };
+    fn find(&self, (from, seen): (i64, i64), max_batches: usize) -> Result<FoundChanges> {
+        let selection = ChangeSelection { tenant: self.tenant, collections: &self.collections, from, seen, max_batches };
         Ok(self.store.read_changes(selection)?)
     }
 
@@ -175,13 +175,13 @@ impl<'s> ChangeFollower<'s> {
     /// # Errors
     /// When it is no cursor; [`EngineError::Expired`] when changes from there on are not kept.
     pub fn begin(&self, since: Option<&str>) -> Result<ChangeCursor> {
-        let found = self.find(0, 0)?;
+        let cursor = since.filter(|text| *text != "now").map(ChangeCursor::parse).transpose()?;
+        let found = self.find((0, cursor.as_ref().map_or(0, |cursor| cursor.position)), 0)?;
+        if let Some(cursor) = cursor {
+            return self.check(&found, &cursor).map(|()| cursor);
+        }
         match since {
-            Some("now") => Ok(current(&found, found.until)),
-            Some(text) => {
-                let cursor = ChangeCursor::parse(text)?;
-                self.check(&found, &cursor).map(|()| cursor)
-            }
+            Some(_) => Ok(current(&found, found.until)),
             None if found.kept_after == 0 => Ok(current(&found, 0)),
             None => Err(self.expired("the changes from the beginning on are not kept, or not any more")),
         }
@@ -192,7 +192,7 @@ impl<'s> ChangeFollower<'s> {
     /// # Errors
     /// [`EngineError::Expired`] when changes from there on are not kept any more; when the store fails.
     pub fn read(&self, cursor: &ChangeCursor, limit: usize) -> Result<ChangePage> {
-        let found = self.find(cursor.first_position(), PAGE_BATCHES)?;
+        let found = self.find((cursor.first_position(), cursor.position), PAGE_BATCHES)?;
         self.check(&found, cursor)?;
         let end = if found.batches.len() < PAGE_BATCHES { Some(found.until) } else { found.batches.last().map(|batch| batch.position) };
         let mut next = current(&found, end.unwrap_or(found.until));

@@ -18,6 +18,7 @@ pub use write::TableWriter;
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
+use std::path::Path;
 
 /// A file format of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +53,15 @@ impl TableFormat {
             [b'P', b'A', b'R', b'1', next, ..] if next.is_ascii_control() && !next.is_ascii_whitespace() => Some(TableFormat::Parquet),
             [b'A', b'R', b'R', b'O', b'W', b'1', 0, 0] => Some(TableFormat::ArrowFile),
             [0xff, 0xff, 0xff, 0xff, ..] => Some(TableFormat::ArrowStream),
+            _ => None,
+        }
+    }
+
+    /// The format that the name of a file promises.
+    pub(crate) fn of_name(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+            "parquet" => Some(TableFormat::Parquet),
+            "arrow" | "feather" => Some(TableFormat::ArrowFile),
             _ => None,
         }
     }

@@ -8,6 +8,9 @@ const MAX_PAGE_BYTES: u64 = 64 << 20;
 /// How deep in a page that address is looked for.
 const MAX_DEPTH: usize = 3;
 
+/// Members that are null on the last page of a list.
+const LAST_PAGES: [&str; 3] = ["next", "next_url", "next_page"];
+
 /// Where the documents of a source are collected from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CollectPlan {
@@ -28,7 +31,7 @@ pub enum NextPage {
     Member(String),
 }
 
-/// Finds where a page of JSON leads to the next one: a member called like `next` with a URL of the same server.
+/// Finds where a page of JSON leads to the next one: a member called like `next` with a URL of the same server, or null where this is the last page.
 pub fn next_page(file: &Path, url: &str) -> Option<NextPage> {
     if file.metadata().ok()?.len() > MAX_PAGE_BYTES {
         return None;
@@ -42,7 +45,10 @@ fn member_with_next(page: &Json, root: &str, depth: usize) -> Option<String> {
     let members = page.as_object()?;
     let is_url =
         |text: &str| text.strip_prefix(root).is_some_and(|rest| rest.starts_with(['/', '?'])) || text.starts_with('/') && !text.starts_with("//");
-    let own = members.iter().find(|(name, value)| name.to_ascii_lowercase().contains("next") && value.as_str().is_some_and(is_url));
+    // the last page of a list has the member, too, without a value
+    let is_last = |name: &str, value: &Json| value.is_null() && LAST_PAGES.contains(&name);
+    let leads_on = |name: &str, value: &Json| name.to_ascii_lowercase().contains("next") && value.as_str().is_some_and(is_url);
+    let own = members.iter().find(|(name, value)| leads_on(name, value) || is_last(name, value));
     if let Some((name, _)) = own {
         return Some(name.clone());
     }
@@ -79,7 +85,10 @@ mod tests {
         ] {
             assert_eq!(found(page).as_deref(), Some(place), "{page}");
         }
-        for none in [r#"{"next":null}"#, r#"{"next":"https://other/2"}"#, r#"{"next":"https://hostile/2"}"#, r#"{"next":"//other/2"}"#, "[]", "{"] {
+        for (page, place) in [(r#"{"next":null,"items":[]}"#, "next"), (r#"{"meta":{"next_page":null}}"#, "meta.next_page")] {
+            assert_eq!(found(page).as_deref(), Some(place), "{page}");
+        }
+        for none in [r#"{"next_of_kin":null}"#, r#"[{"next":null}]"#, r#"{"next":"https://other/2"}"#, r#"{"next":"https://hostile/2"}"#, r#"{"next":"//other/2"}"#, "[]", "{"] {
             assert_eq!(found(none), None, "{none}");
         }
     }

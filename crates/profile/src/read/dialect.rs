@@ -37,6 +37,14 @@ struct Row {
     values: Vec<String>,
 }
 
+/// The first rows of a text, by one character between values.
+struct Split {
+    delimiter: u8,
+    rows: Vec<Row>,
+    /// Where rows begin that cannot be read. They say nothing about the table, and are rows of it.
+    broken: Vec<usize>,
+}
+
 /// Recognises how a table is written from its first bytes; `rest` are those that follow, of which only the encoding matters.
 pub(super) fn recognise(beginning: &[u8], is_whole: bool, rest: impl Read, is_sheet: bool) -> Result<Dialect, String> {
     let encoding = if is_sheet { CsvEncoding::Utf8 } else { encoding(beginning, rest).map_err(|error| error.to_string())? };
@@ -48,14 +56,14 @@ pub(super) fn recognise(beginning: &[u8], is_whole: bool, rest: impl Read, is_sh
             text
         }
     };
-    let split = |candidates: &[u8]| {
-        let split = candidates.iter().rev().map(|delimiter| (*delimiter, rows(&text, *delimiter, is_whole)));
-        split.max_by(|(_, one), (_, other)| quality(one).total_cmp(&quality(other)))
+    let best_of = |candidates: &[u8]| {
+        let split = candidates.iter().rev().map(|delimiter| split(&text, *delimiter, is_whole));
+        split.max_by(|one, other| quality(&one.rows).total_cmp(&quality(&other.rows)))
     };
-    let usual = split(if is_sheet { b"," } else { &USUAL_DELIMITERS });
-    let rare = if is_sheet || usual.as_ref().is_some_and(|(_, rows)| quality(rows) >= GOOD) { None } else { split(&RARE_DELIMITERS) };
-    let best = rare.filter(|(_, rows)| quality(rows) >= 2.0 * GOOD).or(usual);
-    let (delimiter, rows) = best.filter(|(_, rows)| !rows.is_empty()).ok_or_else(|| "it has no rows".to_owned())?;
+    let usual = best_of(if is_sheet { b"," } else { &USUAL_DELIMITERS });
+    let rare = if is_sheet || usual.as_ref().is_some_and(|usual| quality(&usual.rows) >= GOOD) { None } else { best_of(&RARE_DELIMITERS) };
+    let best = rare.filter(|rare| quality(&rare.rows) >= 2.0 * GOOD).or(usual);
+    let Split { delimiter, rows, broken } = best.filter(|best| !best.rows.is_empty()).ok_or_else(|| "it has no rows".to_owned())?;
     let width = usual_width(&rows);
     let first = rows.iter().take(MAX_SKIPPED).position(|row| begins_table(row, width)).unwrap_or(0);
     let rows = &rows[first..];
@@ -64,7 +72,11 @@ pub(super) fn recognise(beginning: &[u8], is_whole: bool, rest: impl Read, is_sh
     let is_named = has_header && names.iter().all(|name| !name.trim().is_empty()) && names.iter().collect::<HashSet<_>>().len() == names.len();
     names.resize(width.max(names.len()), String::new());
     name_columns(&mut names);
-    let lines_before = |row: usize| rows.get(row).map_or_else(|| lines(&text, is_sheet), |row| lines(&text[..row.offset], is_sheet));
+    let lines_before = |row: usize| {
+        let after_header = row.checked_sub(1).and_then(|header| broken.iter().find(|place| **place > rows[header].offset));
+        let begins = rows.get(row).map(|row| row.offset).into_iter().chain(after_header.copied()).min();
+        lines(&text[..begins.unwrap_or(text.len())], is_sheet)
+    };
     let data = usize::from(has_header);
     let said = |row: usize| {
         let usual = rows.get(row).is_none_or(|row| csv_delimiter(raw_row(&text, row)) == delimiter) || is_sheet;
@@ -141,26 +153,27 @@ fn encoding(beginning: &[u8], rest: impl Read) -> std::io::Result<CsvEncoding> {
     })
 }
 
-fn rows(text: &str, delimiter: u8, is_whole: bool) -> Vec<Row> {
+fn split(text: &str, delimiter: u8, is_whole: bool) -> Split {
     let options = CsvOptions { header: vec!["row".to_owned()], delimiter: Some(delimiter), ..CsvOptions::DEFAULT };
     let scan = ScanOptions { csv: &options, ..ScanOptions::from(None) };
     let mut documents = DocumentReader::new(Cursor::new(text.as_bytes()), Syntax::Csv, scan);
-    let (mut rows, mut is_complete) = (Vec::new(), false);
+    let (mut rows, mut broken, mut is_complete) = (Vec::new(), Vec::new(), false);
     while rows.len() < ROWS {
         let Ok(Some((found, bytes))) = documents.next() else {
             is_complete = true;
             break;
         };
         let values = csv_fields(bytes, delimiter).unwrap_or_default();
-        if found.problem.is_none() {
-            rows.push(Row { offset: found.offset as usize, values });
+        match found.problem {
+            None => rows.push(Row { offset: found.offset as usize, values }),
+            Some(_) => broken.push(found.offset as usize),
         }
     }
     // the last row of a part of a file is not whole
     if is_complete && !is_whole && rows.len() > 1 {
         rows.pop();
     }
-    rows
+    Split { delimiter, rows, broken }
 }
 
 fn raw_row<'t>(text: &'t str, row: &Row) -> &'t [u8] {

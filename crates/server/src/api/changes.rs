@@ -114,7 +114,7 @@ async fn newest(app: &Arc<App>) -> HandlerResult<i64> {
     let own = app.clone();
     let read = move || {
         let tenant = Tenant::new(stook_store::DEFAULT_TENANT)?;
-        own.store.read_changes(ChangeSelection { tenant: &tenant, collections: &[], from: 0, max_batches: 0 })
+        own.store.read_changes(ChangeSelection { tenant: &tenant, collections: &[], from: 0, seen: 0, max_batches: 0 })
     };
     let position = reading(read).await?.until;
     *known = Some((Instant::now(), position));

@@ -173,7 +173,7 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
         return Err(Problem::bad_request("the collection keeps no documents; it needs `raw: keep`"));
     }
     if is_marc && explain {
-        return Err(Problem::bad_request("documents do not say who says what; format is ndjson, csv, xlsx, parquet or arrow"));
+        return Err(Problem::new(StatusCode::CONFLICT, "documents do not say who says what; use the format ndjson, csv, xlsx, parquet or arrow"));
     }
     ctx.count_store_reached();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());

@@ -96,6 +96,8 @@ pub struct ChangeSelection<'s> {
     pub collections: &'s [CollectionId],
     /// The position from which on batches are read, included.
     pub from: i64,
+    /// The position up to which the caller has read before, 0 if none: [`FoundChanges::until`] is not before it.
+    pub seen: i64,
     /// The maximum number of batches; none if it is 0.
     pub max_batches: usize,
 }

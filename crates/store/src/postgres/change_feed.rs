@@ -50,8 +50,9 @@ fn last_position(session: &mut Session) -> DbResult<i64> {
     session.query_one(&format!("SELECT {LAST} FROM changes_id_seq"), &[])?.at(0)
 }
 
-/// The position up to which all batches have been committed. Must not be called inside a snapshot.
-pub fn committed_position(session: &mut Session) -> DbResult<i64> {
+/// The position up to which all batches have been committed. Must not be called inside a snapshot. It may be before what it was: between reading the
+/// last id and locking it, a transaction may have been overtaken by others. What a caller has `seen` was committed then.
+pub fn committed_position(session: &mut Session, seen: i64) -> DbResult<i64> {
     let last = last_position(session)?;
     let mut until = last;
     for row in session.query(RESERVED, &[])? {
@@ -59,7 +60,7 @@ pub fn committed_position(session: &mut Session) -> DbResult<i64> {
         let distance = last.wrapping_sub(row.at::<i64>(0)?) as i32;
         until = until.min(last - i64::from(distance));
     }
-    Ok(until)
+    Ok(until.max(seen.min(last)))
 }
 
 /// Creates the table if a collection says `changes:`, and notes from where on its changes are kept.
@@ -148,7 +149,7 @@ pub fn write(
 impl ChangeFeed for PostgresStore {
     fn read_changes(&self, selection: ChangeSelection<'_>) -> Result<FoundChanges> {
         // read before the snapshot, which then has all batches up to there
-        let until = self.with_reader(committed_position)?;
+        let until = self.with_reader(|session| committed_position(session, selection.seen))?;
         let tables = &self.context.tables;
         self.with_snapshot(|session| {
             let mut found = FoundChanges { batches: Vec::new(), epochs: Vec::new(), kept_after: 0, until };

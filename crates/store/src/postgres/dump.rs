@@ -22,7 +22,7 @@ impl Backups for PostgresStore {
         let mut session = self.context.pool.get().map_err(StoreError::from)?;
         if change_feed::has_changes(self.context.tables.catalogue()) {
             // read before the snapshot, which then has all batches up to there
-            let until = super::change_feed::committed_position(&mut session).map_err(StoreError::from)?;
+            let until = super::change_feed::committed_position(&mut session, 0).map_err(StoreError::from)?;
             take(BackupItem::Setting(change_feed::UNTIL.to_owned(), until.to_string()))?;
         }
         session.begin_snapshot();

@@ -10,7 +10,7 @@ use stook_catalogue::value::Value;
 use stook_store::change_feed::{ChangeBatch, ChangeEntry, ChangeKind, ChangeSelection, FoundChanges};
 use stook_store::*;
 
-const FOLLOWED: &str = "
+pub const FOLLOWED: &str = "
 catalogue: shelf
 sources:
   deliveries:
@@ -32,8 +32,8 @@ fn collections(numbers: &[usize]) -> Vec<CollectionId> {
     numbers.iter().map(|number| CollectionId::from(*number)).collect()
 }
 
-fn read(fixture: &Fixture, from: i64, max_batches: usize) -> FoundChanges {
-    let selection = ChangeSelection { tenant: &fixture.tenant, collections: &collections(&[0, 1]), from, max_batches };
+pub fn read(fixture: &Fixture, from: i64, max_batches: usize) -> FoundChanges {
+    let selection = ChangeSelection { tenant: &fixture.tenant, collections: &collections(&[0, 1]), from, seen: from - 1, max_batches };
     fixture.store.read_changes(selection).expect("changes are read")
 }
 
@@ -105,7 +105,7 @@ pub fn what_readers_see_of_records_is_noted_in_the_order_of_commits(location: &S
     assert!(revisions.is_sorted() && revisions[2] == revisions[3], "{revisions:?}");
     assert_eq!(Some(revisions[3]), fixture.version("a").map(|version| version.revision));
     // one collection; another tenant; a position
-    let only_other = ChangeSelection { tenant: &fixture.tenant, collections: &collections(&[1]), from: 0, max_batches: 100 };
+    let only_other = ChangeSelection { tenant: &fixture.tenant, collections: &collections(&[1]), from: 0, seen: 0, max_batches: 100 };
     assert_eq!(shown(&fixture.store.read_changes(only_other).expect("changes are read")), [r#"created o {"name":"o"}"#]);
     let no_changes = ChangeSelection { tenant: &tenant("other"), ..only_other };
     assert_eq!(fixture.store.read_changes(no_changes).expect("changes are read").batches, []);
@@ -219,7 +219,7 @@ pub fn changes_are_kept_as_long_as_their_collection_says(location: &StoreLocatio
     assert_eq!(after.batches, before.batches[1..]);
     assert_eq!((after.kept_after, after.until), (before.batches[0].position, before.until));
     // of the other collection everything is kept
-    let only_other = ChangeSelection { tenant: &fixture.tenant, collections: &collections(&[1]), from: 0, max_batches: 10 };
+    let only_other = ChangeSelection { tenant: &fixture.tenant, collections: &collections(&[1]), from: 0, seen: 0, max_batches: 10 };
     assert_eq!(fixture.store.read_changes(only_other).expect("changes are read").kept_after, 0);
     let fixture = fixture.reopen(location);
     assert_eq!(read(&fixture, 0, 10), after);
