@@ -210,8 +210,9 @@ fn a_row_that_cannot_be_read_is_counted_by_profiles_as_by_imports() {
     let sandbox = airports("");
     for broken in 0..6 {
         let row = |id: usize| if id == broken { format!("{id},\"Field {id},I{id},\n") } else { format!("{id},Field {id},I{id},2001-02-03\n") };
-        let file = sandbox.write_file(&format!("list{broken}.csv"), (0..6).map(row).fold("id,name,iata,opened\n".to_owned(), |text, row| text + &row));
-        let profile = sandbox.json(&["profile", &file, "--json"]);
+        let file =
+            sandbox.write_file(&format!("list{broken}.csv"), (0..6).map(row).fold("id,name,iata,opened\n".to_owned(), |text, row| text + &row));
+        let profile = sandbox.run(&["profile", &file, "--json"]).exits(2).json();
         let job = sandbox.run(&["import", "--json", "--source", "list", &file]).exits(2).json();
         assert_eq!((&profile["documents"], &profile["unreadable"]), (&json!(5), &json!(1)), "row {broken}: {profile}");
         assert!(profile["first_unreadable"].as_str().unwrap().contains("never closed"), "{profile}");

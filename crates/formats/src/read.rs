@@ -209,7 +209,10 @@ pub fn open(path: &Path) -> io::Result<OpenedInput> {
             // by its content it would be read as something else, such as a table of one column
             match TableFormat::of_name(path).filter(|_| opened.is_plain() && opened.syntax.is_some()) {
                 Some(format) => {
-                    let reason = format!("a damaged file of {0}, by its name: it does not begin as such files do; name it otherwise if it is none", format.name());
+                    let reason = format!(
+                        "a damaged file of {0}, by its name: it does not begin as such files do; name it otherwise if it is none",
+                        format.name()
+                    );
                     Err(io::Error::new(io::ErrorKind::InvalidData, reason))
                 }
                 None => Ok(opened),

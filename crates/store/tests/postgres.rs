@@ -62,9 +62,11 @@ fn who_follows_changes_does_not_go_back_when_a_transaction_was_overtaken() {
     let until = conformance::change_feed::read(&fixture, 1, 100).until;
     assert_eq!(until, 5);
     std::thread::scope(|scope| {
-        let lock = "SET search_path TO overtaken; SELECT pg_advisory_lock_shared(hashtext('stook changes ' || current_schema()), 2); SELECT pg_sleep(60)";
+        let lock =
+            "SET search_path TO overtaken; SELECT pg_advisory_lock_shared(hashtext('stook changes ' || current_schema()), 2); SELECT pg_sleep(60)";
         let overtaken = scope.spawn(|| server.sql(lock));
-        let is_locked = || server.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 2 AND objsubid = 2 AND granted").unwrap_or_default();
+        let is_locked =
+            || server.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 2 AND objsubid = 2 AND granted").unwrap_or_default();
         while !is_locked().contains('1') {
             assert!(!overtaken.is_finished(), "it waits");
             std::thread::sleep(std::time::Duration::from_millis(20));
@@ -72,7 +74,9 @@ fn who_follows_changes_does_not_go_back_when_a_transaction_was_overtaken() {
         // who begins now waits for it, and who has read on does not go back
         let begun = conformance::change_feed::read(&fixture, 1, 100);
         let read_on = conformance::change_feed::read(&fixture, until + 1, 100);
-        server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)%' AND pid <> pg_backend_pid()").expect("it ends");
+        server
+            .sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)%' AND pid <> pg_backend_pid()")
+            .expect("it ends");
         assert_eq!((begun.until, begun.batches.len()), (2, 2));
         assert_eq!((read_on.until, read_on.batches.len()), (5, 0));
     });

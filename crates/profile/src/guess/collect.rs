@@ -88,7 +88,15 @@ mod tests {
         for (page, place) in [(r#"{"next":null,"items":[]}"#, "next"), (r#"{"meta":{"next_page":null}}"#, "meta.next_page")] {
             assert_eq!(found(page).as_deref(), Some(place), "{page}");
         }
-        for none in [r#"{"next_of_kin":null}"#, r#"[{"next":null}]"#, r#"{"next":"https://other/2"}"#, r#"{"next":"https://hostile/2"}"#, r#"{"next":"//other/2"}"#, "[]", "{"] {
+        for none in [
+            r#"{"next_of_kin":null}"#,
+            r#"[{"next":null}]"#,
+            r#"{"next":"https://other/2"}"#,
+            r#"{"next":"https://hostile/2"}"#,
+            r#"{"next":"//other/2"}"#,
+            "[]",
+            "{",
+        ] {
             assert_eq!(found(none), None, "{none}");
         }
     }
