@@ -34,6 +34,6 @@ pub mod work;
 pub use change::{edit, edit_answer, pick, several, transition, withdraw};
 pub use error::{EngineError, Result};
 pub use import::{deliver, split};
-pub use records::{aggregate, change_feed, composed, damage, export, publish, record, statements};
+pub use records::{aggregate, change_feed, composed, damage, export, publish, record};
 pub use service::collect;
 pub use work::requeue;

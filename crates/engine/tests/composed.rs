@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::parse::parse;
-use stook_engine::export::{ExportFormat, ExportRequest, export};
+use stook_engine::export::{ExportContents, ExportFormat, ExportRequest, export};
 use stook_formats::marc::{MarcRecord, RECORD_END, Repairs, line, scan};
 use stook_store::Tenant;
 use support::Desk;
@@ -45,7 +45,7 @@ fn import(desk: &Desk, tenant: &Tenant, files: &[(usize, String)]) {
 
 fn exported(desk: &Desk, tenant: &Tenant, format: ExportFormat) -> Vec<u8> {
     let mut out = Vec::new();
-    let request = ExportRequest { tenant, collection: "book", format };
+    let request = ExportRequest { tenant, collection: "book", contents: ExportContents::Records, format };
     export(&desk.catalogue, &*desk.stores[0], &request, &mut out, &mut |remark| panic!("{remark}")).expect("an export");
     out
 }
@@ -236,7 +236,7 @@ fn documents_of_records_that_link_to_a_record_are_composed() {
         assert_eq!(lines(&exported(&desk, &tenant, ExportFormat::Marc)), expected, "{order:?}");
         // both of the supplier are one work, of which one document is the base and the other adds what it has
         let mut out = Vec::new();
-        let request = ExportRequest { tenant: &tenant, collection: "work", format: ExportFormat::Marc };
+        let request = ExportRequest { tenant: &tenant, collection: "work", contents: ExportContents::Records, format: ExportFormat::Marc };
         export(&desk.catalogue, &*desk.stores[0], &request, &mut out, &mut |remark| panic!("{remark}")).expect("an export");
         let work = lines(&out);
         assert_eq!((work[0].as_str(), work.len()), ("=001  v1", 7), "{order:?}: {work:?}");

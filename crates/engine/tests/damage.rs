@@ -20,7 +20,7 @@ use stook_catalogue::parse::parse;
 use stook_catalogue::value::Value;
 use stook_engine::damage;
 use stook_engine::edit::{self, Edit, EditAction, EditFields, Preconditions};
-use stook_engine::export::{ExportFormat, ExportRequest, export};
+use stook_engine::export::{ExportContents, ExportFormat, ExportRequest, export};
 use stook_engine::record::{self, RecordAddress};
 use stook_engine::settle::{self, SettleRules};
 use stook_engine::work::{self, WorkerOptions};
@@ -199,7 +199,13 @@ fn use_everything(catalogue: &Arc<Catalogue>, store: &dyn Store) {
         let _ = store.visit(&QueryPlan { columns: vec![PlanColumn::Key, column], ..QueryPlan::all(tenant.clone(), ITEM) }, &mut |_| Ok(()));
     }
     for format in [ExportFormat::Ndjson, ExportFormat::Csv] {
-        let _ = export(catalogue, store, &ExportRequest { tenant: &tenant, collection: "item", format }, &mut Vec::new(), &mut |_| ());
+        let _ = export(
+            catalogue,
+            store,
+            &ExportRequest { tenant: &tenant, collection: "item", contents: ExportContents::Records, format },
+            &mut Vec::new(),
+            &mut |_| (),
+        );
     }
     for key in keys() {
         if let Ok(Some(found)) = record::get(catalogue, store, &RecordAddress { tenant: &tenant, collection: "item", key: key.as_str() }, true) {

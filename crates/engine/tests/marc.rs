@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::parse::parse;
-use stook_engine::export::{ExportFormat, ExportReport, ExportRequest, export};
+use stook_engine::export::{ExportContents, ExportFormat, ExportReport, ExportRequest, export};
 use stook_engine::import::{self, ImportRequest};
 use stook_engine::work::JobRun;
 use stook_formats::marc::MarcBuilder;
@@ -86,7 +86,7 @@ fn imported(folder: &Path, words: &str, file: &[u8]) -> (Vec<Said>, String, Box<
 
 /// Exports the books.
 fn exported(catalogue: &Catalogue, store: &dyn Store, format: ExportFormat, out: &mut Vec<u8>, complain: &mut dyn FnMut(&str)) -> ExportReport {
-    let request = ExportRequest { tenant: &Tenant::new("main").expect("a tenant"), collection: "book", format };
+    let request = ExportRequest { tenant: &Tenant::new("main").expect("a tenant"), collection: "book", contents: ExportContents::Records, format };
     export(catalogue, store, &request, out, &mut |remark| complain(&remark.to_string())).expect("it is exported")
 }
 

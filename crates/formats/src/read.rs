@@ -202,21 +202,17 @@ pub fn open(path: &Path) -> io::Result<OpenedInput> {
     let mut file = File::open(path)?;
     let front = take(&mut file, columnar::FRONT)?;
     file.rewind()?;
-    match TableFormat::recognise(&front) {
-        Some(format) => open_table(file, format, Compression::None),
-        None => {
-            let opened = open_bytes(Box::new(file))?;
-            // by its content it would be read as something else, such as a table of one column
-            match TableFormat::of_name(path).filter(|_| opened.is_plain() && opened.syntax.is_some()) {
-                Some(format) => {
-                    let reason = format!(
-                        "a damaged file of {0}, by its name: it does not begin as such files do; name it otherwise if it is none",
-                        format.name()
-                    );
-                    Err(io::Error::new(io::ErrorKind::InvalidData, reason))
-                }
-                None => Ok(opened),
-            }
+    if let Some(format) = TableFormat::recognise(&front) {
+        return open_table(file, format, Compression::None);
+    }
+    let opened = open_bytes(Box::new(file))?;
+    match TableFormat::of_name(path).filter(|_| opened.is_plain() && opened.syntax.is_some()) {
+        None => Ok(opened),
+        // by its content it would be read as something else, such as a table of one column
+        Some(format) => {
+            let reason =
+                format!("a damaged file of {0}, by its name: it does not begin as such files do; name it otherwise if it is none", format.name());
+            Err(io::Error::new(io::ErrorKind::InvalidData, reason))
         }
     }
 }

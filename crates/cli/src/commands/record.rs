@@ -11,9 +11,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use stook_engine::change_feed;
 use stook_engine::composed::MarcOfRecords;
-use stook_engine::export::{self, ExportRemark, ExportRequest};
+use stook_engine::export::{self, ExportContents, ExportRequest};
 use stook_engine::record::{self, RecordAddress};
-use stook_engine::statements::export_statements;
 use stook_engine::tags::joined_attributes;
 use stook_engine::withdraw::{self, WithdrawalRequest};
 use stook_formats::Syntax;
@@ -184,12 +183,9 @@ pub fn export(location: &CatalogueLocation, arguments: &ExportArgs) -> CommandRe
     // read before the records are
     let cursor = change_feed::cursor_of_export(&catalogue, &*store, &tenant, collection)?;
     let mut out = Output::new(output.as_deref())?;
-    let request = ExportRequest { tenant: &tenant, collection, format };
-    let remark = &mut |remark: ExportRemark<'_>| eprintln!("{remark}");
-    let exported = match arguments.explain {
-        true => export_statements(&catalogue, &*store, &request, &mut out, remark)?,
-        false => export::export(&catalogue, &*store, &request, &mut out, remark)?,
-    };
+    let contents = if arguments.explain { ExportContents::Statements } else { ExportContents::Records };
+    let request = ExportRequest { tenant: &tenant, collection, contents, format };
+    let exported = export::export(&catalogue, &*store, &request, &mut out, &mut |remark| eprintln!("{remark}"))?;
     out.finish()?;
     if let Some(path) = output {
         eprintln!("wrote {} to {}", count(exported.records, "record"), path.display());

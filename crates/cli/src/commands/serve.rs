@@ -57,7 +57,7 @@ pub fn serve(location: &CatalogueLocation, arguments: &ServeArgs) -> CommandResu
             RequestLog::Troubles => RequestLogLevel::Problems,
             RequestLog::All => RequestLogLevel::All,
         },
-        loopback: needs_no_token,
+        loopback: arguments.listen.ip().is_loopback(),
         tls,
         proxy: proxy.clone(),
         ..ServerOptions::default()

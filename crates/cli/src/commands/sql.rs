@@ -7,8 +7,9 @@ use crate::output::{clean, count, number, stream, table_of_clean};
 use crate::{CommandError, CommandResult};
 use serde_json::{Map, Value as Json};
 use std::io::Write;
+use stook_catalogue::definition::Catalogue;
 use stook_store::StoreError;
-use stook_store::sql_queries::SqlRows;
+use stook_store::sql_queries::{SqlRows, view_name};
 
 /// Rows that a table on the screen has at most: its columns are as wide as the widest of their values, so that it is kept until it is complete.
 const MAX_TABLE_ROWS: usize = 1_000;
@@ -33,12 +34,11 @@ pub fn sql(location: &CatalogueLocation, arguments: &SqlArgs) -> CommandResult {
 }
 
 /// A mistake in a statement, with what there is.
-fn explained(catalogue: &stook_catalogue::definition::Catalogue, error: StoreError) -> CommandError {
+fn explained(catalogue: &Catalogue, error: StoreError) -> CommandError {
     match error {
         StoreError::Wrong(reason) => {
-            let quote = |name: &str| if name.contains('.') { "\"" } else { "" };
-            let view = |name: &str| format!("{0}golden_{name}{0}", quote(name));
-            let views: Vec<String> = catalogue.collections.iter().map(|collection| view(&collection.name)).collect();
+            let quoted = |name: String| if name.contains('.') { format!("\"{name}\"") } else { name };
+            let views: Vec<String> = catalogue.collections.iter().map(|collection| quoted(view_name(collection))).collect();
             CommandError::usage(format!("the statement cannot be executed: {reason}; there are the views {}", views.join(", ")))
         }
         other => other.into(),

@@ -31,6 +31,15 @@ pub enum ExportFormat {
     MarcXml,
 }
 
+/// What an export says of records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExportContents {
+    /// Their golden values, or their documents.
+    Records,
+    /// What contributors say: a row for each value that one gives, see [`super::statements`].
+    Statements,
+}
+
 /// What is exported.
 #[derive(Debug, Clone, Copy)]
 pub struct ExportRequest<'r> {
@@ -38,6 +47,8 @@ pub struct ExportRequest<'r> {
     pub tenant: &'r Tenant,
     /// The collection.
     pub collection: &'r str,
+    /// What is said of its records.
+    pub contents: ExportContents,
     /// The format.
     pub format: ExportFormat,
 }
@@ -101,7 +112,10 @@ pub fn export(
     out: &mut dyn Write,
     remark: &mut dyn FnMut(ExportRemark<'_>),
 ) -> Result<ExportReport> {
-    let ExportRequest { tenant, collection, format } = *request;
+    let ExportRequest { tenant, collection, contents, format } = *request;
+    if contents == ExportContents::Statements {
+        return super::statements::export(catalogue, store, request, out, remark);
+    }
     let (index, definition) = find_collection(catalogue, collection)?;
     let mut exported = ExportReport::default();
     match format {

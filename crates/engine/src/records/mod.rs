@@ -7,4 +7,4 @@ pub mod damage;
 pub mod export;
 pub mod publish;
 pub mod record;
-pub mod statements;
+mod statements;

@@ -153,7 +153,7 @@ impl ExplainedRecord<'_> {
                     .lost
                     .iter()
                     .map(|(contribution, value)| {
-                        let as_of = contribution.value(explanation.field).map_or(contribution.as_of, |(_, age)| age.as_of);
+                        let as_of = contribution.value_as_of(explanation.field);
                         json!({"contributor": &*contribution.contributor, "value": value.to_json(&field.ty), "as_of": show_as_of(as_of)})
                     })
                     .collect();

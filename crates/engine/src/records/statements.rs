@@ -69,36 +69,73 @@ impl Statement<'_> {
     }
 }
 
+/// The rows of an export, as its format writes them.
+enum StatementRows<'o> {
+    Ndjson(&'o mut dyn Write),
+    Csv(Box<csv::Writer<&'o mut dyn Write>>),
+    Typed(TypedWriter, &'o mut dyn Write),
+}
+
+impl<'o> StatementRows<'o> {
+    fn begin(format: ExportFormat, collection: &str, out: &'o mut dyn Write) -> Result<Self> {
+        Ok(match format {
+            ExportFormat::Ndjson => Self::Ndjson(out),
+            ExportFormat::Csv => {
+                let mut rows = csv::Writer::from_writer(out);
+                rows.write_record(COLUMNS.iter().map(|(name, _)| *name)).map_err(|error| failed(error.into()))?;
+                Self::Csv(Box::new(rows))
+            }
+            ExportFormat::Typed(format) => {
+                let columns = COLUMNS.into_iter().map(|(name, ty)| TableColumn { name: name.to_owned(), ty });
+                Self::Typed(TypedWriter::new(format, collection, columns.collect()).map_err(failed)?, out)
+            }
+            ExportFormat::Marc | ExportFormat::MarcXml => {
+                return Err(EngineError::Wrong("documents do not say who says what; export ndjson, csv, xlsx, parquet or arrow".into()));
+            }
+        })
+    }
+
+    /// Writes a row; returns whether a text had to be cut.
+    fn write(&mut self, statement: &Statement<'_>) -> Result<bool> {
+        let mut is_cut = false;
+        match self {
+            Self::Ndjson(out) => writeln!(out, "{}", statement.to_json()).map_err(failed)?,
+            Self::Csv(rows) => {
+                let cells = statement.values().into_iter().zip(&COLUMNS).map(|(value, (_, ty))| value.show(ty));
+                rows.write_record(cells).map_err(|error| failed(error.into()))?;
+            }
+            Self::Typed(rows, out) => rows.row(statement.values(), out, &mut |_| is_cut = true).map_err(failed)?,
+        }
+        Ok(is_cut)
+    }
+
+    fn finish(self) -> Result<()> {
+        match self {
+            Self::Ndjson(out) => out.flush().map_err(failed),
+            Self::Csv(mut rows) => rows.flush().map_err(failed),
+            Self::Typed(rows, out) => rows.finish(out).and_then(|()| out.flush()).map_err(failed),
+        }
+    }
+}
+
 /// Exports what contributors say about all records of a collection, ordered by key and field, in constant memory. Counts records. `remark` is called for
 /// each record of which a text was cut.
 ///
 /// # Errors
 /// When the collection is not known, the format is one of documents, or the store or the output fails.
-pub fn export_statements(
+pub(super) fn export(
     catalogue: &Catalogue,
     store: &dyn Store,
     request: &ExportRequest<'_>,
     out: &mut dyn Write,
     remark: &mut dyn FnMut(ExportRemark<'_>),
 ) -> Result<ExportReport> {
-    let ExportRequest { tenant, collection, format } = *request;
-    let (index, definition) = find_collection(catalogue, collection)?;
+    let (index, definition) = find_collection(catalogue, request.collection)?;
     let evaluator = Evaluator::new(catalogue.tables.clone());
     let consolidator = Consolidator::new(catalogue, definition, &evaluator);
     let mut exported = ExportReport::default();
-    let mut typed = None;
-    match format {
-        ExportFormat::Ndjson => {}
-        ExportFormat::Csv => csv_row(out, COLUMNS.iter().map(|(name, _)| (*name).to_owned()))?,
-        ExportFormat::Typed(format) => {
-            let columns = COLUMNS.into_iter().map(|(name, ty)| TableColumn { name: name.to_owned(), ty });
-            typed = Some(TypedWriter::new(format, collection, columns.collect()).map_err(failed)?);
-        }
-        ExportFormat::Marc | ExportFormat::MarcXml => {
-            return Err(EngineError::Wrong("documents do not say who says what; export ndjson, csv, xlsx, parquet or arrow".into()));
-        }
-    }
-    each_record(definition, index, store, tenant, &mut |record| {
+    let mut rows = StatementRows::begin(request.format, request.collection, out)?;
+    each_record(definition, index, store, request.tenant, &mut |record| {
         let golden =
             GoldenRecord { values: record.stored.golden.as_slice().into(), alive: record.stored.exists, conflicts: record.stored.conflicts.clone() };
         let mut is_cut = false;
@@ -109,8 +146,8 @@ pub fn export_statements(
             }
             let won = explanation.won.iter().map(|said| (said, true));
             for ((contribution, value), chosen) in won.chain(explanation.lost.iter().map(|said| (said, false))) {
-                let as_of = contribution.value(explanation.field).map_or(contribution.as_of, |(_, age)| age.as_of);
-                let statement = Statement {
+                let as_of = contribution.value_as_of(explanation.field);
+                is_cut |= rows.write(&Statement {
                     key: record.stored.key.as_str(),
                     field: &field.name,
                     ty: &field.ty,
@@ -118,14 +155,7 @@ pub fn export_statements(
                     value,
                     chosen,
                     as_of: (as_of != UNKNOWN_TIME).then_some(as_of),
-                };
-                match &mut typed {
-                    Some(rows) => rows.row(statement.values(), out, &mut |_| is_cut = true).map_err(failed)?,
-                    None if format == ExportFormat::Csv => {
-                        csv_row(out, statement.values().iter().zip(&COLUMNS).map(|(value, (_, ty))| value.show(ty)))?;
-                    }
-                    None => writeln!(out, "{}", statement.to_json()).map_err(failed)?,
-                }
+                })?;
             }
         }
         if is_cut {
@@ -136,15 +166,6 @@ pub fn export_statements(
         exported.records += 1;
         Ok(())
     })?;
-    if let Some(rows) = typed {
-        rows.finish(out).map_err(failed)?;
-    }
-    out.flush().map_err(failed)?;
+    rows.finish()?;
     Ok(exported)
-}
-
-fn csv_row(out: &mut dyn Write, cells: impl Iterator<Item = String>) -> Result<()> {
-    let mut row = csv::Writer::from_writer(out);
-    row.write_record(cells).map_err(|error| failed(error.into()))?;
-    row.flush().map_err(failed)
 }

@@ -20,8 +20,7 @@ use std::sync::Arc;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::change_feed::{self, ChangeCursor};
-use stook_engine::export::{self, ExportFormat, ExportRemark, ExportReport, ExportRequest};
-use stook_engine::statements::export_statements;
+use stook_engine::export::{self, ExportContents, ExportFormat, ExportRemark, ExportReport, ExportRequest};
 use stook_formats::TableColumn;
 use stook_formats::spreadsheet::MAX_CELL_TEXT;
 use stook_formats::typed::{TypedFormat, TypedWriter};
@@ -178,12 +177,9 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
     ctx.count_store_reached();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
     let export = Arc::new(move |out: &mut dyn Write, remark: &mut dyn FnMut(ExportRemark<'_>)| {
-        let request = ExportRequest { tenant: &tenant, collection: &app.catalogue.collections[collection].name, format };
-        if explain {
-            export_statements(&app.catalogue, &*app.store, &request, out, remark)
-        } else {
-            export::export(&app.catalogue, &*app.store, &request, out, remark)
-        }
+        let contents = if explain { ExportContents::Statements } else { ExportContents::Records };
+        let request = ExportRequest { tenant: &tenant, collection: &app.catalogue.collections[collection].name, contents, format };
+        export::export(&app.catalogue, &*app.store, &request, out, remark)
     });
     let cursor_of = {
         let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());

@@ -25,7 +25,7 @@ use stook_formats::read::OpenedInput;
 use stook_sample::random::Random;
 use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::queue::{JobFile, JobId, JobState, NewJob, SplitProgress};
-use stook_store::sql_queries::SqlRows;
+use stook_store::sql_queries::{SqlRows, view_name};
 use stook_store::{SettlePass, StoreError, Tenant};
 use tokio::runtime::Runtime;
 
@@ -226,7 +226,7 @@ impl TestSetup {
         let tenants = self.store.tenants().map_err(|error| error.to_string())?;
         for (id, collection) in self.catalogue.collections.enumerate() {
             let mut rows = CountedRows(0);
-            let statement = format!("SELECT * FROM \"golden_{}\"", collection.name);
+            let statement = format!("SELECT * FROM \"{}\"", view_name(collection));
             self.store.select(&statement, &mut rows).map_err(|error| format!("{statement}: {error}"))?;
             let count = |tenant: &Tenant| self.store.count(&QueryPlan::all(tenant.clone(), id));
             let found = tenants.iter().map(count).sum::<Result<u64, StoreError>>().map_err(|error| error.to_string())?;

@@ -1,5 +1,7 @@
 //! Reads the views of golden records with SQL, see [`crate::sql::views`].
 
+pub use crate::sql::views::view_name;
+
 use super::error::Result;
 use serde_json::Value as Json;
 

@@ -33,9 +33,7 @@ fn select(connection: &Connection, sql: &str, rows: &mut dyn SqlRows) -> Result<
     };
     let mut batch = Batch::new(connection, sql);
     let Some(mut statement) = batch.next().map_err(wrong)? else { return Err(StoreError::Wrong("there is no statement".into())) };
-    if batch.next().is_ok_and(|next| next.is_none()) {
-        // one statement, as it should be
-    } else {
+    if !batch.next().is_ok_and(|next| next.is_none()) {
         return Err(StoreError::Wrong("only one statement can be executed".into()));
     }
     // PRAGMA and ATTACH are "read-only" for the database, and may change the connection

@@ -127,6 +127,11 @@ impl Contribution {
         (!value.is_null()).then_some((value, age))
     }
 
+    /// The time of its value for a field, or its own if it has none.
+    pub fn value_as_of(&self, field: FieldId) -> i64 {
+        self.value(field).map_or(self.as_of, |(_, age)| age.as_of)
+    }
+
     /// Takes over, for unreadable fields, the values of an older contribution of the same contributor, if they are newer than those known so far.
     /// Returns whether anything changed.
     pub fn inherit_unreadable(&mut self, older: &Contribution) -> bool {
