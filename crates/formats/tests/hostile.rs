@@ -230,16 +230,27 @@ fn a_leader_that_is_not_ascii_is_refused() {
 
 #[test]
 fn an_overlong_record_is_given_up_up_to_its_terminator() {
-    for length in [(1 << 20) + 1, (1 << 20) + 400_000, 5 << 20] {
+    for length in [(4 << 20) + 1, (4 << 20) + 400_000, 9 << 20] {
         let good = record();
         let file = [&good, vec![b'7'; length].as_slice(), b"\x1d", &good].concat();
         let documents = read_whole(&file, Syntax::Marc, None);
         let offsets: Vec<_> = documents.iter().map(|(found, _)| (found.number, found.offset, found.problem.is_some())).collect();
         let overlong = good.len() as u64;
         assert_eq!(offsets, [(1, 0, false), (2, overlong, true), (3, overlong + length as u64 + 1, false)]);
-        assert_eq!(documents[1].0.problem.as_deref(), Some("the document is longer than 1048576 bytes"));
+        assert_eq!(documents[1].0.problem.as_deref(), Some("the document is longer than 4194304 bytes"));
         assert_eq!(read_in_chunks(&file, Syntax::Marc, None, |_| true), documents);
     }
+}
+
+#[test]
+fn a_record_may_be_many_times_longer_than_its_leader_can_say() {
+    let good = record();
+    let long = [&good[..good.len() - 1], vec![b'7'; 3 << 20].as_slice(), b"\x1d"].concat();
+    let documents = read_whole(&[good.as_slice(), &long, &good].concat(), Syntax::Marc, None);
+    assert_eq!(
+        documents.iter().map(|(found, bytes)| (found.problem.is_some(), bytes.len())).collect::<Vec<_>>(),
+        [(false, good.len()), (false, long.len()), (false, good.len())]
+    );
 }
 
 #[test]
@@ -749,7 +760,7 @@ impl Read for LongLine {
 #[test]
 fn a_line_of_100_megabytes_is_not_collected() {
     let beginnings: [(Syntax, Option<&str>, &'static [u8], usize); 8] = [
-        (Syntax::Marc, None, b"", 1 << 20),
+        (Syntax::Marc, None, b"", 4 << 20),
         (Syntax::MarcXml, None, b"<collection><record>", 32 << 20),
         (Syntax::Xml, None, b"", 32 << 20),
         (Syntax::Xml, None, b"<list><a><!--", 32 << 20),

@@ -1,11 +1,12 @@
 //! MARC-in-JSON (<https://github.com/marc4j/marc4j/wiki/MARC-in-JSON-Description>): one object to and from a [`MarcRecord`]. The older
-//! form in which fields are lists, `["245", "1", "0", [["a", "Title"]]]`, is read, too.
+//! form in which fields are lists, `["245", "1", "0", [["a", "Title"]]]`, is read, too; a reader that repairs also reads the form in which
+//! tags and codes are members, `{"tag": "245", "subfields": [{"code": "a", "value": "Title"}]}`.
 
 use crate::builder::MarcBuilder;
 use crate::draft::Draft;
 use crate::record::{MarcError, MarcRecord, show_tag};
 use crate::repair::{ReadOptions, RepairKind, Repairs};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 
 impl MarcRecord<'_> {
@@ -128,9 +129,10 @@ fn read_text<'v>(value: &'v Value, draft: &mut Draft<'_>) -> Cow<'v, str> {
     }
 }
 
-/// A field in either form.
+/// A field in any of the forms.
 fn read_field(field: &Value, draft: &mut Draft<'_>) {
     match field {
+        Value::Object(entries) if entries.len() > 1 && entries.get("tag").is_some_and(Value::is_string) => read_tagged_field(entries, draft),
         Value::Object(entries) => entries.iter().for_each(|(tag, content)| read_named_field(tag, content, draft)),
         Value::Array(parts) => match parts.as_slice() {
             [tag, first, second, Value::Array(subfields)] => {
@@ -153,6 +155,48 @@ fn read_field(field: &Value, draft: &mut Draft<'_>) {
     }
 }
 
+/// A field that names its tag and its codes as members: `{"tag": "245", "ind1": "1", "ind2": "0", "subfields": [{"code": "a", "value":
+/// "Title"}]}`, and `{"tag": "001", "value": "n1"}`. Fields of MARC-in-JSON have one member each.
+fn read_tagged_field(entries: &Map<String, Value>, draft: &mut Draft<'_>) {
+    let text = |name: &str| entries.get(name).and_then(Value::as_str);
+    match (entries.get("subfields"), entries.get("value")) {
+        (None, Some(value)) => {
+            let value = read_text(value, draft).into_owned();
+            draft.control(text("tag"), &value, None);
+        }
+        (subfields, value) => {
+            if !draft.data(text("tag"), [text("ind1"), text("ind2")], None) {
+                return;
+            }
+            match subfields.and_then(Value::as_array) {
+                Some(subfields) => subfields.iter().for_each(|subfield| read_tagged_subfield(subfield, draft)),
+                None => draft.report(RepairKind::Value, "the field has no list of subfields; it was read as empty"),
+            }
+            if let Some(value) = value {
+                let value = read_text(value, draft);
+                draft.loose(&value);
+            }
+        }
+    }
+    report_other_members(entries, &["tag", "ind1", "ind2", "subfields", "value"], draft);
+}
+
+fn read_tagged_subfield(subfield: &Value, draft: &mut Draft<'_>) {
+    let Some((entries, code)) = subfield.as_object().and_then(|entries| Some((entries, entries.get("code")?.as_str()?))) else {
+        return read_subfield(subfield, draft);
+    };
+    let value = entries.get("value").map_or(Cow::Borrowed(""), |value| read_text(value, draft));
+    draft.subfield(Some(code), &value);
+    report_other_members(entries, &["code", "value"], draft);
+}
+
+/// Names the members of an object that belong to no field.
+fn report_other_members(entries: &Map<String, Value>, known: &[&str], draft: &mut Draft<'_>) {
+    for name in entries.keys().filter(|name| !known.contains(&name.as_str())) {
+        draft.report(RepairKind::Foreign, format!("the member `{}` was left out", name.escape_debug()));
+    }
+}
+
 fn read_named_field(tag: &str, content: &Value, draft: &mut Draft<'_>) {
     match content {
         Value::Object(parts) => {
@@ -165,9 +209,7 @@ fn read_named_field(tag: &str, content: &Value, draft: &mut Draft<'_>) {
                 Some(entries @ Value::Object(_)) => read_subfield(entries, draft),
                 _ => draft.report(RepairKind::Value, "the field has no list of subfields; it was read as empty"),
             }
-            for name in parts.keys().filter(|name| !matches!(name.as_str(), "ind1" | "ind2" | "subfields")) {
-                draft.report(RepairKind::Foreign, format!("the member `{}` was left out", name.escape_debug()));
-            }
+            report_other_members(parts, &["ind1", "ind2", "subfields"], draft);
         }
         // several fields of one tag
         Value::Array(contents) => contents.iter().filter(|content| !content.is_array()).for_each(|content| read_named_field(tag, content, draft)),

@@ -42,26 +42,31 @@ pub(crate) fn has_references(bytes: &[u8]) -> bool {
 }
 
 /// A reference at the front: its length and its character. Control characters cannot be written so.
-fn reference(text: &str) -> Option<(usize, char)> {
-    let digits = text.strip_prefix("&#x")?;
-    let (digits, _) = digits.split_at_checked(digits.find(';').filter(|length| (1..=6).contains(length))?)?;
-    let code = digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u32::from_str_radix(digits, 16).ok())??;
+fn reference(bytes: &[u8]) -> Option<(usize, char)> {
+    let digits = bytes.strip_prefix(b"&#x")?;
+    let (digits, _) = digits.split_at(digits.iter().take(7).position(|byte| *byte == b';').filter(|length| *length > 0)?);
+    let code = digits.iter().try_fold(0, |code, digit| Some(code * 16 + char::from(*digit).to_digit(16)?))?;
     let character = char::from_u32(code).filter(|character| !character.is_control())?;
     Some((digits.len() + 4, character))
 }
 
-/// References as the characters they stand for (the lossless form of the conversion between MARC-8 and Unicode).
-fn resolve(text: String) -> String {
-    let Some(first) = memchr::memchr_iter(b'&', text.as_bytes()).find(|at| text[*at..].starts_with("&#x")) else { return text };
-    let mut out = String::with_capacity(text.len());
-    out.push_str(&text[..first]);
-    let mut rest = &text[first..];
-    while let Some(next) = rest.chars().next() {
-        let (length, character) = reference(rest).unwrap_or((next.len_utf8(), next));
-        out.push(character);
-        rest = &rest[length..];
-    }
-    out
+/// The three bytes of a code of EACC at the front, if there are so many.
+fn eacc_code(bytes: &[u8]) -> Option<[u8; 3]> {
+    bytes.first_chunk().map(|code: &[u8; 3]| code.map(|byte| byte & 0x7f))
+}
+
+/// How many bytes are one broken character of EACC. Where a byte was lost or inserted, the characters that follow must not be read at the
+/// wrong places; and what ends a run of EACC (an escape, a blank) is never a part of a character.
+fn broken_eacc(bytes: &[u8]) -> usize {
+    /// Characters after the broken one that are looked at.
+    const AHEAD: usize = 4;
+    let run = bytes.iter().take(3 * (AHEAD + 1)).position(|byte| *byte <= 0x20).map_or(bytes, |end| &bytes[..end]);
+    let known_after = |length: usize| {
+        let codes = run.get(length..).unwrap_or_default().chunks(3).take(AHEAD);
+        codes.take_while(|code| eacc_code(code).is_some_and(|code| lookup(EACC, code).is_some())).count()
+    };
+    // of equals the one of the right length
+    [1, 2, 3].into_iter().max_by_key(|length| known_after(*length)).unwrap_or(3).min(run.len()).max(1)
 }
 
 /// Bytes that are the same in ASCII.
@@ -72,8 +77,8 @@ pub(crate) fn plain(bytes: &[u8]) -> Option<&str> {
 
 /// Decodes MARC-8. Bytes that are no character of the set in use become U+FFFD and are counted. Numeric references become characters.
 pub fn decode(bytes: &[u8]) -> (String, usize) {
-    if let Some(text) = plain(bytes) {
-        return (resolve(text.to_owned()), 0);
+    if let Some(text) = plain(bytes).filter(|_| !has_references(bytes)) {
+        return (text.to_owned(), 0);
     }
     let mut out = String::with_capacity(bytes.len() + 8);
     let mut marks: Vec<char> = Vec::new();
@@ -104,6 +109,15 @@ pub fn decode(bytes: &[u8]) -> (String, usize) {
             at += 1;
             continue;
         }
+        // the lossless form of a character that MARC-8 does not have; marks precede it as they precede a letter
+        if g0 == ASCII
+            && let Some((length, character)) = reference(&bytes[at..])
+        {
+            out.push(character);
+            out.extend(marks.drain(..));
+            at += length;
+            continue;
+        }
         let set = if byte < 0x80 { g0 } else { g1 };
         let width = if set == EACC && byte != 0x20 && !(0x80..0xa0).contains(&byte) { 3 } else { 1 };
         let found = if byte == 0x20 {
@@ -112,11 +126,11 @@ pub fn decode(bytes: &[u8]) -> (String, usize) {
             // C1 controls, joiners and non-sorting marks, are in ANSEL's table under their own codes
             lookup(ANSEL, [0, 0, byte])
         } else if width == 3 {
-            bytes.get(at..at + 3).and_then(|three| lookup(set, [three[0] & 0x7f, three[1] & 0x7f, three[2] & 0x7f]))
+            eacc_code(&bytes[at..]).and_then(|code| lookup(set, code))
         } else {
             lookup(set, [0, 0, byte & 0x7f])
         };
-        at += width.min(bytes.len() - at);
+        at += if found.is_none() && width == 3 { broken_eacc(&bytes[at..]) } else { width };
         match found {
             Some((mark, true)) => marks.push(mark),
             Some((character, false)) => {
@@ -131,7 +145,7 @@ pub fn decode(bytes: &[u8]) -> (String, usize) {
         }
     }
     out.extend(marks.drain(..));
-    (resolve(out).nfc().collect(), unknown)
+    (out.nfc().collect(), unknown)
 }
 
 /// Reads what follows an escape: its length, and whether a set was designated to G1 (true) or G0, and which.
@@ -175,6 +189,8 @@ mod tests {
     fn references_are_characters() {
         assert_eq!(text(b"Ni&#x4E2D;&#x1F600; &#xZZ; &#x1F; &#x110000; &#x;"), "Ni\u{4e2d}\u{1f600} &#xZZ; &#x1F; &#x110000; &#x;");
         assert_eq!(text(b"\xe8u &#x4e2d;"), "ü \u{4e2d}");
+        assert_eq!(text(b"\xe2&#x03B1; \xe8\xe2&#x03B9;"), "\u{3ac} \u{390}");
+        assert_eq!(text(b"\x1b(N&#x41;\x1b(B&#x41;"), format!("{}A", text(b"\x1b(N&#x41;")));
     }
 
     #[test]

@@ -7,6 +7,8 @@ use crate::repair::{RepairKind, Repairs};
 use std::borrow::Cow;
 
 pub(crate) const DELIMITER: char = SUBFIELD as char;
+/// The two indicators of MARC 21, and a third one of other formats.
+const MAX_INDICATORS: usize = 3;
 /// What a piece of text is put into that stands in no subfield.
 pub(crate) const FIRST_CODE: char = 'a';
 
@@ -26,6 +28,13 @@ pub(crate) fn is_code(character: char) -> bool {
 /// Whether a character cannot stand in a value of ISO 2709: it structures records, or is NUL.
 pub(crate) fn is_structural(character: char) -> bool {
     matches!(character, '\0' | '\u{1d}'..='\u{1f}')
+}
+
+/// Whether what stands between two indicators and the first subfield is one more of them, as formats with three indicators and programs
+/// that write a placeholder too many have it. It is no text of the field.
+fn is_surplus_indicator(text: &str) -> bool {
+    let mut characters = text.chars();
+    characters.next().is_some_and(may_be_indicator) && characters.next().is_none()
 }
 
 /// Adds a value without the characters that it cannot hold.
@@ -86,7 +95,7 @@ fn push_control(name: &str, data: &str, byte: Option<usize>, out: &mut String, r
     let Some(first) = data.find(DELIMITER) else { return push_value(data, name, byte, out, repairs) };
     repairs.add(RepairKind::ControlField, Some(name), byte, "a control field has no subfields; it was read as their text");
     let head = &data[..first];
-    if head.chars().count() > 2 || !head.chars().all(may_be_indicator) {
+    if head.chars().count() > MAX_INDICATORS || !head.chars().all(may_be_indicator) {
         push_value(head, name, byte, out, repairs);
     }
     for (index, piece) in data[first + 1..].split(DELIMITER).enumerate() {
@@ -130,6 +139,11 @@ fn indicators<'d>(name: &str, head: &'d str, has_subfields: bool, byte: Option<u
         if !beyond.is_empty() {
             report(RepairKind::Indicator, "blanks after the indicators were left out");
         }
+        return (indicators, "");
+    }
+    if has_subfields && is_surplus_indicator(beyond) {
+        let done = format!("`{beyond}` after the two indicators was left out; it was taken for a third one");
+        repairs.add(RepairKind::Indicator, Some(name), byte, done);
         return (indicators, "");
     }
     report(RepairKind::NoSubfield, "text before the first subfield was put into a subfield a");
@@ -207,6 +221,10 @@ mod tests {
             (b"245", "1\x1faT", "1 \x1faT", &[Indicator]),
             (b"245", "10 \x1faT", "10\x1faT", &[Indicator]),
             (b"245", "é0\x1faT", " 0\x1faT", &[Indicator]),
+            (b"245", "  \\\x1faT", "  \x1faT", &[Indicator]),
+            (b"245", "000\x1faT", "00\x1faT", &[Indicator]),
+            (b"245", "10T\x1faT", "10\x1faT\x1faT", &[NoSubfield]),
+            (b"001", "000\x1fa9 181\x1ffb", "9 181 b", &[ControlField]),
             (b"245", "10Title", "10\x1faTitle", &[NoSubfield]),
             (b"245", "Title\x1fbx", "  \x1faTitle\x1fbx", &[NoSubfield]),
             (b"245", "Ti", "  \x1faTi", &[NoSubfield]),

@@ -3,7 +3,7 @@
 mod support;
 
 use stook_marc::scan::{self, MarcScanner, MarcStep};
-use stook_marc::{Encoding, MarcError, MarcRecord, ReadOptions, Repair, RepairKind, Repairs, Tolerance, show_tag};
+use stook_marc::{Encoding, MarcError, MarcRecord, ReadOptions, Repair, RepairKind, Repairs, Tolerance, marc8, show_tag};
 use support::raw;
 
 const LEADER: &str = "00000nam a2200000 i 4500";
@@ -206,6 +206,67 @@ fn missing_indicators_and_delimiters_are_repaired_and_reported() {
         [("001", b"x1"), ("245", "é0\u{1f}aT".as_bytes()), ("246", b"10Title without"), ("500", b"\x1fanote"), ("700", b"1\x1faName")];
     let expected = ["001 x1", "245  0$aT", "246 10$aTitle without", "500   $anote", "700 1 $aName"];
     check(&raw(LEADER, &fields), &expected, &[RepairKind::Indicator, RepairKind::NoSubfield, RepairKind::Indicator, RepairKind::Indicator]);
+}
+
+#[test]
+fn a_third_indicator_is_no_text() {
+    for surplus in [" ", "\\", "0", "#", "|"] {
+        let data = |rest: &[u8]| [b"00".as_slice(), surplus.as_bytes(), rest].concat();
+        let (number, title) = (data(b"\x1fa9 181\x1ffb"), data(b"\x1faOn the road\x1feby"));
+        let damaged = raw("00000nam a3200000 i 4500", &[("001", &number), ("245", &title), ("652", &data(b"\x1fm99.4"))]);
+        let expected = ["001 9 181 b", "245 00$aOn the road$eby", "652 00$m99.4"];
+        check(&damaged, &expected, &[RepairKind::ControlField, RepairKind::Indicator, RepairKind::Indicator]);
+    }
+    // other text there is kept
+    let damaged = raw(LEADER, &[("001", b"x1"), ("245", b"00On\x1fbthe road")]);
+    check(&damaged, &["001 x1", "245 00$aOn$bthe road"], &[RepairKind::NoSubfield]);
+}
+
+#[test]
+fn marks_of_marc_8_precede_references() {
+    let read = |bytes: &[u8]| marc8::decode(bytes);
+    assert_eq!(read(b"\xe2&#x03B1; \xe8\xe2&#x03B9;"), ("\u{3ac} \u{390}".to_owned(), 0));
+    assert_eq!(read(b"\xe8u &#x4e2d;&#x110000;&#x1F;&#x;&#x0000041;"), ("ü \u{4e2d}&#x110000;&#x1F;&#x;&#x0000041;".to_owned(), 0));
+    // in another set the same bytes are other characters
+    assert_eq!(read(b"\x1b(Nx\x1b(B"), ("\u{42c}".to_owned(), 0));
+    assert_eq!(read(b"\x1b(N&#x41;").0.chars().nth(2), Some('\u{42c}'));
+}
+
+#[test]
+fn a_broken_character_of_eacc_does_not_take_others_with_it() {
+    let characters: Vec<[u8; 3]> = (0x21..0x28).map(|last| [0x21, 0x30, last]).collect();
+    for length in 1..characters.len() {
+        let whole = characters[..length].concat();
+        let read = |run: &[u8]| marc8::decode(&[b"\x1b$1", run, b"\x1b(B end"].concat());
+        let (expected, unknown) = read(&whole);
+        assert_eq!((expected.chars().count(), unknown), (length + 4, 0));
+        for at in 0..whole.len() {
+            let mut lost = whole.clone();
+            lost.remove(at);
+            let mut inserted = whole.clone();
+            inserted.insert(at, 0x7f);
+            let mut changed = whole.clone();
+            changed[at] = 0x7f;
+            for damaged in [lost, inserted, changed] {
+                let (text, unknown) = read(&damaged);
+                let kept = expected.chars().filter(|character| text.contains(*character)).count();
+                assert!(text.ends_with(" end") && (1..=2).contains(&unknown), "{length} characters, damaged at {at}: {text}");
+                assert!(kept + 2 >= expected.chars().count(), "{length} characters, damaged at {at}: {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn tags_and_codes_may_be_members_of_json() {
+    let given = serde_json::json!({"leader": LEADER, "fields": [{"tag": "001", "value": "x1"},
+        {"tag": "245", "ind1": "1", "ind2": "0", "subfields": [{"code": "a", "value": "Title"}, {"code": "b"}], "uuid": "7"},
+        {"tag": "500", "subfields": [{"a": "note"}]}]});
+    let mut repairs = Repairs::default();
+    let record = MarcRecord::read_json(&given, &ReadOptions::REPAIR, &mut repairs).expect("fields");
+    assert_eq!(lines(&record), ["001 x1", "245 10$aTitle$b", "500   $anote"]);
+    assert!(repairs.has(RepairKind::Foreign));
+    assert!(MarcRecord::from_json(&given).is_err());
 }
 
 #[test]

@@ -28,7 +28,7 @@ use crate::marc::{ReadOptions, Tolerance};
 use csv::CSV_LIMIT;
 use json::{JsonMode, JsonState, json_mode};
 use memchr::memchr;
-use step::{TREE_LIMIT, line_end};
+use step::{MARC_LIMIT, TREE_LIMIT, line_end};
 use stook_catalogue::definition::{CsvOptions, Source};
 use stook_marc::scan::MarcStep;
 
@@ -141,7 +141,7 @@ impl Scanner {
     /// Maximum length of a document of this syntax, in bytes.
     pub fn limit(&self) -> usize {
         match self {
-            Scanner::Marc(_) | Scanner::Line(_) => 1 << 20,
+            Scanner::Marc(_) | Scanner::Line(_) => MARC_LIMIT,
             Scanner::Csv(_) => CSV_LIMIT,
             Scanner::Json(_) | Scanner::Xml(_) => TREE_LIMIT,
         }

@@ -30,6 +30,9 @@ pub enum ScanStep {
     End,
 }
 
+/// Maximum length of a MARC record in ISO 2709 or line mode. Records of serials with an item for every volume have more than 1 MiB, whatever
+/// their leaders say; a damaged record needs many times its length while its fields are looked for.
+pub(super) const MARC_LIMIT: usize = 4 << 20;
 /// Maximum length of a JSON value or XML element, in bytes.
 pub(super) const TREE_LIMIT: usize = 32 << 20;
 
