@@ -114,7 +114,7 @@ impl<'c> Consolidator<'c> {
             choose_value(index, field, &orders[rule])
         };
         let mut values: Arc<[Value]> = fields().map(choose).collect();
-        let conflicts = fields().filter(|(index, field)| field.compare && self.disagree(*index, field, &counted)).map(|(index, _)| index).collect();
+        let conflicts = fields().filter(|(index, field)| self.disagree(*index, field, &counted)).map(|(index, _)| index).collect();
         self.derive_all(Arc::make_mut(&mut values), contributions);
         GoldenRecord { values, alive, conflicts }
     }
@@ -241,9 +241,9 @@ impl<'c> Consolidator<'c> {
     }
 
     fn disagree(&self, index: FieldId, field: &Field, counted: &[CountedValues<'_>]) -> bool {
-        let mut contributed = self.contributed_values(index, field, counted).map(|(_, value)| value).filter(|value| !matches!(value, Value::Cleared));
-        let first = contributed.next();
-        contributed.any(|value| Some(value) != first)
+        let Some(comparison) = field.compare else { return false };
+        let contributed = self.contributed_values(index, field, counted).map(|(_, value)| value).filter(|value| !matches!(value, Value::Cleared));
+        !comparison.agree(contributed)
     }
 
     fn derive(&self, index: FieldId, values: &[Value]) -> Value {

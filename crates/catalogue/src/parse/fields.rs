@@ -39,7 +39,7 @@ impl DefinitionParser<'_> {
         field.required = self.boolean(node.get("required"), "required");
         field.unique = self.boolean(node.get("unique"), "unique");
         field.fold = self.boolean(node.get("fold"), "fold");
-        field.compare = self.boolean(node.get("compare"), "compare");
+        field.compare = self.comparison(node.get("compare"), name, &field.ty);
         field.index = self.index(node.get("index"), &field.ty);
         field.one_of = self.one_of(node.get("one_of"), &field.ty);
         if field.fold && field.ty.element() != &FieldType::Text {
@@ -338,6 +338,6 @@ pub(super) fn placeholder(name: &str) -> Field {
         derive: None,
         survivorship: Survivorship::Latest,
         from: None,
-        compare: false,
+        compare: None,
     }
 }

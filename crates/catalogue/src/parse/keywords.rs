@@ -420,7 +420,11 @@ pub const FIELD: &[Keyword] = &[
     word("rollup", r##"{"$ref":"#/$defs/rollup"}"##, "Computed from the records that link here."),
     word("survivorship", SURVIVORSHIP, "Which contribution's value becomes golden; default: the collection's."),
     word("from", NAMES, "Only these sources may say it."),
-    word("compare", BOOLEAN, "Report disagreement between contributors as a conflict, which can be queried."),
+    word(
+        "compare",
+        r##"{"oneOf":[{"type":"boolean"},{"enum":["folded"]},{"$ref":"#/$defs/comparison"}]}"##,
+        "Report disagreement between contributors as a conflict, which can be queried. folded: texts that differ only in case, width and white space agree.",
+    ),
 ];
 
 /// A collection.
@@ -580,6 +584,13 @@ pub const EXPECT_DOCUMENTS: &[Keyword] = &[
 
 /// An element of `cases`.
 pub const CASE: &[Keyword] = &[word("if", TEXT, "A path."), word("then", SCALAR, "The value where the path finds something.")];
+
+/// `compare` written as a mapping.
+pub const COMPARISON: &[Keyword] = &[word(
+    "within",
+    r#"{"type":["string","number"]}"#,
+    "Values that are at most so far apart agree: a number, or for times a duration such as 1h, for sizes a size.",
+)];
 
 /// Survivorship written as a mapping.
 pub const SURVIVORSHIP_MAP: &[Keyword] = &[

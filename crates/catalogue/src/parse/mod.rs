@@ -6,6 +6,7 @@
 mod aliases;
 mod collect;
 mod collections;
+mod comparisons;
 mod composition;
 mod coverage;
 mod expectations;

@@ -20,6 +20,7 @@ pub fn schema() -> Json {
         ]}}]},
         "index": {"oneOf": [index_kind, {"type": "array", "minItems": 1, "uniqueItems": true, "items": index_kind}]},
         "survivorship": {"oneOf": [simple_rule, object(&[keywords::SURVIVORSHIP_MAP], &["prefer"])]},
+        "comparison": object(&[keywords::COMPARISON], &["within"]),
         "rule": object(&[keywords::RULE], &[]),
         "field": object(&[keywords::RULE, keywords::FIELD], &[]),
         "source": object(&[keywords::SOURCE], &["format", "as_of"]),
@@ -154,6 +155,7 @@ mod tests {
             keywords::GAPS,
             keywords::OVERLAPS,
             keywords::RUNS,
+            keywords::COMPARISON,
             keywords::SURVIVORSHIP_MAP,
         ];
         for word in all.into_iter().flatten() {

@@ -246,6 +246,23 @@ impl Grammar<'_> {
         }
     }
 
+    /// Returns a way to compare values of a type.
+    fn comparison(&mut self, ty: &Json) -> Json {
+        let element = ty.get(0).unwrap_or(ty);
+        let mut choices = vec![json!(true)];
+        choices.extend(match (element.as_str(), ty.as_str()) {
+            (Some("text"), _) => vec![json!("folded"), json!("folded"), json!(false)],
+            (_, Some("integer")) => vec![json!({ "within": 0 }), json!({ "within": 6 }), json!({ "within": 11 })],
+            (_, Some("float")) => vec![json!({ "within": 1.75 }), json!({ "within": 4.5 }), json!({ "within": "1e307" })],
+            (_, Some("timestamp")) => vec![json!({ "within": "1h" }), json!({ "within": "26h" })],
+            (_, Some("date")) => vec![json!({ "within": "55d" }), json!({ "within": "0d" })],
+            (_, Some("duration")) => vec![json!({ "within": "5s" }), json!({ "within": "PT2H" })],
+            (_, Some("size")) => vec![json!({ "within": "10 kB" }), json!({ "within": 9990 })],
+            _ => Vec::new(),
+        });
+        self.one(&choices)
+    }
+
     /// Returns some sources in any order, including `api`.
     fn some_sources(&mut self, names: &[String]) -> Json {
         let mut remaining: Vec<&str> = names.iter().map(String::as_str).chain(["api", "api"]).collect();
@@ -279,7 +296,8 @@ impl Grammar<'_> {
                 field.keywords.insert("from".into(), self.some_sources(names));
             }
             if self.chance(120) {
-                field.keywords.insert("compare".into(), json!(true));
+                let compare = self.comparison(&field.ty);
+                field.keywords.insert("compare".into(), compare);
             }
             if structs {
                 if self.chance(400) {

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
 
 mod case;
+mod comparison;
 mod documents;
 mod grammar;
 mod oracle;

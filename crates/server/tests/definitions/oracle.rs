@@ -6,6 +6,7 @@
 //! all orders must only agree with each other.
 
 use super::case::{Case, Delivery, Edit};
+use super::comparison;
 use super::reading::{
     self, Contribution, ContributionOrder, MAX_KEY_BYTES, ModelValue, Outcome, SkippedDocument, contributions_of, evaluate, filled,
 };
@@ -327,8 +328,8 @@ impl<'c> Oracle<'c> {
         for (field, field_definition) in collection["fields"].as_object().into_iter().flatten() {
             if field_definition.get("derive").is_none() && field_definition.get("rollup").is_none() {
                 let candidates = candidates(field, field_definition, &histories);
-                if field_definition["compare"] == true {
-                    record.conflicts.insert(field.clone(), disagree(&candidates));
+                if let Some(comparison) = field_definition.get("compare").filter(|comparison| **comparison != false) {
+                    record.conflicts.insert(field.clone(), disagree(comparison, field_definition, &candidates));
                 }
                 record.values.insert(field.clone(), golden(collection, field_definition, candidates));
             }
@@ -740,14 +741,23 @@ fn candidates<'s>(field: &str, field_definition: &Json, histories: &[Contributor
 }
 
 /// Whether contributors disagree; `None` if unknown.
-fn disagree(candidates: &[Candidate<'_>]) -> Option<bool> {
+fn disagree(comparison: &Json, field_definition: &Json, candidates: &[Candidate<'_>]) -> Option<bool> {
     if candidates.len() > 1 && candidates.iter().any(|candidate| candidate.value == ModelValue::Unknown) {
         return None;
     }
     if candidates.iter().any(|candidate| candidate.value == ModelValue::Cleared) {
         return None;
     }
-    Some(candidates.windows(2).any(|pair| pair[0].value != pair[1].value))
+    let agree = |first: &ModelValue, second: &ModelValue| match (first, second) {
+        (ModelValue::Value(first), ModelValue::Value(second)) if first != second => comparison::agree(comparison, field_definition, first, second),
+        _ => Some(first == second),
+    };
+    let pairs = candidates.iter().enumerate().flat_map(|(index, first)| candidates[..index].iter().map(move |second| (first, second)));
+    let mut disagree = false;
+    for (first, second) in pairs {
+        disagree |= !agree(&first.value, &second.value)?;
+    }
+    Some(disagree)
 }
 
 fn rule<'r>(collection: &'r Json, field_definition: &'r Json) -> &'r Json {

@@ -722,7 +722,8 @@ fn from_json(value: &Json, ty: &Json, format: Option<&str>) -> ModelValue {
     }
 }
 
-fn seconds(time: &Json) -> Option<i64> {
+/// Seconds since 1970 of a time in January 2024.
+pub fn seconds(time: &Json) -> Option<i64> {
     let text = time.as_str()?;
     let number = |range: std::ops::Range<usize>| text.get(range).and_then(|digits| digits.parse::<i64>().ok());
     let day = number(8..10)?;

@@ -187,7 +187,7 @@ fn queries(name: &str, collection: &Json, records: &Json) -> Vec<String> {
             }
             _ => {}
         }
-        if keywords["compare"] == true {
+        if keywords.get("compare").is_some_and(|compare| *compare != false) {
             queries.push(format!("{name} conflict={field}"));
         }
     }

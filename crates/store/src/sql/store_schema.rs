@@ -212,10 +212,11 @@ impl StoreSchema {
                     Derivation::Sources => "sources".to_owned(),
                     _ => "settled".to_owned(),
                 });
+                let compare = field.compare.map_or_else(|| "false".to_owned(), |comparison| comparison.to_string());
                 let schema = FieldSchema {
                     // members are separate fields
                     ty: if field.golden_type().members().is_empty() { field.golden_type().to_string() } else { "[{}]".into() },
-                    rule: format!("{survivorship} {from:?} {derive:?} {}", field.compare),
+                    rule: format!("{survivorship} {from:?} {derive:?} {compare}"),
                     fold: field.fold,
                     unique: field.unique,
                     ordered: field.index.ordered,

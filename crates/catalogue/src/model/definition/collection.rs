@@ -118,7 +118,7 @@ impl Collection {
 
     /// Whether conflicts are detected for any of its fields.
     pub fn compares(&self) -> bool {
-        self.fields.iter().any(|field| field.compare)
+        self.fields.iter().any(|field| field.compare.is_some())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Fields of a collection, and the rules by which their golden values are chosen.
 
+use super::comparison::Comparison;
 use crate::model::ids::SourceId;
 use crate::model::links::derivation::Derivation;
 use crate::value::{FieldType, Value};
@@ -39,8 +40,8 @@ pub struct Field {
     pub survivorship: Survivorship,
     /// Sources that may contribute to it; `None` for all.
     pub from: Option<Vec<SourceRef>>,
-    /// Whether different contributed values are a conflict.
-    pub compare: bool,
+    /// When values that contributors give are a conflict; `None` if they never are.
+    pub compare: Option<Comparison>,
 }
 
 impl Field {

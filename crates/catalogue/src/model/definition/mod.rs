@@ -2,6 +2,7 @@
 
 mod alias;
 mod collection;
+mod comparison;
 mod composition;
 mod expectation;
 mod field;
@@ -18,6 +19,7 @@ mod transition;
 
 pub use alias::{AliasTarget, QueryAlias};
 pub use collection::{Collection, ExistenceRule, KeyDefinition};
+pub use comparison::Comparison;
 pub use composition::{Composition, ProtectedFields};
 pub use expectation::{DocumentsExpectation, Expectation, ExpectationTest, FieldExpectation, ValueExpectation};
 pub use field::{API_NAME, Field, FieldIndexes, SourceRef, Survivorship};
