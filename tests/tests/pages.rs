@@ -95,6 +95,35 @@ fn a_data_centre_tags_machines() {
     }
 }
 
+const BOOKS: &str = "catalogue: books\nsources:\n  library: { format: csv, as_of: meta.received, into: book }\n  shop: { format: json, as_of: meta.received, into: book }\n\
+                     collections:\n  book:\n    key: isbn\n    fields:\n      isbn: text\n      title: { type: text, compare: folded }\n      \
+                     pages: { type: integer, compare: { within: 1 } }\n      published: partial_date\n      bound: { type: text, one_of: [paper, cloth] }\n      \
+                     notes: [text]\n";
+
+#[test]
+fn a_steward_corrects_a_record() {
+    for sandbox in Sandbox::on_each_store(BOOKS) {
+        let library = sandbox.write_file("books.csv", "isbn,title,pages,published,bound\nb1,The Sea,310,1998,paper\n");
+        let shop = sandbox.write_file("shop.json", r#"{"isbn": "b1", "title": "THE  SEA", "pages": 312, "bound": "cloth"}"#);
+        sandbox.import(&[&library, "--as-of", "2026-01-01"]);
+        sandbox.import(&[&shop, "--as-of", "2026-01-02"]);
+        let (write, reader) = (token(&sandbox, "write"), token(&sandbox, "read"));
+        let elsewhere = sandbox.ok(&["token", "create", "--may", "read:book"]).trim().to_owned();
+        let stook = Served::new(&sandbox, &["--workers", "1"]);
+        let pictures = std::env::var("STOOK_TEST_PICTURES").unwrap_or_default();
+        run_browser_script("corrections.mjs", &stook, &[&write, &reader, &pictures]);
+        // a form is for whom it was made, of what it showed, and of fields that can be edited
+        let (visitor, other) = (Visitor::new(&stook, &write), Visitor::new(&stook, &elsewhere));
+        let form = |field: &str, csrf: &str| format!("collection=book&key=b1&field={field}&do=back&seen=x&csrf={csrf}");
+        assert_eq!(visitor.post("/t/main/edit/change", &form("pages", &other.csrf_token())).status, 403);
+        assert_eq!(other.post("/t/main/edit/change", &form("pages", &other.csrf_token())).status, 403);
+        assert_eq!(visitor.post("/t/main/edit/change", &form("pages", &visitor.csrf_token())).status, 409);
+        assert_eq!(visitor.get("/t/main/edit?collection=book&key=b1&field=isbn").status, 404);
+        let odd = visitor.get("/t/main/edit?collection=book&key=b1&field=pgaes");
+        assert!(odd.status == 404 && odd.text().contains("did you mean `pages`?"), "{}", odd.text());
+    }
+}
+
 #[test]
 fn a_cancelled_evaluation_is_shown_as_incomplete() {
     let sandbox = Sandbox::new(&std::fs::read_to_string(repository().join("examples/machines/catalogue.yaml")).unwrap());

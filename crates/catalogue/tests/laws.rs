@@ -1,13 +1,14 @@
 //! The laws of consolidation, over random sets of contributions.
 
 use proptest::prelude::*;
-use stook_catalogue::definition::Catalogue;
+use std::collections::BTreeMap;
+use stook_catalogue::definition::{API_NAME, Catalogue, SourceRef};
 use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::parse::parse;
 use stook_catalogue::parts::{matches, prune};
 use stook_catalogue::record::{
-    Contribution, ContributionContent, ContributionOrigin, PreviousContribution, Reception, Retirement, UnreadableField, pack, unpack,
+    Contribution, ContributionContent, ContributionOrigin, Correction, PreviousContribution, Reception, Retirement, UnreadableField, pack, unpack,
 };
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::{Value, ranges_of, struct_of};
@@ -41,6 +42,10 @@ collections:
     .unwrap_or_else(|problems| panic!("{problems:?}"))
 }
 
+fn stated_value() -> impl Strategy<Value = Value> {
+    prop_oneof![1 => Just(Value::Cleared), 4 => "[xyz]".prop_map(Value::text)]
+}
+
 fn value() -> impl Strategy<Value = Value> {
     prop_oneof![Just(Value::Null), Just(Value::Cleared), "[xyz]".prop_map(Value::text)]
 }
@@ -52,9 +57,25 @@ fn spot(at: Option<String>, n: Option<i64>, seen: i64) -> Value {
     struct_of(&members, [at.map_or(Value::Null, Value::text), n.map_or(Value::Null, Value::Int), seen])
 }
 
+/// What an edit says of some fields: which values of others it corrects, if any.
+fn corrections() -> impl Strategy<Value = Vec<Correction>> {
+    let contributor = prop_oneof![Just("a"), Just("b"), Just("b:north"), Just("c")];
+    let corrects = proptest::option::of(proptest::collection::vec((contributor.prop_map(Into::into), stated_value()), 0..4));
+    let correction = (proptest::sample::select(CORRECTED.to_vec()), proptest::option::of("[rs]{0,2}"), corrects);
+    proptest::collection::vec(correction, 0..5).prop_map(|corrections| {
+        let corrections = corrections.into_iter().map(|(field, reason, corrects)| {
+            (field, Correction { field: FieldId::from(field), caller: "someone".into(), at: 7, reason: reason.map(Into::into), corrects })
+        });
+        corrections.collect::<BTreeMap<_, _>>().into_values().collect()
+    })
+}
+
+/// The fields that edits correct: newest, oldest, trusted, only, flagged.
+const CORRECTED: [usize; 5] = [1, 2, 3, 6, 7];
+
 prop_compose! {
     fn contribution()(
-        contributor in prop_oneof![Just("a"), Just("b"), Just("b:north"), Just("b:south"), Just("c")],
+        contributor in prop_oneof![Just("a"), Just("b"), Just("b:north"), Just("b:south"), Just("c"), Just(API_NAME), Just(API_NAME)],
         as_of in 0i64..5,
         hash in 0u8..3,
         is_tombstone in proptest::bool::weighted(0.15),
@@ -67,6 +88,7 @@ prop_compose! {
         received in proptest::option::of(0i64..3),
         (job, document) in (0u64..3, 1u64..3),
         unread in proptest::option::of((0i64..5, proptest::option::of(0i64..3), value())),
+        corrections in corrections(),
     ) -> Contribution {
         let [newest, oldest, trusted, only, flagged]: [Value; 5] = texts.try_into().expect("five");
         let spots: Vec<Value> = spots.into_iter().map(|(at, n, seen)| spot(at, n, seen)).filter(|spot| !spot.is_null()).collect();
@@ -87,6 +109,7 @@ prop_compose! {
                 let received = received.map(|at| Reception { at, origin: ContributionOrigin { job, document } });
                 UnreadableField { as_of, received, hash: [hash; 16], value, ..UnreadableField::new(FieldId::from(1)) }
             }).collect(),
+            corrections: if contributor == API_NAME && !is_tombstone { corrections } else { Vec::new() },
         }
     }
 }
@@ -108,8 +131,10 @@ fn newest_per_contributor(all: &[Contribution]) -> Vec<Contribution> {
 fn consistent(mut all: Vec<Contribution>) -> Vec<Contribution> {
     for index in 0..all.len() {
         let twin = all[..index].iter().find(|other| other.age() == all[index].age() && other.contributor == all[index].contributor);
-        if let Some((content, retired, unreadable)) = twin.map(|twin| (twin.content.clone(), twin.retired, twin.unreadable.clone())) {
+        let twin = twin.map(|twin| (twin.content.clone(), twin.retired, twin.unreadable.clone(), twin.corrections.clone()));
+        if let Some((content, retired, unreadable, corrections)) = twin {
             (all[index].content, all[index].retired, all[index].unreadable) = (content, retired, unreadable);
+            all[index].corrections = corrections;
         }
     }
     all
@@ -164,7 +189,7 @@ proptest! {
             all.push(Contribution {
                 contributor: if pattern.is_empty() { "s".into() } else { format!("s:spots.at={pattern}").into() },
                 as_of: time as i64, received: None, hash: [time as u8; 16], generation: 1, origin: ContributionOrigin { job: time as u64, document: 1 },
-                before: None, retired: Retirement::None, content: if is_tombstone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) }, raw: None, unreadable: Vec::new(),
+                before: None, retired: Retirement::None, content: if is_tombstone { ContributionContent::Tombstone } else { ContributionContent::Values(values.into()) }, raw: None, unreadable: Vec::new(), corrections: Vec::new(),
             });
         }
         let mut contributions = newest_per_contributor(&all);
@@ -273,6 +298,39 @@ proptest! {
         prop_assert_eq!(golden, consolidator.golden_record(&with));
     }
 
+    /// A correction holds as long as others give only the values that it corrects, or its own. Then its value is the golden one and there is no conflict;
+    /// otherwise the golden value is that without it.
+    #[test]
+    fn a_correction_holds_until_a_source_gives_another_value(all in proptest::collection::vec(contribution(), 0..8)) {
+        let catalogue = catalogue();
+        let collection = &catalogue.collections[CollectionId::from(0)];
+        let evaluator = Evaluator::new(catalogue.tables.clone());
+        let consolidator = Consolidator::new(&catalogue, collection, &evaluator);
+        let all = newest_per_contributor(&consistent(all));
+        let golden = consolidator.golden_record(&all);
+        let Some(own) = all.iter().find(|contribution| &*contribution.contributor == API_NAME && contribution.counts()) else { return Ok(()) };
+        let others: Vec<Contribution> = all.iter().filter(|contribution| &*contribution.contributor != API_NAME).cloned().collect();
+        let without = consolidator.golden_record(&others);
+        for Correction { field, corrects, .. } in &own.corrections {
+            let (Some(corrects), Some((value, _))) = (corrects, own.value(*field)) else { continue };
+            // a field that edits may not contribute to
+            if collection.fields[*field].from.as_ref().is_some_and(|from| !from.contains(&SourceRef::Api)) {
+                continue;
+            }
+            let given = others.iter().filter(|contribution| contribution.counts());
+            let mut given = given.filter_map(|contribution| Some((contribution.contributor.clone(), contribution.value(*field)?.0.clone())));
+            let holds = given.all(|given| given.1 == *value || corrects.contains(&given));
+            let expected = match (holds, value) {
+                (true, Value::Cleared) => &Value::Null,
+                (true, value) => value,
+                (false, _) => &without.values[*field],
+            };
+            prop_assert_eq!(&golden.values[*field], expected);
+            prop_assert_eq!(consolidator.contradicted_by(*field, &all).is_none(), holds);
+            prop_assert!(!holds || !golden.conflicts.contains(field));
+        }
+    }
+
     #[test]
     fn retired_contributions_do_not_count(all in proptest::collection::vec(contribution(), 0..6)) {
         let catalogue = catalogue();
@@ -320,6 +378,7 @@ fn contributions_of_earlier_versions_are_read_and_compare_as_before() {
         content: ContributionContent::Tombstone,
         raw: None,
         unreadable: vec![UnreadableField { as_of: 3, hash: [2; 16], ..UnreadableField::new(FieldId::from(1)) }],
+        corrections: Vec::new(),
     };
     let golden = vec![Value::Null; collection.fields.len()];
     let stored = tombstone(8, None, 3);
@@ -359,6 +418,7 @@ fn a_newer_time_counts_even_when_the_content_is_equal() {
             content: ContributionContent::Values(values.into()),
             raw: None,
             unreadable: Vec::new(),
+            corrections: Vec::new(),
         }
     };
     let history = [contribution("a", 1, "A"), contribution("a", 3, "A"), contribution("b", 2, "B")];

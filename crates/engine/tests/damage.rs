@@ -219,7 +219,7 @@ fn use_everything(catalogue: &Arc<Catalogue>, store: &dyn Store) {
     }
     let _ = store.chunks(None);
     let _ = store.tokens();
-    let fields = EditFields { values: serde_json::json!({ "size": 5 }).as_object().expect("an object").clone(), clear: Vec::new() };
+    let fields = EditFields { values: serde_json::json!({ "size": 5 }).as_object().expect("an object").clone(), ..EditFields::default() };
     let edit = Edit {
         tenant: tenant.clone(),
         collection: ITEM,

@@ -541,6 +541,7 @@ fn contributions(by_contributor: &Voices) -> Vec<Contribution> {
             content: newest.content.clone(),
             raw: None,
             unreadable: newest.unreadable.iter().map(|field| last_read(*field, newest, older)).collect(),
+            corrections: Vec::new(),
         }
     };
     by_contributor.values().map(contribution).collect()

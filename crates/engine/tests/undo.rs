@@ -249,7 +249,7 @@ impl History for Desk {
                 Step::Edit { id, text } => {
                     self.drain(processes);
                     let rules = Arc::new(SettleRules::new(&self.catalogue));
-                    let fields = |text: &str| EditFields { values: Map::from_iter([("text".to_owned(), json!(text))]), clear: Vec::new() };
+                    let fields = |text: &str| EditFields { values: Map::from_iter([("text".to_owned(), json!(text))]), ..EditFields::default() };
                     let actions = [EditAction::Put(fields(text.unwrap_or("none"))), EditAction::Delete];
                     for action in actions.into_iter().take(if text.is_some() { 1 } else { 2 }) {
                         let edited = Edit {

@@ -10,7 +10,7 @@ use crate::model::golden::GoldenValues;
 use crate::model::ids::{FieldId, IdVec};
 use crate::model::links::{Derivation, KeyedLink, target_by_template};
 use crate::model::parts;
-use crate::model::record::{Contribution, ContributionAge, ContributionContent, Retirement};
+use crate::model::record::{Contribution, ContributionAge, ContributionContent, Correction, Retirement};
 use crate::model::union::{union, union_by};
 use crate::value::{FieldType, StructMember, Value, among, member_of};
 
@@ -92,6 +92,7 @@ impl<'c> Consolidator<'c> {
 
     /// Returns the golden record of `contributions`. A derived field whose expression fails is null, and the evaluator notes the failure.
     pub fn golden_record(&self, contributions: &[Contribution]) -> GoldenRecord {
+        let corrections = self.corrections(contributions);
         let contributions = &*parts::joined(self.catalogue, self.collection, contributions);
         let alive = self.alive(contributions);
         if let [Contribution { content: ContributionContent::Values(values), retired: Retirement::None, unreadable: unread, .. }] = contributions
@@ -107,14 +108,23 @@ impl<'c> Consolidator<'c> {
         let orders: Vec<Vec<&CountedValues<'_>>> = self.rules.iter().map(|(from, rule)| self.ordered_by_rule(*from, rule, &counted, None)).collect();
         let choose = |(index, field): (FieldId, &Field)| {
             let rule = self.rule_of[index];
-            if is_unread(index) {
+            let order_of_values = is_unread(index).then(|| {
                 let (from, rule) = self.rules[rule];
-                return choose_value(index, field, &self.ordered_by_rule(from, rule, &counted, Some(index)));
+                self.ordered_by_rule(from, rule, &counted, Some(index))
+            });
+            let order = order_of_values.as_ref().unwrap_or(&orders[rule]);
+            match correction_of(&corrections, index) {
+                None => choose_value(index, field, order),
+                Some(correction) => {
+                    let counts = |candidate: &&CountedValues<'_>| correction.holds() == (candidate.source == Some(SourceRef::Api));
+                    choose_value(index, field, &order.iter().copied().filter(counts).collect::<Vec<_>>())
+                }
             }
-            choose_value(index, field, &orders[rule])
         };
         let mut values: Arc<[Value]> = fields().map(choose).collect();
-        let conflicts = fields().filter(|(index, field)| self.disagree(*index, field, &counted)).map(|(index, _)| index).collect();
+        let is_accepted = |index: FieldId| correction_of(&corrections, index).is_some_and(FieldCorrection::holds);
+        let conflicts =
+            fields().filter(|(index, field)| !is_accepted(*index) && self.disagree(*index, field, &counted)).map(|(index, _)| index).collect();
         self.derive_all(Arc::make_mut(&mut values), contributions);
         GoldenRecord { values, alive, conflicts }
     }
@@ -240,6 +250,28 @@ impl<'c> Consolidator<'c> {
         self.ordered_by_rule(None, rule, &counted, None).into_iter().map(|candidate| candidate.contribution).collect()
     }
 
+    /// Returns the corrections that name values of others, by field, and whether each holds. Parts of a partial answer are contributors of their own.
+    fn corrections<'a>(&self, contributions: &'a [Contribution]) -> Vec<FieldCorrection<'a>> {
+        let is_own = |contribution: &&Contribution| *contribution.contributor == *API_NAME && contribution.counts();
+        let Some(own) = contributions.iter().find(is_own).filter(|own| !own.corrections.is_empty()) else { return Vec::new() };
+        let counted = self.counted(contributions);
+        let state = |correction: &'a Correction| {
+            let (index, field) = (correction.field, &self.collection.fields[correction.field]);
+            correction.corrects.as_ref()?;
+            let mut contributed = self.contributed_values(index, field, &counted);
+            let (_, value) = contributed.find(|(contribution, _)| std::ptr::eq(*contribution, own))?;
+            let others = self.contributed_values(index, field, &counted).filter(|(contribution, _)| !std::ptr::eq(*contribution, own));
+            let contradicted_by = correction.contradicted_by(field, value, others.map(|(contribution, value)| (&*contribution.contributor, value)));
+            Some(FieldCorrection { field: index, contradicted_by })
+        };
+        own.corrections.iter().filter_map(state).collect()
+    }
+
+    /// Returns the contributor because of which a correction of a field does not hold.
+    pub fn contradicted_by<'a>(&self, index: FieldId, contributions: &'a [Contribution]) -> Option<&'a str> {
+        correction_of(&self.corrections(contributions), index)?.contradicted_by
+    }
+
     fn disagree(&self, index: FieldId, field: &Field, counted: &[CountedValues<'_>]) -> bool {
         let Some(comparison) = field.compare else { return false };
         let contributed = self.contributed_values(index, field, counted).map(|(_, value)| value).filter(|value| !matches!(value, Value::Cleared));
@@ -267,12 +299,16 @@ impl<'c> Consolidator<'c> {
     /// Explains each field: which contributions gave its golden value, and which were overruled. Both are empty for derived fields.
     pub fn explain<'a>(&'a self, contributions: &'a [Contribution], golden: &GoldenRecord) -> Vec<Explanation<'a>> {
         let counted = self.counted(contributions);
+        let corrections = self.corrections(contributions);
         let explain_field = |(index, field): (FieldId, &'a Field)| {
             let contributed: Vec<(&Contribution, &Value)> = self.contributed_values(index, field, &counted).collect();
             let value = &golden.values[index];
-            let combines = field.survivorship.combines();
+            let correction = correction_of(&corrections, index);
+            let is_combined = |own: &Contribution| {
+                field.survivorship.combines() && correction.is_none_or(|correction| correction.holds() == (*own.contributor == *API_NAME))
+            };
             let is_value = |contributed: &Value| contributed == value || value.is_null() && *contributed == Value::Cleared;
-            let (won, lost) = contributed.into_iter().partition(|(_, contributed)| combines || is_value(contributed));
+            let (won, lost) = contributed.into_iter().partition(|(own, contributed)| is_combined(own) || is_value(contributed));
             Explanation { field: index, won, lost }
         };
         self.collection.fields.enumerate().map(explain_field).collect()
@@ -287,6 +323,24 @@ struct CountedValues<'a> {
 
 fn is_among(source: Option<SourceRef>, allowed: &[SourceRef]) -> bool {
     source.is_some_and(|source| allowed.contains(&source))
+}
+
+/// What becomes of a correction that names values of others.
+struct FieldCorrection<'a> {
+    field: FieldId,
+    /// The contributor with a value that it does not know; `None` while it holds.
+    contradicted_by: Option<&'a str>,
+}
+
+impl FieldCorrection<'_> {
+    /// Whether its value is the golden value; otherwise it does not count.
+    fn holds(&self) -> bool {
+        self.contradicted_by.is_none()
+    }
+}
+
+fn correction_of<'c, 'a>(corrections: &'c [FieldCorrection<'a>], field: FieldId) -> Option<&'c FieldCorrection<'a>> {
+    corrections.iter().find(|correction| correction.field == field)
 }
 
 /// Why a golden field has its value.

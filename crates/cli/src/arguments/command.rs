@@ -245,7 +245,7 @@ pub enum Command {
     Withdraw(WithdrawArgs),
     /// Export all records of a collection.
     #[command(
-        after_help = "Examples:\n  stook export authority --format marc -o names.mrc\n  stook export authority --format csv | head\n  stook export authority --explain --format parquet -o who-says-what.parquet"
+        after_help = "Examples:\n  stook export authority --format marc -o names.mrc\n  stook export authority --format csv | head\n  stook export authority --explain --format parquet -o who-says-what.parquet\n  stook export authority --corrections -o corrections.ndjson"
     )]
     Export(ExportArgs),
     /// Show what has changed in records, one change a line of JSON, in the order of commits. The collection must say `changes:`, how long they are kept.

@@ -31,6 +31,9 @@ pub struct ImportArgs {
     /// For sources with `expect`: import files that are not as expected, also where the definition says `do: stop`.
     #[arg(long)]
     pub accept_unexpected: bool,
+    /// The files are corrections of this collection, as `stook export COLLECTION --corrections` writes them.
+    #[arg(long, value_name = "COLLECTION", conflicts_with_all = ["profile", "source", "as_of", "retire_all", "accept_unexpected", "dry_run", "resume", "retry", "detach", "workers"])]
+    pub corrections: Option<String>,
     /// Show what the import would do, without changing anything.
     #[arg(long)]
     pub dry_run: bool,

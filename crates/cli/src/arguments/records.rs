@@ -118,12 +118,16 @@ pub enum ExportFormat {
 pub struct ExportArgs {
     /// The collection.
     pub collection: String,
-    /// Format of the output.
-    #[arg(long)]
+    /// Format of the output [default with --corrections: ndjson].
+    #[arg(long, required_unless_present = "corrections", default_value_if("corrections", "true", "ndjson"))]
     pub format: ExportFormat,
     /// Write who says what instead of records: a row for each value that a contributor gives, and whether it was chosen.
     #[arg(long)]
     pub explain: bool,
+    /// Write corrections instead of records: a line of JSON for each field to which an edit gives a value, with who, when, why, and the values that it corrects.
+    /// `stook import --corrections` reads them.
+    #[arg(long, conflicts_with = "explain")]
+    pub corrections: bool,
     /// File to write [default: standard output].
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -26,6 +26,9 @@ use stook_store::journal::Outcome as Became;
 use stook_store::queue::{Job, JobId, JobState};
 
 pub fn import(location: &CatalogueLocation, arguments: &ImportArgs) -> CommandResult {
+    if let Some(collection) = &arguments.corrections {
+        return super::corrections::import(location, arguments, collection);
+    }
     let (remote, files): (Vec<&PathBuf>, Vec<&PathBuf>) = arguments.files.iter().partition(|file| file.to_str().is_some_and(files::is_remote));
     let request = ImportRequest {
         files: files.into_iter().cloned().collect(),

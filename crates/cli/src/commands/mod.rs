@@ -4,6 +4,7 @@ pub mod audit;
 pub mod backup;
 mod changes;
 pub mod collect;
+mod corrections;
 pub mod definition;
 pub mod doctor;
 pub mod follow;

@@ -88,6 +88,17 @@ pub fn get(location: &CatalogueLocation, arguments: &GetArgs) -> CommandResult {
     Ok(0)
 }
 
+/// Who edited a field and why, and whether that still counts before its rule.
+fn edited(correction: &Json) -> String {
+    let Some(by) = correction["by"].as_str() else { return String::new() };
+    let reason = correction["reason"].as_str().map(|reason| format!(": {reason}")).unwrap_or_default();
+    match (correction["holds"].as_bool(), correction["contradicted_by"].as_str()) {
+        (Some(true), _) => format!("; corrected by {by}{reason}"),
+        (Some(false), Some(contributor)) => format!("; the correction by {by} no longer counts, because {contributor} gives another value"),
+        _ => format!("; edited by {by}{reason}"),
+    }
+}
+
 /// Prints an explanation: a line per field and per overruled value, then the contributors.
 fn explain_table(explained: &Json) {
     let text = |value: &Json| match value {
@@ -108,7 +119,7 @@ fn explain_table(explained: &Json) {
                 let limit = field.get("most").map(|limit| format!(" (limited to {})", text(limit))).unwrap_or_default();
                 ("derived".to_owned(), format!("{}{failed}{stale}{planned}{limit}", text(derived)))
             }
-            None => (text(&field["from"]), format!("{}{conflict}", text(&field["rule"]))),
+            None => (text(&field["from"]), format!("{}{conflict}{}", text(&field["rule"]), edited(&field["correction"]))),
         };
         rows.push(vec![name, text(&field["value"]), from, rule]);
         for lost in field["lost"].as_array().into_iter().flatten() {
@@ -183,12 +194,17 @@ pub fn export(location: &CatalogueLocation, arguments: &ExportArgs) -> CommandRe
     // read before the records are
     let cursor = change_feed::cursor_of_export(&catalogue, &*store, &tenant, collection)?;
     let mut out = Output::new(output.as_deref())?;
-    let contents = if arguments.explain { ExportContents::Statements } else { ExportContents::Records };
+    let contents = match (arguments.explain, arguments.corrections) {
+        (true, _) => ExportContents::Statements,
+        (false, true) => ExportContents::Corrections,
+        (false, false) => ExportContents::Records,
+    };
     let request = ExportRequest { tenant: &tenant, collection, contents, format };
     let exported = export::export(&catalogue, &*store, &request, &mut out, &mut |remark| eprintln!("{remark}"))?;
     out.finish()?;
     if let Some(path) = output {
-        eprintln!("wrote {} to {}", count(exported.records, "record"), path.display());
+        let noun = if arguments.corrections { "correction" } else { "record" };
+        eprintln!("wrote {} to {}", count(exported.records, noun), path.display());
     }
     if let Some(cursor) = cursor {
         eprintln!("what changes from now on: stook changes {collection} --since {cursor}");

@@ -4,6 +4,7 @@
 //! store's time, but always later than that of the edit before it, so that edits of a record cannot change places. A deletion is a
 //! contribution, too, and competes by as-of time.
 
+use super::corrections::{CORRECTS, NewCorrections, REASON, hash_of, read_corrections};
 use super::edit_answer::EditAnswer;
 use crate::Result;
 use crate::content::allowed::check;
@@ -23,9 +24,9 @@ use stook_catalogue::diagnostic::known_instead;
 use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::{CollectionId, FieldId, IdVec};
 use stook_catalogue::key::Key;
-use stook_catalogue::record::{Contribution, ContributionContent, ContributionOrigin, Hash, Retirement, keep_newest, pack, put_bytes, put_value};
+use stook_catalogue::record::{Contribution, ContributionContent, ContributionOrigin, Correction, Retirement, keep_newest, pack};
 use stook_catalogue::survivorship::{Consolidator, GoldenRecord};
-use stook_catalogue::value::Value;
+use stook_catalogue::value::{SmolStr, Value};
 use stook_store::tag::{CollectionTags, TagWrites};
 use stook_store::{
     IdempotentCall, NewChangeLogEntry, ReadDetail, RecordChange, RecordContent, RecordWrite, SettlingChanges, Store, StoreError, StoredRecord,
@@ -64,6 +65,29 @@ pub struct EditFields {
     pub values: Map<String, Json>,
     /// Fields that are cleared: they have no value, whatever other contributors state.
     pub clear: Vec<String>,
+    /// By field, the values of other contributors that the edit corrects, as [`CORRECTS`] says; null for none.
+    pub corrects: Json,
+    /// Why the fields are edited, as [`REASON`] says; null for no reason.
+    pub reason: Json,
+    /// Who made the edit before, and when; `None` for an edit that the caller makes now.
+    pub made: Option<EditMaker>,
+}
+
+/// Who made an edit that was exported, and when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EditMaker {
+    /// Who.
+    pub caller: SmolStr,
+    /// When, in microseconds, if that is known.
+    pub at: Option<i64>,
+}
+
+impl EditFields {
+    /// Takes the members that say what is corrected, and why, out of the members of a request.
+    pub fn from_members(mut values: Map<String, Json>, clear: Vec<String>) -> Self {
+        let (corrects, reason) = (values.remove(CORRECTS).unwrap_or_default(), values.remove(REASON).unwrap_or_default());
+        Self { values, clear, corrects, reason, made: None }
+    }
 }
 
 /// Conditions on the record's revision that must hold for the edit to be done (HTTP: If-Match, If-None-Match).
@@ -222,6 +246,7 @@ pub(super) struct EditContext {
     rules: Arc<SettleRules>,
     edit: Edit,
     edited_values: IdVec<FieldId, Option<Value>>,
+    corrections: NewCorrections,
     key: Key,
     now: i64,
 }
@@ -256,6 +281,12 @@ impl EditContext {
             EditAction::Delete => Ok(vec![None; collection.fields.len()].into()),
         };
         let mut edited_values = fields.map_err(EditResult::Invalid)?;
+        let corrections = match &edit.action {
+            EditAction::Create(fields) | EditAction::Put(fields) | EditAction::Patch(fields) => {
+                read_corrections(collection, fields, &edited_values, &edit.caller).map_err(EditResult::Invalid)?
+            }
+            EditAction::Delete => NewCorrections::default(),
+        };
         let key = match &edit.key {
             Some(key) => key.clone(),
             None => {
@@ -270,7 +301,7 @@ impl EditContext {
             let value = stook_catalogue::value::from_text(key.as_str(), &collection.fields[*index].ty, None);
             edited_values[*index] = Some(value.map_err(|error| EditResult::KeyMismatch(vec![format!("the key: {error}")]))?);
         }
-        Ok(Self { rules: rules.clone(), edit, edited_values, key, now })
+        Ok(Self { rules: rules.clone(), edit, edited_values, corrections, key, now })
     }
 
     /// Reads the record from the store.
@@ -302,7 +333,8 @@ impl EditContext {
             Ok(new_content) => new_content,
             Err(reason) => return Ok(Err(EditResult::KeyMismatch(vec![reason]))),
         };
-        let hash = hash_of(&new_content, collection);
+        let corrections = self.new_corrections(&new_content, former.as_ref(), as_of);
+        let hash = hash_of(&new_content, &corrections, collection);
         let origin = ContributionOrigin::default();
         let is_same_content = former.as_ref().is_some_and(|former| former.hash == hash);
         contributions.push(Contribution {
@@ -318,6 +350,7 @@ impl EditContext {
             content: new_content,
             raw: None,
             unreadable: Vec::new(),
+            corrections,
         });
         keep_newest(&mut contributions);
         contributions.sort_by(|a, b| a.contributor.cmp(&b.contributor));
@@ -344,16 +377,16 @@ impl EditContext {
         let version = stored.as_ref().map(|record| record.version);
         let record = Box::new(as_record(&self.key, version.unwrap_or_default(), &content));
         let change = if stays { RecordChange::Touch { contributions: packed } } else { RecordChange::Put(Box::new(content)) };
-        let logged = golden_change(collection, stored.as_ref(), &change).map(|change| NewChangeLogEntry {
-            collection: self.edit.collection,
-            key: self.key.clone(),
-            transition: None,
-            caller: self.edit.caller.clone(),
-            change,
+        let reason = self.corrections.reason();
+        let logged = golden_change(collection, stored.as_ref(), &change).map(|mut change| {
+            reason.into_iter().for_each(|reason| change["reason"] = reason.into());
+            let (collection, key, caller) = (self.edit.collection, self.key.clone(), self.edit.caller.clone());
+            NewChangeLogEntry { collection, key, transition: None, caller, change }
         });
         let propagation = merger.follow(&self.key, stored.as_ref(), &change);
         let write = RecordWrite { collection: self.edit.collection, key: self.key.clone(), expect: version, change };
         let (created, mut failures) = (living.is_none(), evaluator.failures());
+        failures.extend(self.corrections.unknown_contributors(&self.rules.catalogue));
         if self.edit.action == EditAction::Delete && record.exists {
             failures.push(existence_reason(&contributions, true));
         }
@@ -374,6 +407,9 @@ impl EditContext {
         };
         let lost = |index: FieldId| {
             let is_edited = self.edited_values[index].as_ref().is_some_and(|value| !value.is_null());
+            if is_edited && consolidator.contradicted_by(index, contributions).is_some() {
+                return true;
+            }
             match (&contributed[index], collection.fields[index].survivorship.combines()) {
                 (Value::Cleared, _) => is_edited && !golden.values[index].is_null(),
                 // combined values include this one
@@ -388,10 +424,14 @@ impl EditContext {
         let overruled = explained.map(|api_contribution| {
             let field = &collection.fields[api_contribution.field];
             let first: Vec<&str> = api_contribution.won.iter().map(|(contribution, _)| &*contribution.contributor).collect();
+            let contradicted_by = consolidator.contradicted_by(api_contribution.field, contributions);
             let reason = match &field.from {
                 Some(from) if !from.contains(&SourceRef::Api) => {
                     let from: Vec<&str> = from.iter().map(|api_contribution| self.rules.catalogue.contributor_name(*api_contribution)).collect();
                     format!("the definition accepts this field only from {}", from.join(", "))
+                }
+                _ if contradicted_by.is_some() => {
+                    format!("{} gives a value that the edit does not correct", contradicted_by.unwrap_or_default())
                 }
                 _ if field.survivorship.combines() => {
                     format!(
@@ -424,6 +464,18 @@ impl EditContext {
             }
         }
         Ok(ContributionContent::Values(values.into()))
+    }
+
+    /// What is noted of the fields of the new contribution of `api`: of this edit, and of former ones that it leaves as they are.
+    fn new_corrections(&self, content: &ContributionContent, former: Option<&Contribution>, as_of: i64) -> Vec<Correction> {
+        if *content == ContributionContent::Tombstone {
+            return Vec::new();
+        }
+        let stays = |correction: &&Correction| matches!(self.edit.action, EditAction::Patch(_)) && self.edited_values[correction.field].is_none();
+        let kept = former.into_iter().flat_map(|former| &former.corrections).filter(stays).cloned();
+        let mut all: Vec<Correction> = kept.chain(self.corrections.at(as_of)).collect();
+        all.sort_by_key(|correction| correction.field);
+        all
     }
 
     /// The result of merging a patch into an object (RFC 7396); `None` if it is no patch.
@@ -486,19 +538,6 @@ impl Preconditions {
         let among = |revisions: &[i64]| living.is_some_and(|record| revisions.is_empty() || revisions.contains(&record.version.revision));
         self.is.as_deref().is_none_or(among) && !self.is_not.as_deref().is_some_and(among)
     }
-}
-
-fn hash_of(content: &ContributionContent, collection: &Collection) -> Hash {
-    let mut packed = Vec::new();
-    if let ContributionContent::Values(values) = content {
-        for (value, field) in values.iter().zip(&collection.fields).filter(|(value, _)| !value.is_null()) {
-            put_bytes(&mut packed, field.name.as_bytes());
-            put_value(&mut packed, value);
-        }
-    }
-    let mut hash = [0; 16];
-    hash.copy_from_slice(&blake3::hash(&packed).as_bytes()[..16]);
-    hash
 }
 
 fn as_record(key: &Key, version: stook_store::Version, content: &RecordContent) -> StoredRecord {

@@ -169,6 +169,7 @@ impl PreviousContributions {
             content: ContributionContent::Tombstone,
             raw: None,
             unreadable: Vec::new(),
+            corrections: Vec::new(),
         });
         self.remove_lone_part_deletions(contributions);
     }

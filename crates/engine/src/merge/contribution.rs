@@ -109,6 +109,7 @@ impl NumberedContribution {
             content: contribution.content.clone(),
             raw: contribution.raw.clone(),
             unreadable: contribution.unreadable.iter().copied().map(UnreadableField::new).collect(),
+            corrections: Vec::new(),
         }
     }
 }

@@ -38,6 +38,8 @@ pub enum ExportContents {
     Records,
     /// What contributors say: a row for each value that one gives, see [`super::statements`].
     Statements,
+    /// Edits of fields: a line for each, which can be imported again, see [`super::corrections`].
+    Corrections,
 }
 
 /// What is exported.
@@ -113,8 +115,10 @@ pub fn export(
     remark: &mut dyn FnMut(ExportRemark<'_>),
 ) -> Result<ExportReport> {
     let ExportRequest { tenant, collection, contents, format } = *request;
-    if contents == ExportContents::Statements {
-        return super::statements::export(catalogue, store, request, out, remark);
+    match contents {
+        ExportContents::Statements => return super::statements::export(catalogue, store, request, out, remark),
+        ExportContents::Corrections => return super::corrections::export(catalogue, store, request, out),
+        ExportContents::Records => {}
     }
     let (index, definition) = find_collection(catalogue, collection)?;
     let mut exported = ExportReport::default();

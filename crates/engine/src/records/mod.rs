@@ -3,6 +3,7 @@
 pub mod aggregate;
 pub mod change_feed;
 pub mod composed;
+mod corrections;
 pub mod damage;
 pub mod export;
 pub mod publish;

@@ -4,14 +4,14 @@ pub use crate::content::collection::find_collection;
 use crate::relations::left_out::left_out;
 use crate::{EngineError, Result};
 use serde_json::{Map, Value as Json, json};
-use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::definition::{API_NAME, Catalogue, Collection};
 use stook_catalogue::eval::Evaluator;
 use stook_catalogue::golden::GoldenValues;
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{Derivation, Link, MAX_TARGETS};
-use stook_catalogue::record::{Contribution, ContributionContent, UNKNOWN_TIME};
+use stook_catalogue::record::{Contribution, ContributionContent, Correction, UNKNOWN_TIME};
 use stook_catalogue::survivorship::{Consolidator, GoldenRecord};
-use stook_catalogue::value::{Value, show_timestamp};
+use stook_catalogue::value::{FieldType, Value, show_timestamp};
 use stook_formats::marc::ReadOptions;
 use stook_store::{ReadDetail, Store, StoredRecord, Tenant};
 
@@ -91,6 +91,7 @@ impl ExplainedRecord<'_> {
         let consolidator = Consolidator::new(catalogue, self.collection, &evaluator);
         let golden =
             GoldenRecord { values: self.stored.golden.as_slice().into(), alive: self.stored.exists, conflicts: self.stored.conflicts.clone() };
+        let own = self.contributions.iter().find(|contribution| &*contribution.contributor == API_NAME);
         let mut fields = Map::new();
         for explanation in consolidator.explain(&self.contributions, &golden) {
             let field = &self.collection.fields[explanation.field];
@@ -111,7 +112,8 @@ impl ExplainedRecord<'_> {
                 _ => None,
             };
             let stale = waits && (field.is_settled() || is_row);
-            if value.is_null() && explanation.lost.is_empty() && failed.is_none() && !stale {
+            let correction = own.and_then(|own| own.corrections.iter().find(|correction| correction.field == explanation.field));
+            if value.is_null() && explanation.lost.is_empty() && failed.is_none() && !stale && correction.is_none() {
                 continue;
             }
             let mut entry = Map::new();
@@ -158,6 +160,10 @@ impl ExplainedRecord<'_> {
                     })
                     .collect();
                 entry.insert("lost".into(), Json::Array(lost));
+            }
+            if let Some(correction) = correction {
+                let contradicted_by = consolidator.contradicted_by(explanation.field, &self.contributions);
+                entry.insert("correction".into(), shown_correction(correction, &field.ty, contradicted_by));
             }
             if golden.conflicts.contains(&explanation.field) {
                 entry.insert("conflict".into(), json!(true));
@@ -227,6 +233,22 @@ impl ExplainedRecord<'_> {
         whole.insert("contributions".into(), Json::Array(contributions));
         Ok(Json::Object(whole))
     }
+}
+
+/// Who edited a field, when and why, which values of others are corrected, and whether that still holds.
+fn shown_correction(correction: &Correction, ty: &FieldType, contradicted_by: Option<&str>) -> Json {
+    let mut shown = json!({ "by": &*correction.caller, "at": show_timestamp(correction.at) });
+    if let Some(reason) = &correction.reason {
+        shown["reason"] = json!(reason);
+    }
+    if let Some(corrects) = &correction.corrects {
+        shown["corrects"] = corrects.iter().map(|(contributor, value)| (contributor.to_string(), value.to_json(ty))).collect::<Map<_, _>>().into();
+        shown["holds"] = json!(contradicted_by.is_none());
+    }
+    if let Some(contributor) = contradicted_by {
+        shown["contradicted_by"] = json!(contributor);
+    }
+    shown
 }
 
 /// The keys of targets that do not exist yet.

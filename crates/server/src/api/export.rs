@@ -152,7 +152,7 @@ pub fn streamed(media: &'static str, write: impl FnOnce(&mut dyn Write) -> Resul
 const MAX_REASONS: usize = 20;
 
 /// Streams a complete collection: `?format=ndjson|csv|xlsx|parquet|arrow|marc|marcxml`. An export as MARC or XLSX that would have to change or leave out records is
-/// refused before anything is sent, unless `lossy=true`; `report=true` lists those records instead. `explain=true` exports what contributors say.
+/// refused before anything is sent, unless `lossy=true`; `report=true` lists those records instead. `explain=true` exports what contributors say, `corrections=true` edits.
 pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
     let collection = ctx.collection();
     let (format, media) = match ctx.params.single("format")?.as_deref() {
@@ -165,7 +165,8 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
             None => return Err(Problem::bad_request("format is ndjson, csv, xlsx, parquet, arrow, marc or marcxml")),
         },
     };
-    let (lossy, report, explain) = (ctx.params.flag("lossy")?, ctx.params.flag("report")?, ctx.params.flag("explain")?);
+    let (lossy, report) = (ctx.params.flag("lossy")?, ctx.params.flag("report")?);
+    let (explain, corrections) = (ctx.params.flag("explain")?, ctx.params.flag("corrections")?);
     ctx.params.end()?;
     let is_marc = matches!(format, ExportFormat::Marc | ExportFormat::MarcXml);
     if is_marc && !ctx.definition(collection).keep_raw && ctx.definition(collection).compose.is_none() {
@@ -174,10 +175,17 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
     if is_marc && explain {
         return Err(Problem::new(StatusCode::CONFLICT, "documents do not say who says what; use the format ndjson, csv, xlsx, parquet or arrow"));
     }
+    if corrections && (explain || format != ExportFormat::Ndjson) {
+        return Err(Problem::new(StatusCode::CONFLICT, "corrections are exported as ndjson, without explain=true"));
+    }
     ctx.count_store_reached();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
     let export = Arc::new(move |out: &mut dyn Write, remark: &mut dyn FnMut(ExportRemark<'_>)| {
-        let contents = if explain { ExportContents::Statements } else { ExportContents::Records };
+        let contents = match (explain, corrections) {
+            (true, _) => ExportContents::Statements,
+            (false, true) => ExportContents::Corrections,
+            (false, false) => ExportContents::Records,
+        };
         let request = ExportRequest { tenant: &tenant, collection: &app.catalogue.collections[collection].name, contents, format };
         export::export(&app.catalogue, &*app.store, &request, out, remark)
     });

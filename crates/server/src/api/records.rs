@@ -13,7 +13,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::{Map, Value as Json, json};
-use stook_catalogue::definition::{Catalogue, KeyDefinition, Transition, TransitionArgument};
+use stook_catalogue::definition::{Catalogue, Collection, Field, KeyDefinition, SourceRef, Transition, TransitionArgument};
 use stook_catalogue::diagnostic::known_instead;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
@@ -107,6 +107,20 @@ fn arguments(transition: &Transition) -> Json {
     Json::Object(transition.args.iter().map(shown).collect())
 }
 
+/// Describes the fields whose values may come from edits, apart from those of the key.
+fn editable(collection: &Collection) -> Map<String, Json> {
+    let takes_edits = |field: &&Field| {
+        let is_accepted = field.from.as_ref().is_none_or(|from| from.contains(&SourceRef::Api));
+        field.derive.is_none() && is_accepted && !collection.is_in_key(field)
+    };
+    let fields = collection.fields.iter().filter(|_| collection.rows_of.is_none()).filter(takes_edits);
+    let shown = |field: &Field| {
+        let choices: Vec<Json> = field.one_of.iter().map(|value| value.to_json(field.ty.element())).collect();
+        (field.name.clone(), json!({ "type": field.ty.to_string(), "required": field.required, "one_of": choices }))
+    };
+    fields.map(shown).collect()
+}
+
 /// Returns what the catalogue contains; with `?counts=true` also the number of records and whether values are stale.
 pub async fn overview(ctx: UndecidedContext) -> HandlerResult {
     let mut ctx = ctx.decided(Decides::ByFilter);
@@ -135,6 +149,7 @@ pub async fn overview(ctx: UndecidedContext) -> HandlerResult {
                 "links": links(&ctx.app.catalogue, index),
                 "tags": collection.tags.is_some(),
                 "state": state,
+                "editable": editable(collection),
                 "transitions": transitions,
                 "arguments": arguments,
             })
@@ -436,8 +451,7 @@ async fn change(
         Some((body, media)) => {
             let clear = ctx.params.all("clear");
             ctx.params.end()?;
-            let values = ctx.object(body, media).await?;
-            EditFields { values, clear }
+            EditFields::from_members(ctx.object(body, media).await?, clear)
         }
         None => {
             ctx.params.end()?;
@@ -445,7 +459,8 @@ async fn change(
         }
     };
     let conditions = Preconditions { is: revisions(&ctx, header::IF_MATCH)?, is_not: revisions(&ctx, header::IF_NONE_MATCH)? };
-    let sent = format!("{key:?}\n{}\n{:?}\n{conditions:?}", Json::Object(fields.values.clone()), fields.clear);
+    let EditFields { values, clear, corrects, reason, .. } = &fields;
+    let sent = format!("{key:?}\n{}\n{clear:?}\n{corrects}\n{reason}\n{conditions:?}", Json::Object(values.clone()));
     let action = action(fields);
     let call = call_of(&ctx, &format!("{} {}", action.name(), ctx.definition(collection).name), &sent)?;
     let edit = Edit { tenant: ctx.tenant.clone(), collection, key, action, conditions, caller: ctx.caller.name.to_string(), call };

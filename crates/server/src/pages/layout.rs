@@ -48,7 +48,7 @@ pub fn document(title: &str, body: &Markup) -> Markup {
 /// A page with navigation and footer.
 pub fn frame(ctx: &PageContext, title: &str, body: &Markup) -> Markup {
     let current_page = match ctx.path.split('?').next().unwrap_or_default().rsplit('/').next().unwrap_or_default() {
-        "record" | "facets" => "search",
+        "record" | "edit" | "facets" => "search",
         "job" | "document" => "import",
         current_page => current_page,
     };

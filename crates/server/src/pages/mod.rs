@@ -8,8 +8,10 @@ mod audit;
 mod coverage;
 mod docs;
 mod document;
+mod edit;
 mod home;
 mod import;
+mod input;
 mod lab;
 mod layout;
 mod map;
@@ -63,6 +65,7 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
         .merge(both("/t/{tenant}/home", page(home::page)))
         .merge(both("/t/{tenant}/search", page(search::page)))
         .merge(both("/t/{tenant}/record", page(record::page)))
+        .merge(both("/t/{tenant}/edit", page(edit::page)))
         .merge(both("/t/{tenant}/coverage", page(coverage::page)))
         .merge(both("/t/{tenant}/import", page(import::page)))
         .merge(both("/t/{tenant}/job", page(import::job)))
@@ -87,6 +90,7 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
         .route("/t/{tenant}/job/change", change(import::change))
         .route("/t/{tenant}/upload", post(import::upload).layer(DefaultBodyLimit::disable()))
         .route("/t/{tenant}/transition", change(record::transition))
+        .route("/t/{tenant}/edit/change", change(edit::change))
         .route("/t/{tenant}/tags/change", change(tags::change))
         .route("/t/{tenant}/tokens/change", change(tokens::change))
         .with_state(pages)

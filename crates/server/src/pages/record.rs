@@ -1,5 +1,6 @@
 //! A record: its values with their contributions, related records, change log, and transitions.
 
+use super::edit::{EditableField, correction};
 use super::layout::csrf;
 use super::map::{MapFeature, map};
 use super::shown::{count, items, members, moment, named, plain, short, text, typed, value};
@@ -11,9 +12,9 @@ use maud::{Markup, html};
 use serde_json::{Map, Value as Json};
 use std::collections::HashSet;
 use std::sync::Arc;
+use stook_catalogue::definition::API_NAME;
 use stook_catalogue::diagnostic::known_instead;
 use stook_query::as_value;
-use stook_store::access::Role;
 
 /// Max links that are searched for related records.
 const MAX_LINKS: usize = 24;
@@ -23,6 +24,8 @@ const MAX_UNFOLDED_KEYS: usize = 20;
 const MAX_KEYS: usize = 1_000;
 /// Max characters of such a key.
 const MAX_KEY_CHARS: usize = 160;
+/// Max contributors beside whose values there are buttons; where there are more, the page of a field has them.
+const MAX_BUTTONS: usize = 12;
 /// Max documents that are shown; others can be downloaded.
 const MAX_DOCUMENTS: usize = 8;
 
@@ -52,7 +55,8 @@ pub async fn page(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
         @for (name, value) in members(&explained["tag_attributes"]) { p { (name) ": " code { (plain(value)) } } }
         (states(&ctx, definition, &explained, collection, key))
         @for reason in items(&explained["left_out"]) { p.quiet { (plain(reason)) } }
-        (fields(&ctx, definition, &explained))
+        (fields(&ctx, definition, &explained, (collection, key)))
+        (other_fields(&ctx, definition, &explained, (collection, key)))
         (maps(definition, &explained))
         (related_records(&ctx, collections, collection, key).await)
         (questions(&ctx, &explained))
@@ -73,7 +77,7 @@ fn states(ctx: &PageContext, definition: &Json, explained: &Json, collection: &s
             section {
                 h2 { "State" }
                 dl { @for (name, state) in members(&explained["state"]) { dt { (name) } dd { (value(&state["value"])) } } }
-                @if ctx.may(Role::Write) {
+                @if ctx.may_change(collection) {
                     div.actions {
                         @for (name, _) in transitions.iter().filter(|(_, reasons)| reasons.is_empty()) {
                             form method="post" action=(ctx.to("transition", &[])) {
@@ -113,18 +117,33 @@ fn input(name: &str, about: &Json) -> Markup {
 }
 
 /// Golden values and the value of every contributor. Winning values are marked; other values are highlighted if the definition flags conflicts.
-fn fields(ctx: &PageContext, definition: &Json, explained: &Json) -> Markup {
+/// Who may edit gets a button to take a value, beside that of each contributor.
+fn fields(ctx: &PageContext, definition: &Json, explained: &Json, (collection, key): (&str, &str)) -> Markup {
+    let may_change = ctx.may_change(collection);
     let contributors: Vec<&str> = items(&explained["contributions"]).iter().map(|contribution| named(contribution, "contributor")).collect();
     let has_value = |field: &Json| !field["value"].is_null() || !items(&field["lost"]).is_empty();
-    let cell = |field: &Json, contributor: &str, ty: &str| {
+    let is_wide = contributors.len() > MAX_BUTTONS;
+    let cell = |name: &str, field: &Json, contributor: &str, ty: &str| {
         let won = items(&field["from"]).iter().any(|from| from == contributor);
         let lost = items(&field["lost"]).iter().find(|lost| named(lost, "contributor") == contributor);
+        let about = definition["editable"].get(name).filter(|_| may_change);
+        let edit = about.map(|about| {
+            let field = EditableField { collection, key, name, about, explained: field };
+            if contributor == API_NAME {
+                field.take_back(ctx)
+            } else if is_wide {
+                html! {}
+            } else {
+                field.take(ctx, contributor)
+            }
+        });
+        let about_edit = html! { @if contributor == API_NAME { (correction(field)) } @if let Some(edit) = edit { (edit) } };
         match (won, lost) {
             (true, _) => {
-                html! { td.won { span aria-label="wins" { "✓\u{a0}" } (typed(field["said"].get(contributor).unwrap_or(&field["value"]), ty)) } }
+                html! { td.won { span aria-label="wins" { "✓\u{a0}" } (typed(field["said"].get(contributor).unwrap_or(&field["value"]), ty)) (about_edit) } }
             }
-            (_, Some(lost)) if field["conflict"] == true => html! { td.lost { (typed(&lost["value"], ty)) } },
-            (_, Some(lost)) => html! { td.outvoted { (typed(&lost["value"], ty)) } },
+            (_, Some(lost)) if field["conflict"] == true => html! { td.lost { (typed(&lost["value"], ty)) (about_edit) } },
+            (_, Some(lost)) => html! { td.outvoted { (typed(&lost["value"], ty)) (about_edit) } },
             _ => html! { td {} },
         }
     };
@@ -151,8 +170,14 @@ fn fields(ctx: &PageContext, definition: &Json, explained: &Json) -> Markup {
                                         None => (typed(&field["value"], ty)),
                                     }
                                 }
-                                @for contributor in &contributors { (cell(field, contributor, ty)) }
-                                td.quiet { (reason_text(field)) }
+                                @for contributor in &contributors { (cell(name, field, contributor, ty)) }
+                                td.quiet {
+                                    (reason_text(field))
+                                    @if let Some(about) = definition["editable"].get(name.as_str()).filter(|_| may_change) {
+                                        @let field = EditableField { collection, key, name, about, explained: field };
+                                        p { a href=(field.page(ctx)) aria-label={ "edit " (name) } { "edit" } }
+                                    }
+                                }
                             }
                         }
                     }
@@ -166,6 +191,23 @@ fn fields(ctx: &PageContext, definition: &Json, explained: &Json) -> Markup {
                         }
                     }
                 }
+            }
+        }
+    }
+}
+
+/// Offers to edit a field that has no value.
+fn other_fields(ctx: &PageContext, definition: &Json, explained: &Json, (collection, key): (&str, &str)) -> Markup {
+    let empty: Vec<&str> =
+        members(&definition["editable"]).map(|(name, _)| name.as_str()).filter(|name| explained["fields"].get(name).is_none()).collect();
+    html! {
+        @if ctx.may_change(collection) && !empty.is_empty() {
+            form.inline method="get" action=(ctx.to("edit", &[])) {
+                input type="hidden" name="collection" value=(collection);
+                input type="hidden" name="key" value=(key);
+                label for="field" { "A field without a value" }
+                select #field name="field" { @for name in empty { option { (name) } } }
+                button { "edit" }
             }
         }
     }
@@ -287,6 +329,7 @@ fn history(log: &Json) -> Markup {
                             strong { (plain(&entry["transition"]).replace('_', " ")) } " "
                             span.quiet { bdi { (plain(&entry["caller"])) } }
                             @let change = &entry["change"];
+                            @if let Some(reason) = change["reason"].as_str() { " (" (text(reason)) ")" }
                             @for (name, after) in members(&change["after"]).filter(|(name, after)| change["before"][name.as_str()] != **after) {
                                 " " (name) ": " (value(&change["before"][name.as_str()])) " → " (value(after))
                             }

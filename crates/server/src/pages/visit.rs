@@ -17,7 +17,7 @@ use maud::Markup;
 use serde_json::{Map, Value as Json};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex};
-use stook_store::access::Role;
+use stook_store::access::{Operation, Role};
 use tower_service::Service;
 
 /// Max bytes of a response of the API.
@@ -165,6 +165,11 @@ impl PageContext {
     /// Whether the visitor has this role, for some collection at least; pages offer only what may be allowed.
     pub fn may(&self, role: Role) -> bool {
         self.caller.rights.role() >= role
+    }
+
+    /// Whether the visitor may change records of a collection.
+    pub fn may_change(&self, collection: &str) -> bool {
+        self.caller.rights.may(Operation::Write, collection)
     }
 
     /// Returns the path of a page of this tenant.

@@ -59,6 +59,7 @@ fn contribution(contributor: &str, job: u64, hash: u8) -> Contribution {
         content: ContributionContent::Tombstone,
         raw: None,
         unreadable: Vec::new(),
+        corrections: Vec::new(),
     }
 }
 

@@ -1,7 +1,9 @@
 //! The record model: contributions, their age and order.
 
+mod correction;
 mod packed;
 
+pub use correction::{Correction, MAX_REASON};
 pub use packed::{DecodeError, Decoder, UnpackedContributions, pack, pack_raw, put_bytes, put_value, put_varint, unpack, unpack_reporting_damage};
 
 use crate::model::ids::FieldId;
@@ -71,6 +73,8 @@ pub struct Contribution {
     pub raw: Option<KeptDocument>,
     /// Fields with an unreadable value in this contribution, in the order of fields, each with its last readable value.
     pub unreadable: Vec<UnreadableField>,
+    /// What is known of edits of its fields, in the order of fields; only in the contribution of the API.
+    pub corrections: Vec<Correction>,
 }
 
 /// A field whose value in a contributor's newest contribution is unreadable. It keeps the value of the newest contribution of the contributor in

@@ -20,6 +20,8 @@
 //! raw          u8 format, varint length, u32 LE sum, if flag 4; the bytes follow each other in the row's raw column
 //! values       varint count, then name and value pairs, unless flag 1 or 2
 //! unread       varint count, then name, as_of i64 LE, hash 16, a byte, and if it is 1 received i64 LE, job varint, document varint; value
+//! corrections  varint count, then name, caller, at i64 LE, a byte, and if it is 1 the reason; varint, which is one more than the number of contributors
+//!              and values that follow, or 0
 //! sum          u32 LE  of the contribution so far
 //! ```
 //!
@@ -33,9 +35,10 @@
 //! agree with the golden values, which the row also has, so only differences are written. Sums are CRC-32: they detect bytes that differ from what
 //! was written. If the definition's fields have changed since, golden values are not compared.
 //!
-//! Versions 1 to 4 can still be read: they have neither `more` nor the parts it announces, nor the byte in `unread`; 1 to 3 have no sums, 1 and 2
+//! Versions 1 to 5 can still be read: they have no `corrections`; 1 to 4 have neither `more` nor the parts it announces, nor the byte in `unread`; 1 to 3 have no sums, 1 and 2
 //! have no `unread`, and 1 has no flag 128.
 
+use super::correction::{corrections, put_corrections};
 use super::{
     Contribution, ContributionContent, ContributionOrigin, KeptDocument, MAX_CONTRIBUTORS, PreviousContribution, Reception, Retirement,
     UnreadableField,
@@ -52,13 +55,15 @@ use std::sync::Arc;
 pub struct DecodeError(pub &'static str);
 
 /// The version that is written.
-const VERSION: u8 = 5;
+const VERSION: u8 = 6;
 /// The first version with unreadable fields.
 const WITH_UNREAD: u8 = 3;
 /// The first version with sums.
 const WITH_SUMS: u8 = 4;
 /// The first version with times of reception.
 const WITH_RECEPTION: u8 = 5;
+/// The first version with corrections.
+const WITH_CORRECTIONS: u8 = 6;
 /// Bytes of the sums at the end of a list.
 const SUMS: usize = 8;
 
@@ -125,6 +130,7 @@ pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[V
             }
             put_value(&mut out, &unread.value);
         }
+        put_corrections(&mut out, &contribution.corrections, collection);
         let sum = crc32fast::hash(&out[start..]);
         put_sum(&mut out, sum);
     }
@@ -347,6 +353,7 @@ pub fn unpack_reporting_damage(
             _ => Retirement::OnArrival,
         };
         let unread = if version >= WITH_UNREAD { unread(&mut input, collection, version >= WITH_RECEPTION)? } else { Vec::new() };
+        let corrections = if version >= WITH_CORRECTIONS { corrections(&mut input, collection)? } else { Vec::new() };
         if has_sums {
             let contribution_bytes = &start[..start.len() - input.bytes.len()];
             is_sound &= input.sum()? == crc32fast::hash(contribution_bytes);
@@ -366,6 +373,7 @@ pub fn unpack_reporting_damage(
             content,
             raw,
             unreadable: unread,
+            corrections,
         });
     }
     if has_sums {

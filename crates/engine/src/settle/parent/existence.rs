@@ -146,6 +146,7 @@ impl PassState<'_> {
                     content: ContributionContent::Values(values.into()),
                     raw: None,
                     unreadable: Vec::new(),
+                    corrections: Vec::new(),
                 });
             } else if !is_linked && has_contribution {
                 // its last child may be gone: only reading all children can tell

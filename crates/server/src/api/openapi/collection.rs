@@ -103,6 +103,7 @@ pub fn describe(collection: &Collection, add: &mut impl FnMut(String, &str, Json
             json!({ "type": "boolean" }),
             "Not with marc and marcxml: export what contributors say, a row for each value, and whether it was chosen.",
         )
+        .query("corrections", json!({ "type": "boolean" }), "With ndjson: export corrections, a line for each field to which an edit gives a value.")
         .query("lossy", json!({ "type": "boolean" }), "With xlsx, marc and marcxml: export although records have to be changed or left out.")
         .query("report", json!({ "type": "boolean" }), "With xlsx, marc and marcxml: list the records that would be changed or left out instead.")
         .problems(&[409]);

@@ -4,7 +4,9 @@ use crate::guard::request::MAX_INTEGER;
 use serde_json::{Map, Value as Json, json};
 use stook_catalogue::definition::{Collection, Field, KeyDefinition, TransitionArgument};
 use stook_catalogue::key::MAX_KEY_BYTES;
+use stook_catalogue::record::MAX_REASON;
 use stook_catalogue::value::{FieldType, Value};
+use stook_engine::corrections::{CORRECTS, REASON};
 use stook_engine::edit_answer::{OVERRULED, WARNINGS};
 
 /// A pattern for text without NUL, which not every store can keep.
@@ -139,7 +141,16 @@ pub fn edit_schema(collection: &Collection, edit: EditKind) -> Json {
     let is_given_by_path = |field: &Field| edit == EditKind::Put && matches!(collection.key, KeyDefinition::Field(_)) && collection.is_in_key(field);
     let required: Vec<&str> =
         contributed().filter(|field| !patch && needed(field) && !is_given_by_path(field)).map(|field| field.name.as_str()).collect();
-    let members: Map<String, Json> = contributed().map(member).collect();
+    let mut members: Map<String, Json> = contributed().map(member).collect();
+    let corrected = |field: &Field| {
+        let by_contributor = json!({ "type": "object", "additionalProperties": nullable(schema(&field.ty)) });
+        (field.name.clone(), by_contributor)
+    };
+    let corrected: Map<String, Json> = contributed().map(corrected).collect();
+    let about = "By field, the values of other contributors that the edit corrects, null for one that cleared it: it holds until one of them gives another value.";
+    members.insert(CORRECTS.into(), json!({ "type": "object", "properties": corrected, "additionalProperties": false, "description": about }));
+    members
+        .insert(REASON.into(), json!({ "type": "string", "pattern": NO_NUL, "maxLength": MAX_REASON, "description": "Why the fields are edited." }));
     json!({ "type": "object", "properties": members, "required": required, "additionalProperties": false })
 }
 

@@ -270,7 +270,7 @@ impl WriteStep<'_> {
                 values.insert(field.name.clone(), value.to_json(&field.ty));
             }
         }
-        Ok(EditFields { values, clear: Vec::new() })
+        Ok(EditFields { values, ..EditFields::default() })
     }
 }
 
