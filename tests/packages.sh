@@ -108,4 +108,8 @@ if ls "$packages"/stook-*.whl >/dev/null 2>&1; then
   "$work/python/bin/pip" install --quiet --disable-pip-version-check --no-index "$packages"/stook-*.whl
   [ "$("$work/python/bin/stook" -V)" = "$version" ] || fails "the wheel puts the program on the path"
   holds "the wheel puts the program on the path"
+  "$work/python/bin/stook" init "$work/demo" >/dev/null
+  "$work/python/bin/python" -c "import stook; catalogue = stook.Catalogue.open('$work/demo'); print(catalogue.describe()['catalogue']); catalogue.close()" >"$work/log" 2>&1 ||
+    { cat "$work/log" >&2; fails "the module of the wheel opens a catalogue"; }
+  holds "the module of the wheel opens a catalogue"
 fi

@@ -166,6 +166,8 @@ fn failed_examples(page: &Path) -> Vec<String> {
     std::fs::write(root.join(".script"), format!("exec 2>&1\n{script}kill $(jobs -p) 2>/dev/null; wait\n")).unwrap();
     let mut bash = Command::new("timeout");
     bash.args(["-k", "5", "300", "bash", ".script"]).current_dir(&root).env("PATH", path).env("NO_COLOR", "1").env("HOME", &root);
+    // scripts use the module of this repository
+    bash.env("PYTHONPATH", repository().join("packaging/python/src"));
     for name in ["STOOK_STORE", "STOOK_TOKEN"] {
         bash.env_remove(name);
     }
