@@ -159,6 +159,11 @@ impl Sandbox {
         sandbox
     }
 
+    /// The same sandbox with a store that is on a server.
+    pub fn with_store(self, url: String) -> Self {
+        Self { server: Some(url), ..self }
+    }
+
     /// An empty sandbox on a file, and one on the tests' server where PostgreSQL is installed.
     pub fn on_each_store(definition: &str) -> Vec<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
