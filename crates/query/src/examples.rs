@@ -44,6 +44,8 @@ pub const LESSONS: &[Lesson] = &[
             example("book pages!=48", "also records without a value"),
             example("book (pages<100 or subjects=biology) not title=the*", "alternatives, a negation, parentheses"),
             example("book status='on shelf'", "quotes around a value with blanks"),
+            example("book authors.name='Åsa Lind'", "a field of the linked records; one of them is enough"),
+            example("author book.authors.pages>300", "a link followed backwards: a book of this author"),
             example("book authors.exists=false", "a link to a record that is not there"),
             example("book copy.branch=North", "a member of a list of structs"),
             example("book conflict=pages", "contributors disagree on this field"),

@@ -20,7 +20,8 @@
 //! aggregate  = ( "sum" | "count" | "min" | "max" | "avg" | "median" ) "(" path ")" | "count" "(" "distinct" path ")" | "percentile" "(" path "," NUMBER ")"
 //! group      = path | period
 //! period     = ( "day" | "week" | "month" | "year" ) "(" path ")"
-//! path       = [ COLLECTION "." ] ( FIELD [ "." MEMBER ] | LINK ".exists" | "key" | "tag" | "conflict" | "rank" ) | COLLECTION       the collection's name stands for its key
+//! path       = [ COLLECTION "." ] { through } ( FIELD [ "." MEMBER ] | LINK ".exists" | "key" | "tag" | "conflict" | "rank" ) | COLLECTION       the collection's name stands for its key
+//! through    = ( LINK | COLLECTION [ "." LINK ] ) "."                     to the linked records, or to those that lead here
 //! list       = "[" value { "," value } "]"
 //! value      = bare | "text in double quotes" | 'text in single quotes'
 //! ```
@@ -45,6 +46,9 @@
 //!   size. After `each replica` there is a row for each replica, and conditions, order and aggregates are about that one. A range satisfies a
 //!   condition if one number in it does, and `count` counts numbers.
 //! * `planned.exists`, for a link `planned`, is true if all records exist whose keys it has, false if one does not, and absent if it has no key.
+//! * `planned.title` is the title of the linked record, absent if there is no such record. Of a list of keys it is the list of the titles of all records that
+//!   exist, in the order of the keys. `book.authors.pages>300`, of authors, holds if a book whose `authors` lead here has so many pages; `book.pages` is the same if books have
+//!   no other link to authors. So `!=` holds if none is equal. Links can follow each other, three at most; those that are followed backwards are only in conditions.
 //! * `tag` is the list of the names of a record's tags. A tag that is a query stands for its conditions, and only `=` can be used with it.
 //! * Text of a `fold` field is compared and sorted in its folded form, and so are the values and patterns it is compared with;
 //!   a blank next to `*` stays a blank. `unique`, `min` and `max` take texts as they are written.
@@ -93,7 +97,7 @@ pub use language::{
 pub use language::{MAX_CONDITIONS, MAX_GROUP_COLUMNS, MAX_PARTS, MAX_QUERY, MAX_STARS};
 pub use language::{as_value, consists_of, identity, named_columns, parse};
 pub use plan::{AllCollectionsQuery, CompiledQuery, ResultColumn, may_query_all_collections, resolve_all_collections};
-pub use plan::{ElementMember, Highlights, QueryScope, TagQuery, check_tag, compile, compile_conditions, resolve_parsed};
+pub use plan::{ElementMember, Highlights, LinkedUse, QueryScope, TagQuery, check_tag, compile, compile_conditions, resolve_parsed};
 pub use plan::{tags_of, tags_that_name, words_alone};
 
 use stook_catalogue::diagnostic::Diagnostic;

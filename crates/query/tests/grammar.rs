@@ -2003,18 +2003,3 @@ fn the_existence_of_linked_records_is_a_condition_a_column_and_an_order() {
     let column = PlanColumn::Field(catalogue.links[LinkId::from(0)].field);
     assert_eq!(found.plan.conditions, [Condition { column, test: Comparison::Equal(Value::text("p1")) }]);
 }
-
-#[test]
-fn fields_of_linked_records_are_refused_with_advice_to_derive_them() {
-    for (query, help) in [
-        (
-            "work authors.born=1900",
-            "a field with `derive: authors.born` has it; `authors.exists` asks whether there is such a record, `authors=KEY` for one",
-        ),
-        ("work | grep authors.key", "`authors` is the key itself"),
-    ] {
-        let problem = try_compile(&definition(LINKED), query).err().unwrap_or_else(|| panic!("accepted: {query}"));
-        let shown = render("query", query, &[problem], false);
-        assert!(shown.contains("`authors` is a link to `person`") && shown.contains(help), "{shown}");
-    }
-}

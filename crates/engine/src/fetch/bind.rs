@@ -264,7 +264,7 @@ pub fn holds(test: &Comparison, value: &Value) -> bool {
         },
         Comparison::During(days) => value.as_int().and_then(PartialDate::from_stored).is_some_and(|date| date.lies_in(*days)),
         Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) => false,
-        Comparison::Related(..) | Comparison::Words(_) => false,
+        Comparison::Related(..) | Comparison::Words(_) | Comparison::Among(_) | Comparison::NotAmong(_) => false,
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) struct LinkedCondition {
 
 /// Whether a condition needs a value that satisfies it.
 fn is_positive(test: &Comparison) -> bool {
-    !matches!(test, Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_))
+    !matches!(test, Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::NotAmong(_) | Comparison::Exists(_))
 }
 
 /// The column of the key: its field, if there is one.

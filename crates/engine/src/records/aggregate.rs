@@ -37,6 +37,7 @@ pub fn over(catalogue: &Catalogue, store: &dyn Store, plan: &QueryPlan, aggregat
     let is_single = |column: PlanColumn| match column {
         PlanColumn::Field(field) => collection.fields.get(field).is_some_and(|own| !own.ty.is_list()),
         PlanColumn::Element(_) => true,
+        PlanColumn::Linked(linked) => linked.is_single(catalogue),
         _ => false,
     };
     let wanted = aggregates.iter().enumerate().filter(|(_, own)| {

@@ -65,8 +65,9 @@ pub fn complete(text: &str, scope: &QueryScope<'_>) -> Result<Vec<Completion>> {
             let states = collection.states.iter().map(|state| state.name.as_str());
             let tag = collection.tags.as_ref().map(|_| "tag");
             let names = fields.chain(states).chain(tag).map(|name| format!("{name}="));
-            let links = catalogue.links.iter().filter(|link| link.child_collection == index);
-            names.chain(links.map(|link| format!("{}.exists=", link.name))).collect()
+            let links = || catalogue.links.iter().filter(|link| link.child_collection == index);
+            let of_records = links().filter(|link| visible(link.target_collection)).flat_map(|link| linked_fields(catalogue, link, last));
+            names.chain(links().map(|link| format!("{}.exists=", link.name))).chain(of_records).collect()
         }
         (Some(index), Some((name, prefix))) => {
             let prefix = prefix.trim_start_matches('"');
@@ -87,6 +88,16 @@ pub fn complete(text: &str, scope: &QueryScope<'_>) -> Result<Vec<Completion>> {
     words.retain(|word| seen.insert(word.clone()));
     words.truncate(MAX_COMPLETIONS);
     Ok(words.into_iter().map(|word| Completion { query: format!("{before}{word}"), word }).collect())
+}
+
+/// The fields of the records that a link leads to, if the link has been typed.
+fn linked_fields(catalogue: &Catalogue, link: &Link, typed: &str) -> Vec<String> {
+    if typed.strip_prefix(link.name.as_str()).is_none_or(|rest| !rest.starts_with('.')) {
+        return Vec::new();
+    }
+    let target = &catalogue.collections[link.target_collection];
+    let fields = target.shown_fields().map(|(_, field)| field.name.as_str());
+    fields.chain(target.states.iter().map(|state| state.name.as_str())).map(|name| format!("{}.{name}=", link.name)).collect()
 }
 
 /// Whether a stage consists of aggregates.

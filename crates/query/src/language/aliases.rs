@@ -176,7 +176,11 @@ impl<'c> AliasResolver<'c> {
                 && conditions.all(|condition| self.column(&condition.path.text, candidate).is_some())
         };
         // a single name without a comparison is a column if its own collection does not have all fields of the conditions
-        if query.lookup.extra_names.is_empty() && called.is_some_and(|called| is_condition || has_all_names(called)) {
+        let knows_all = |called: CollectionId| {
+            let knows = |path: &FieldPath| self.column(&path.text, called).is_some() || self.begins_with_link(&path.text, called);
+            names.iter().all(|path| knows(path)) && query.lookup.all_conditions().all(|condition| knows(&condition.path))
+        };
+        if query.lookup.extra_names.is_empty() && called.is_some_and(|called| is_condition || knows_all(called)) {
             return Ok(called);
         }
         // the first named collection that has all fields, or else any collection that has them
@@ -199,6 +203,15 @@ impl<'c> AliasResolver<'c> {
             Some((index, _)) => Some(index),
             None => self.alias(name)?.select,
         }
+    }
+
+    /// Whether a name is a path through a link of a collection, or through a link of another one to it.
+    fn begins_with_link(&self, name: &str, collection: CollectionId) -> bool {
+        let begins_with = |of: &str| name.strip_prefix(of).is_some_and(|rest| rest.starts_with('.'));
+        self.catalogue.links.iter().any(|link| {
+            (link.child_collection == collection && begins_with(&link.name))
+                || (link.target_collection == collection && begins_with(&self.catalogue.collections[link.child_collection].name))
+        })
     }
 
     /// The field of a collection that a name means.

@@ -1,10 +1,13 @@
 //! Resolves the paths of a query to columns of the store, with their types.
 
+use super::linked::LinkedUse;
 use crate::language::FieldPath;
+use std::cell::RefCell;
 use stook_catalogue::definition::{Catalogue, Collection, Field};
 use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
-use stook_catalogue::ids::FieldId;
+use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::value::FieldType;
+use stook_store::Tenant;
 use stook_store::plan::PlanColumn;
 
 /// A column of a result.
@@ -17,8 +20,12 @@ pub struct ResultColumn {
 }
 
 /// Resolves names of a query in one collection.
+#[derive(Clone, Copy)]
 pub struct Resolver<'c> {
     pub catalogue: &'c Catalogue,
+    pub tenant: &'c Tenant,
+    /// The collection's id.
+    pub id: CollectionId,
     pub collection: &'c Collection,
     /// The list of structs whose elements are the rows.
     pub each: Option<FieldId>,
@@ -26,6 +33,10 @@ pub struct Resolver<'c> {
     pub now: i64,
     /// Whether the query searches for words, so that records have a rank.
     pub is_ranked: bool,
+    /// The number of links that lead from the query's records to these.
+    pub links_followed: usize,
+    /// Where other collections are read.
+    pub linked_uses: &'c RefCell<Vec<LinkedUse>>,
 }
 
 impl<'c> Resolver<'c> {
@@ -44,16 +55,15 @@ impl<'c> Resolver<'c> {
         (field.ty != FieldType::Text && field.golden_type() == &field.ty).then_some((index, &field.ty))
     }
 
-    /// The column that a path names, and its type.
-    pub fn resolve(&self, path: &FieldPath) -> Result<(PlanColumn, FieldType), Diagnostic> {
-        let name = self.name_in_collection(path);
+    /// The column of the collection's own records that a name means, and its type.
+    pub fn own_column(&self, name: &str) -> Option<(PlanColumn, FieldType)> {
         match name {
             "key" => {
                 let typed = self.typed_key().map(|(index, ty)| (PlanColumn::Field(index), ty.clone()));
-                return Ok(typed.unwrap_or((PlanColumn::Key, FieldType::Text)));
+                return Some(typed.unwrap_or((PlanColumn::Key, FieldType::Text)));
             }
-            "conflict" => return Ok((PlanColumn::Conflict, FieldType::List(Box::new(FieldType::Text)))),
-            "tag" if self.collection.tags.is_some() => return Ok((PlanColumn::Tag, FieldType::List(Box::new(FieldType::Text)))),
+            "conflict" => return Some((PlanColumn::Conflict, FieldType::List(Box::new(FieldType::Text)))),
+            "tag" if self.collection.tags.is_some() => return Some((PlanColumn::Tag, FieldType::List(Box::new(FieldType::Text)))),
             _ => {}
         }
         let member = self.each.and_then(|list| {
@@ -62,31 +72,29 @@ impl<'c> Resolver<'c> {
             list.ty.members().iter().enumerate().find(|(_, member)| member.name == name)
         });
         if let Some((index, member)) = member {
-            return Ok((PlanColumn::Element(index), member.ty.clone()));
+            return Some((PlanColumn::Element(index), member.ty.clone()));
         }
         if let Some((index, field)) = self.collection.field(name) {
-            return Ok((PlanColumn::Field(index), field.golden_type().clone()));
+            return Some((PlanColumn::Field(index), field.golden_type().clone()));
         }
         if let Some((index, state)) = self.collection.state(name) {
-            return Ok((PlanColumn::State(index), state.ty.clone()));
+            return Some((PlanColumn::State(index), state.ty.clone()));
         }
         if name == "rank" && self.is_ranked {
-            return Ok((PlanColumn::Rank, FieldType::Integer));
+            return Some((PlanColumn::Rank, FieldType::Integer));
         }
-        let links =
-            || self.catalogue.links.enumerate().filter(|(_, link)| self.catalogue.collections[link.child_collection].name == self.collection.name);
-        if let Some(link) = name.strip_suffix(".exists")
-            && let Some((index, _)) = links().find(|(_, candidate)| candidate.name == link)
-        {
-            return Ok((PlanColumn::TargetsExist(index), FieldType::Boolean));
+        let (link, _) = self.catalogue.link_of(self.id, name.strip_suffix(".exists")?)?;
+        Some((PlanColumn::TargetsExist(link), FieldType::Boolean))
+    }
+
+    /// The column that a path names, and its type.
+    pub fn resolve(&self, path: &FieldPath) -> Result<(PlanColumn, FieldType), Diagnostic> {
+        let name = self.name_in_collection(path);
+        if let Some(own) = self.own_column(name) {
+            return Ok(own);
         }
-        if let Some((link, member)) = name.split_once('.')
-            && let Some((_, definition)) = links().find(|(_, candidate)| candidate.name == link)
-        {
-            let (of, to) = (&self.collection.name, &self.catalogue.collections[definition.target_collection].name);
-            let problem = Diagnostic::new(path.span.clone(), format!("`{of}` has no field `{name}`: `{link}` is a link to `{to}`"));
-            let help = format!("a field with `derive: {name}` has it; `{link}.exists` asks whether there is such a record, `{link}=KEY` for one");
-            return Err(problem.help(if member == "key" { format!("`{link}` is the key itself") } else { help }));
+        if let Some(linked) = self.linked_column(path)? {
+            return Ok(linked);
         }
         let known = || {
             let fields = self.collection.fields.iter().map(|field| field.name.as_str());
@@ -124,9 +132,8 @@ impl<'c> Resolver<'c> {
             }
             return (columns, headings);
         }
-        let collection_id = self.catalogue.collection(&self.collection.name).map(|(index, _)| index);
         // services are fetched from for other records only if the query names what it reads of them
-        let needs_fetch = |field: FieldId| collection_id.is_some_and(|collection_id| self.catalogue.needs_fetch_elsewhere(collection_id, field));
+        let needs_fetch = |field: FieldId| self.catalogue.needs_fetch_elsewhere(self.id, field);
         for (index, field) in self.collection.shown_fields().filter(|(index, _)| !needs_fetch(*index)) {
             columns.push(PlanColumn::Field(index));
             headings.push(ResultColumn { name: field.name.clone(), ty: field.golden_type().clone() });

@@ -60,7 +60,7 @@ impl Resolver<'_> {
         }
         let Some(merged) = merged else { return Ok(None) };
         // days, and partial dates, are ranges of times
-        let (_, ty) = self.resolve(&merged.path)?;
+        let ty = self.compared_type(&merged.path)?;
         Ok(Some(merged).filter(|_| !matches!(ty.element(), FieldType::Timestamp | FieldType::PartialDate)))
     }
 }

@@ -2,8 +2,10 @@
 
 use super::columns::{Resolver, ResultColumn};
 use super::elements::{ElementMember, check_groups, conditioned_members};
+use super::linked::LinkedUse;
 use super::words::search_all_fields;
 use crate::language::{FieldPath, GrepItem, GroupFunction, GroupItem, Query, SortItem, Stage};
+use std::cell::RefCell;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
 use stook_catalogue::value::FieldType;
@@ -25,6 +27,8 @@ pub struct CompiledQuery {
     pub members: Vec<ElementMember>,
     /// The number of rows after which the query itself ends its result: `limit`.
     pub limit: Option<u64>,
+    /// Where it reads records of other collections; whoever executes it must be allowed to.
+    pub linked_uses: Vec<LinkedUse>,
 }
 
 impl CompiledQuery {
@@ -69,7 +73,18 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
     }
     let expanded = search_all_fields(query, collection)?;
     let query = &*expanded;
-    let mut resolver = Resolver { catalogue, collection, each: None, now, is_ranked: query.searches_words() };
+    let linked_uses = RefCell::default();
+    let mut resolver = Resolver {
+        catalogue,
+        tenant,
+        id: index,
+        collection,
+        each: None,
+        now,
+        is_ranked: query.searches_words(),
+        links_followed: 0,
+        linked_uses: &linked_uses,
+    };
     let mut plan = QueryPlan::all(tenant.clone(), index);
     plan.columns.clear();
     let mut columns = Vec::new();
@@ -184,7 +199,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
     let members = if aggregates.is_empty() { Vec::new() } else { conditioned_members(collection, &plan) };
     if !is_grouped {
         let headings = if aggregates.is_empty() { columns } else { results };
-        return Ok(CompiledQuery { plan, columns: headings, aggregates, grouping: None, members, limit });
+        return Ok(CompiledQuery { plan, columns: headings, aggregates, grouping: None, members, limit, linked_uses: linked_uses.take() });
     }
     let order = query.stages.iter().flat_map(|stage| if let Stage::Sort(order) = stage { order.as_slice() } else { &[] });
     let mut headings = groups.headings;
@@ -194,7 +209,15 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
         let position = position_of(item, &resolver, (&groups.by, &aggregates), &headings)?;
         sort.push(GroupSort { position, descending: item.descending });
     }
-    let compiled = CompiledQuery { plan, columns: headings, aggregates, grouping: Some(Grouping { by: groups.by, sort }), members, limit };
+    let compiled = CompiledQuery {
+        plan,
+        columns: headings,
+        aggregates,
+        grouping: Some(Grouping { by: groups.by, sort }),
+        members,
+        limit,
+        linked_uses: linked_uses.take(),
+    };
     check_groups(&compiled, &query.stages)?;
     Ok(compiled)
 }

@@ -17,6 +17,9 @@ const DAY: i64 = 86_400_000_000;
 impl Resolver<'_> {
     /// Adds the conditions of the store that a condition of the query requires.
     pub fn condition(&self, comparison: &QueryCondition, conditions: &mut Vec<Condition>) -> Result<(), Diagnostic> {
+        if self.linked_condition(comparison, conditions)? {
+            return Ok(());
+        }
         let (column, ty) = self.resolve(&comparison.path)?;
         if column == PlanColumn::Rank {
             let problem = Diagnostic::new(comparison.path.span.clone(), "the rank is a column and an order, not a condition");

@@ -1,5 +1,5 @@
 //! Resolves parsed queries to plans: aliases are replaced first, then tags that are queries, then names and types are resolved. Of collections that the
-//! caller may not read, no tags are read; whoever executes the plan checks its collection.
+//! caller may not read, no tags are read, and no linked records; whoever executes the plan checks its own collection.
 
 use super::compile::{CompiledQuery, compile};
 use super::scope::QueryScope;
@@ -23,5 +23,12 @@ pub fn resolve_parsed(mut query: Query, scope: &QueryScope<'_>, now: i64) -> Res
     {
         return Ok(Err(problem));
     }
-    Ok(compile(&query, catalogue, tenant, now))
+    let compiled = compile(&query, catalogue, tenant, now);
+    Ok(compiled.and_then(|compiled| match compiled.linked_uses.iter().find(|other| !visible(other.collection)) {
+        Some(other) => {
+            let message = format!("you may not read `{}`", catalogue.collections[other.collection].name);
+            Err(Diagnostic::new(other.span.clone(), message).help("leave out what is read of its records, or ask for the right to read it"))
+        }
+        None => Ok(compiled),
+    }))
 }

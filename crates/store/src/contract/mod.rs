@@ -34,6 +34,7 @@ pub mod former;
 pub mod health;
 pub mod ids;
 pub mod journal;
+mod linked;
 pub mod observer;
 pub mod plan;
 pub mod queue;

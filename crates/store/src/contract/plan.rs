@@ -1,6 +1,7 @@
 //! Query plans: conditions, order, page, columns, aggregates.
 
 use super::error::Result;
+pub use super::linked::{LinkedColumn, LinkedPart, MAX_LINKS};
 use super::tenant::Tenant;
 use std::sync::Arc;
 use stook_catalogue::ids::{CollectionId, FieldId, LinkId};
@@ -90,6 +91,8 @@ pub enum PlanColumn {
     Tag,
     /// Whether all targets of a link exist, by the link's id; no value if the link is empty.
     TargetsExist(LinkId),
+    /// A part of the records that links lead to.
+    Linked(LinkedColumn),
     /// How well the record matches the words that the plan searches for: [`QueryPlan::word_searches`]. Only a column and an order of plain rows.
     Rank,
 }
@@ -146,7 +149,7 @@ impl CombinedCondition {
 }
 
 /// A comparison with a column's value; for ranges it must hold for one number in them. A record without a value satisfies only `Exists(false)`,
-/// `NotEqual` and `NotWildcard`.
+/// `NotEqual`, `NotWildcard` and `NotAmong`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Comparison {
     /// Equal.
@@ -177,6 +180,11 @@ pub enum Comparison {
     Related(GeometryRelation, Arc<Geometry>),
     /// A text, or a list of texts, in which all these words occur; the field has an index of words.
     Words(Arc<WordSearch>),
+    /// One of the values in the first column of a plan's rows: a condition on linked records. The plan has only conditions, none of them on geometries,
+    /// and its column is the key or a link.
+    Among(Arc<QueryPlan>),
+    /// None of these values.
+    NotAmong(Arc<QueryPlan>),
 }
 
 /// A relation of a geometry to another one.
@@ -204,7 +212,7 @@ impl Comparison {
                 Some(vec![interval].into_iter().filter(|(low, high)| low <= high).collect())
             }
             Comparison::Prefix(_) | Comparison::Wildcard(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) => None,
-            Comparison::During(_) | Comparison::Related(..) | Comparison::Words(_) => None,
+            Comparison::During(_) | Comparison::Related(..) | Comparison::Words(_) | Comparison::Among(_) | Comparison::NotAmong(_) => None,
         }
     }
 }

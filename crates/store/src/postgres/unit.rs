@@ -161,7 +161,8 @@ fn write_log(session: &mut Session, collection: &Collection, tenant: i64, entrie
 /// which has waited for it sees what the others have committed. Other writers do not take it; what they add to a search in the same moment counts as
 /// added later. The records found cannot change until the unit ends.
 fn check_premises(session: &mut Session, tables: &StoreTables, tenant: i64, premises: &Premises) -> DbResult<()> {
-    let searched: BTreeSet<CollectionId> = premises.searches.iter().map(|search| search.plan.collection).collect();
+    let mut searched: BTreeSet<CollectionId> = BTreeSet::new();
+    premises.searches.iter().for_each(|search| search.plan.add_collections(&mut searched));
     for collection in searched {
         session.execute(&format!("SELECT pg_advisory_xact_lock({SEARCH_LOCK})"), &[&tenant, &tables.collections[collection].table])?;
     }

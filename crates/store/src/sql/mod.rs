@@ -21,6 +21,7 @@ pub mod during;
 pub mod former;
 pub mod geometry_filter;
 pub mod grouping;
+pub mod linked;
 pub mod listing;
 pub mod pattern;
 pub mod plan_parts;

@@ -4,6 +4,7 @@ use super::super::session::DbResult;
 use super::super::tables::quoted_name;
 use super::super::values::column_type;
 use super::super::words_index::words_column;
+use super::linked::linked_column;
 use crate::StoreError;
 use crate::plan::{Comparison, PlanColumn};
 use crate::sql::pattern::{self, fold_pieces};
@@ -20,17 +21,28 @@ pub struct ColumnInfo {
     /// The SQL for comparisons and order: the folded form if there is one.
     pub compared: String,
     pub ty: FieldType,
-    fold: bool,
+    pub fold: bool,
     pub index: FieldIndexes,
     pub name: String,
     /// The number of the collection's tags, if it is the column of tags.
     pub tags: Option<u32>,
+    /// The statement of the values with which a condition compares it, if these are in linked records.
+    pub among: Option<String>,
 }
 
 pub fn column_info(catalogue: &Catalogue, collection: &Collection, each: Option<FieldId>, column: PlanColumn) -> DbResult<ColumnInfo> {
     let plain = |sql: &str, ty: FieldType| {
         let (sql, compared, name) = (sql.to_owned(), sql.to_owned(), sql.to_owned());
-        ColumnInfo { sql: format!("r.{sql}"), compared: format!("r.{compared}"), ty, fold: false, index: FieldIndexes::default(), name, tags: None }
+        ColumnInfo {
+            sql: format!("r.{sql}"),
+            compared: format!("r.{compared}"),
+            ty,
+            fold: false,
+            index: FieldIndexes::default(),
+            name,
+            tags: None,
+            among: None,
+        }
     };
     match column {
         PlanColumn::Key => Ok(plain("key", FieldType::Text)),
@@ -43,7 +55,7 @@ pub fn column_info(catalogue: &Catalogue, collection: &Collection, each: Option<
             let join_condition = format!("t.tenant = r.tenant AND t.collection = {} AND t.key = r.key", tags.id);
             let sql = format!("(SELECT array_agg(t.value ORDER BY t.value) FROM tagged t WHERE {join_condition})");
             let (ty, index) = (FieldType::List(Box::new(FieldType::Text)), FieldIndexes { ordered: true, ..FieldIndexes::default() });
-            Ok(ColumnInfo { compared: sql.clone(), sql, ty, fold: false, index, name: "tag".into(), tags: Some(tags.id) })
+            Ok(ColumnInfo { compared: sql.clone(), sql, ty, fold: false, index, name: "tag".into(), tags: Some(tags.id), among: None })
         }
         PlanColumn::Field(index) => {
             let field = collection.fields.get(index).ok_or_else(|| StoreError::Wrong("there is no such field".into()))?;
@@ -53,7 +65,7 @@ pub fn column_info(catalogue: &Catalogue, collection: &Collection, each: Option<
             };
             let ty = field.golden_type().clone();
             let compared = if field.fold && !ty.is_list() { format!("r.{}", quoted_name(&["x", &field.name])) } else { sql.clone() };
-            Ok(ColumnInfo { sql, compared, ty, fold: field.fold, index: field.index, name: field.name.clone(), tags: None })
+            Ok(ColumnInfo { sql, compared, ty, fold: field.fold, index: field.index, name: field.name.clone(), tags: None, among: None })
         }
         PlanColumn::Element(index) => {
             let member = member(collection, each, index)?;
@@ -61,7 +73,16 @@ pub fn column_info(catalogue: &Catalogue, collection: &Collection, each: Option<
             // the cast gives text the same collation as in a column
             let sql = format!("{value}::{}", column_type(&member.ty));
             let ty = member.ty.clone();
-            Ok(ColumnInfo { compared: sql.clone(), sql, ty, fold: false, index: FieldIndexes::default(), name: member.name.clone(), tags: None })
+            Ok(ColumnInfo {
+                compared: sql.clone(),
+                sql,
+                ty,
+                fold: false,
+                index: FieldIndexes::default(),
+                name: member.name.clone(),
+                tags: None,
+                among: None,
+            })
         }
         PlanColumn::TargetsExist(index) => {
             let link = link_of(catalogue, collection, index)?;
@@ -74,14 +95,15 @@ pub fn column_info(catalogue: &Catalogue, collection: &Collection, each: Option<
             };
             let sql = format!("(CASE WHEN r.{field} IS NOT NULL THEN {targets_exist} END)");
             let (ty, name) = (FieldType::Boolean, format!("{}.exists", link.name));
-            Ok(ColumnInfo { compared: sql.clone(), sql, ty, fold: false, index: FieldIndexes::default(), name, tags: None })
+            Ok(ColumnInfo { compared: sql.clone(), sql, ty, fold: false, index: FieldIndexes::default(), name, tags: None, among: None })
         }
+        PlanColumn::Linked(linked) => linked_column(catalogue, collection, &linked),
         PlanColumn::State(index) => {
             let state = collection.states.get(index).ok_or_else(|| StoreError::Wrong("there is no such state field".into()))?;
             let sql = format!("r.{}", quoted_name(&["s", &state.name]));
             // state fields have no side tables
             let index = FieldIndexes { ordered: state.index.ordered && !state.ty.is_list(), ..FieldIndexes::default() };
-            Ok(ColumnInfo { compared: sql.clone(), sql, ty: state.ty.clone(), fold: false, index, name: state.name.clone(), tags: None })
+            Ok(ColumnInfo { compared: sql.clone(), sql, ty: state.ty.clone(), fold: false, index, name: state.name.clone(), tags: None, among: None })
         }
     }
 }
@@ -101,12 +123,12 @@ impl ColumnInfo {
         match test {
             Comparison::Equal(wanted) => ordered || wanted.as_text().is_some_and(|text| contained(&[text.to_owned()])),
             Comparison::Prefix(prefix) => ordered || contained(std::slice::from_ref(prefix)),
-            Comparison::In(_) | Comparison::During(_) => ordered,
+            Comparison::In(_) | Comparison::During(_) | Comparison::Among(_) => ordered,
             Comparison::Related(..) => self.index.intersects,
             Comparison::Words(_) => self.index.words,
             Comparison::Range { low, high } => ordered && (low.is_some() || high.is_some()),
             Comparison::Wildcard(pieces) => (ordered && pieces.first().is_some_and(|first| !first.is_empty())) || contained(pieces),
-            Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) => false,
+            Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::NotAmong(_) | Comparison::Exists(_) => false,
         }
     }
 

@@ -1,13 +1,14 @@
 //! Turns conditions into SQL in the form that an index supports.
 
 use super::super::session::DbResult;
-use super::super::tables::{INDEXED_CHARACTERS, quoted_name};
+use super::super::tables::{INDEXED_CHARACTERS, index_expression, quoted_name};
 use super::super::words_index::{words_query, words_vector};
 use super::columns::ColumnInfo;
 use super::parameters::{Parameters, QueryParameter};
 use crate::StoreError;
 use crate::plan::Comparison;
 use crate::sql::during::{during_bounds, during_sql};
+use crate::sql::linked::no_statement;
 use crate::sql::pattern::{self, MAX_PATTERN};
 use stook_catalogue::value::{FieldType, Geometry, Value};
 
@@ -158,6 +159,17 @@ impl ComparisonSql<'_> {
                         format!("{index_expression} = ANY({}) AND {condition}", self.parameters.push(QueryParameter::Texts(beginnings), "text[]"))
                     }
                     _ => condition,
+                }
+            }
+            Comparison::Among(_) | Comparison::NotAmong(_) => {
+                let values = self.column.among.as_ref().ok_or_else(|| no_statement(&self.column.name))?;
+                match (test, &self.index_expression) {
+                    (Comparison::Among(_), Some(expression)) => {
+                        let indexed = index_expression("q.v", &element);
+                        format!("({expression}, {}) IN (SELECT {indexed}, q.v FROM ({values}) AS q)", self.sql)
+                    }
+                    (Comparison::Among(_), None) => format!("{} IN (SELECT q.v FROM ({values}) AS q)", self.sql),
+                    _ => format!("({0} IS NULL OR NOT {0} IN (SELECT q.v FROM ({values}) AS q))", self.sql),
                 }
             }
             Comparison::Range { low, high } => {

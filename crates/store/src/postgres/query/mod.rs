@@ -9,6 +9,7 @@ mod columns;
 mod comparison;
 mod explain;
 mod group;
+mod linked;
 mod parameters;
 mod rows;
 mod select;

@@ -5,6 +5,7 @@ use super::super::tables::{index_expression, quoted_name};
 use super::columns::{ColumnInfo, column_info};
 use super::comparison::ComparisonSql;
 use super::group::PostgresDialect;
+use super::linked::values_statement;
 use super::parameters::{Parameters, QueryParameter};
 use crate::StoreError;
 use crate::plan::{Comparison, Condition, PlanColumn, QueryPlan, SortKey};
@@ -46,6 +47,11 @@ const SMALL_PAGE: u64 = 256;
 
 impl<'a> SqlBuilder<'a> {
     pub fn new(catalogue: &'a Catalogue, tenant: i64, plan: &QueryPlan) -> DbResult<Self> {
+        Self::with_parameters(catalogue, tenant, plan, Parameters::default())
+    }
+
+    /// The same in a statement that has these parameters already.
+    pub fn with_parameters(catalogue: &'a Catalogue, tenant: i64, plan: &QueryPlan, parameters: Parameters) -> DbResult<Self> {
         let collection = catalogue.collections.get(plan.collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
         let struct_join = struct_join(collection, plan.each)?;
         let mut builder = Self {
@@ -53,7 +59,7 @@ impl<'a> SqlBuilder<'a> {
             collection,
             tenant,
             conditions: Vec::new(),
-            parameters: Parameters::default(),
+            parameters,
             is_indexed: false,
             is_ordered_scan: false,
             key_field: None,
@@ -64,11 +70,8 @@ impl<'a> SqlBuilder<'a> {
         };
         let tenant = builder.parameters.push(QueryParameter::Number(tenant), "bigint");
         builder.conditions = vec![format!("r.tenant = {tenant}"), "r.alive".into()];
-        let conditions: Vec<(ColumnInfo, &Comparison)> = plan
-            .conditions
-            .iter()
-            .map(|condition| Ok((column_info(catalogue, collection, plan.each, condition.column)?, &condition.test)))
-            .collect::<DbResult<_>>()?;
+        let conditions: Vec<(ColumnInfo, &Comparison)> =
+            plan.conditions.iter().map(|condition| Ok((builder.condition_column(condition, plan)?, &condition.test))).collect::<DbResult<_>>()?;
         let finds = |(column, test): &(ColumnInfo, &Comparison)| column.finds(test);
         builder.is_indexed = conditions.iter().any(finds);
         let first_column = column_info(catalogue, collection, plan.each, plan.sort.first().map_or(PlanColumn::Key, |sort| sort.column))?;
@@ -127,9 +130,19 @@ impl<'a> SqlBuilder<'a> {
         rank_sql(plan, column_of, |text| parameters.text(text))
     }
 
+    /// The column of a condition, with the values of linked records that it is compared with.
+    fn condition_column(&mut self, condition: &Condition, plan: &QueryPlan) -> DbResult<ColumnInfo> {
+        let mut column = column_info(self.catalogue, self.collection, plan.each, condition.column)?;
+        if let Comparison::Among(rows) | Comparison::NotAmong(rows) = &condition.test {
+            let (sql, parameters) = values_statement(self.catalogue, self.tenant, rows, std::mem::take(&mut self.parameters))?;
+            (column.among, self.parameters) = (Some(sql), parameters);
+        }
+        Ok(column)
+    }
+
     /// A condition as SQL, apart from the others.
     fn single(&mut self, condition: &Condition, plan: &QueryPlan) -> DbResult<String> {
-        let column = column_info(self.catalogue, self.collection, plan.each, condition.column)?;
+        let column = self.condition_column(condition, plan)?;
         let others = std::mem::take(&mut self.conditions);
         self.condition(&condition.test, &column, false)?;
         Ok(std::mem::replace(&mut self.conditions, others).join(" AND "))
@@ -155,6 +168,7 @@ impl<'a> SqlBuilder<'a> {
         let (test, negation) = match test {
             Comparison::NotEqual(value) => (&Comparison::Equal(value.clone()), "NOT "),
             Comparison::NotWildcard(pieces) => (&Comparison::Wildcard(pieces.clone()), "NOT "),
+            Comparison::NotAmong(rows) => (&Comparison::Among(rows.clone()), "NOT "),
             other => (other, ""),
         };
         if column.sql == "r.conflict" && negation.is_empty() {
@@ -187,7 +201,9 @@ impl<'a> SqlBuilder<'a> {
     /// Restricts the query to the first records in the order of keys; every condition must be on the record itself.
     pub fn among_first(mut self, plan: &QueryPlan, records: u64) -> DbResult<Self> {
         let mut first = vec!["r.tenant = $1".to_owned()];
-        for condition in plan.conditions.iter().filter(|condition| condition.column == PlanColumn::Key) {
+        // conditions on linked records do not say where the first keys are
+        let is_of_key = |condition: &&Condition| condition.column == PlanColumn::Key && !condition.test.is_of_linked();
+        for condition in plan.conditions.iter().filter(is_of_key) {
             let column = column_info(self.catalogue, self.collection, None, PlanColumn::Key)?;
             let mut key = ComparisonSql { sql: "r.key", column: &column, index_expression: None, contains: false, parameters: &mut self.parameters };
             first.push(key.test(&condition.test)?);

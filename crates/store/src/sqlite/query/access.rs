@@ -6,6 +6,7 @@ use super::super::words_index::{words_query, words_table};
 use super::alternatives::{IndexedAlternative, indexed_alternatives, probe_alternatives};
 use super::columns::{ColumnInfo, column_info};
 use super::comparison::{comparison, is_negation};
+use super::linked::condition_column;
 use crate::plan::{Comparison, QueryPlan};
 use crate::sql::pattern::{self};
 use crate::{Result, StoreError};
@@ -82,6 +83,7 @@ pub fn access_path_of(collection: &Collection, column: &ColumnInfo, test: &Compa
         Comparison::Equal(_) | Comparison::In(_) if column.ty.element() == &FieldType::Boolean => 14,
         Comparison::Equal(_) => 2,
         Comparison::In(_) => 3,
+        Comparison::Among(_) => 4,
         Comparison::Prefix(_) | Comparison::Wildcard(_) if prefix_length > 0 => 10 - prefix_length.min(4) as u32,
         Comparison::Range { low: Some(_), high: Some(_) } | Comparison::During(_) => 12,
         Comparison::Range { .. } => 13,
@@ -132,7 +134,7 @@ impl Driving {
         match self {
             Driving::Condition(index, path) => {
                 let condition = &plan.conditions[*index];
-                let column = column_info(catalogue, collection, plan.each, condition.column)?;
+                let column = condition_column(connection, catalogue, tenant, plan, condition)?;
                 probe(connection, tenant, &IndexedCondition { collection, column: &column, test: &condition.test, path }, max_entries)
             }
             Driving::Alternatives(alternatives) => probe_alternatives(connection, tenant, collection, (alternatives, max_entries)),
@@ -184,7 +186,9 @@ pub fn choose_driving_condition(connection: &Connection, catalogue: &Catalogue, 
 pub fn description(path: &AccessPath, column: &ColumnInfo, test: &Comparison) -> String {
     let name = &column.name;
     match path {
-        AccessPath::Ordered(_) if matches!(test, Comparison::Equal(_) | Comparison::In(_)) => format!("looks up {name} in its index"),
+        AccessPath::Ordered(_) if matches!(test, Comparison::Equal(_) | Comparison::In(_) | Comparison::Among(_)) => {
+            format!("looks up {name} in its index")
+        }
         AccessPath::Ordered(_) => format!("reads a range of the index on {name}"),
         AccessPath::Elements => format!("finds records through the index on the elements of {name}"),
         AccessPath::Boxes => format!("finds records through the boxes around {name}"),

@@ -45,6 +45,10 @@ fn find(
 ) -> Result<Option<Vec<IndexedAlternative>>> {
     match combined {
         CombinedCondition::Is(condition) => {
+            // the statement of linked records is made when the condition is compared
+            if condition.test.is_of_linked() {
+                return Ok(None);
+            }
             let column = column_info(catalogue, collection, plan.each, condition.column)?;
             let path = access_path_of(collection, &column, &condition.test);
             Ok(path.map(|(rank, path)| vec![IndexedAlternative { condition: condition.clone(), column, path, rank }]))

@@ -2,6 +2,8 @@
 
 use super::super::tables::ordered_index;
 use super::super::words_index::words_column;
+use super::access::SqlStatement;
+use super::linked::linked_column;
 use crate::plan::PlanColumn;
 use crate::sql::pattern::fold_pieces;
 use crate::sql::plan_parts::{link_of, member, no_words};
@@ -28,6 +30,8 @@ pub struct ColumnInfo {
     pub tags: Option<u32>,
     /// Whether it is the column of conflicts, and records with conflicts are indexed.
     pub conflicts: bool,
+    /// The statement of the values with which a condition compares it, if these are in linked records.
+    pub among: Option<SqlStatement>,
 }
 
 /// The SQL of a record's key as its index has it, see [`super::super::packed`].
@@ -47,6 +51,7 @@ pub fn column_info(catalogue: &Catalogue, collection: &Collection, each: Option<
         unique: false,
         tags: None,
         conflicts: false,
+        among: None,
     };
     match column {
         // qualified, because records may be joined with tables that also have a key
@@ -80,6 +85,7 @@ pub fn column_info(catalogue: &Catalogue, collection: &Collection, each: Option<
                 unique: false,
                 tags: Some(tags.id),
                 conflicts: false,
+                among: None,
             })
         }
         PlanColumn::Field(index) => {
@@ -102,6 +108,7 @@ pub fn column_info(catalogue: &Catalogue, collection: &Collection, each: Option<
                 unique: field.unique,
                 tags: None,
                 conflicts: false,
+                among: None,
             })
         }
         PlanColumn::Element(index) => {
@@ -126,6 +133,7 @@ pub fn column_info(catalogue: &Catalogue, collection: &Collection, each: Option<
             let sql = format!("(CASE WHEN {record_table}.\"f_{field}\" IS NOT NULL THEN {targets_exist} END)");
             Ok(ColumnInfo { name: format!("{}.exists", link.name), ..plain(&sql, FieldType::Boolean) })
         }
+        PlanColumn::Linked(linked) => linked_column(catalogue, collection, &linked),
         PlanColumn::State(index) => {
             let state = collection.states.get(index).ok_or_else(|| StoreError::Wrong("there is no such state field".into()))?;
             let sql = format!("\"s_{}\"", state.name);
@@ -142,6 +150,7 @@ pub fn column_info(catalogue: &Catalogue, collection: &Collection, each: Option<
                 unique: false,
                 tags: None,
                 conflicts: false,
+                among: None,
             })
         }
     }

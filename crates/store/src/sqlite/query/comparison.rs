@@ -4,6 +4,7 @@ use super::super::values::{bind, bind_element};
 use super::columns::ColumnInfo;
 use crate::plan::Comparison;
 use crate::sql::during::{during_bounds, during_sql};
+use crate::sql::linked::no_statement;
 use crate::sql::pattern::{self, MAX_PATTERN};
 use crate::{Result, StoreError};
 use rusqlite::types::Value as Sql;
@@ -14,7 +15,7 @@ const MAX_VALUES: usize = 1_000;
 
 /// Whether records without a value satisfy the comparison.
 pub fn is_negation(test: &Comparison) -> bool {
-    matches!(test, Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(false))
+    matches!(test, Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::NotAmong(_) | Comparison::Exists(false))
 }
 
 /// Compares `sql`, a list of ranges.
@@ -84,6 +85,12 @@ pub fn comparison(sql: &str, test: &Comparison, column: &ColumnInfo, parameters:
                 }
             }
             if parts.is_empty() { format!("{sql} IS NOT NULL") } else { parts.join(" AND ") }
+        }
+        Comparison::Among(_) | Comparison::NotAmong(_) => {
+            let values = column.among.as_ref().ok_or_else(|| no_statement(&column.name))?;
+            parameters.extend(values.parameters.iter().cloned());
+            let among = format!("{sql} IN (SELECT {} FROM ({}))", bound.replace('?', "v"), values.sql);
+            if is_negation(test) { format!("({sql} IS NULL OR NOT {among})") } else { among }
         }
         Comparison::Prefix(prefix) => prefix_comparison(sql, bound, &column.fold_pattern(&[prefix.clone(), String::new()])[0], parameters),
         Comparison::Wildcard(pieces) => pattern_comparison((sql, bound, text), &column.fold_pattern(pieces), parameters)?,

@@ -11,6 +11,7 @@ mod columns;
 mod comparison;
 mod explain;
 mod group;
+mod linked;
 mod pager;
 mod rows;
 mod select;

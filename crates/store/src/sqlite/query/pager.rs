@@ -27,7 +27,8 @@ impl KeyPager {
     /// The first page of a plan; `None` if it must be read at once.
     pub fn for_plan(catalogue: &Catalogue, plan: &QueryPlan) -> Option<Self> {
         let is_plain = plan.sort.is_empty() && plan.each.is_none() && !plan.distinct && !plan.any_order && plan.offset == 0;
-        if !is_plain || plan.limit.is_some_and(|limit| limit <= PAGE_ROWS) {
+        // each page would search the linked records again
+        if !is_plain || plan.has_linked_conditions() || plan.limit.is_some_and(|limit| limit <= PAGE_ROWS) {
             return None;
         }
         let collection = collection_of(catalogue, plan).ok()?;

@@ -23,7 +23,7 @@ pub fn visit(
     if let Some(rows) = read_first_records(connection, catalogue, tenant, plan, driving.as_ref())? {
         return rows.into_iter().try_for_each(visit);
     }
-    let statement = rows_statement_of(SqlBuilder::with_access_path(catalogue, tenant, plan, driving)?, plan)?.0;
+    let statement = rows_statement_of(SqlBuilder::with_access_path((connection, catalogue), tenant, plan, driving)?, plan)?.0;
     read_rows(connection, catalogue, plan, &statement, visit)
 }
 
@@ -63,7 +63,7 @@ fn read_first_records(
     }
     let collect_rows = |plan: &QueryPlan, only_keys: bool| -> Result<Vec<Vec<Value>>> {
         let mut rows = Vec::new();
-        let mut builder = SqlBuilder::with_access_path(catalogue, tenant, plan, None)?;
+        let mut builder = SqlBuilder::with_access_path((connection, catalogue), tenant, plan, None)?;
         // the index does not contain whether a record is alive
         builder.conditions.retain(|condition| !only_keys || condition != ALIVE);
         let statement = rows_statement_of(builder, plan)?.0;

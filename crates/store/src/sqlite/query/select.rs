@@ -7,6 +7,7 @@ use super::alternatives::{descriptions, ids_sql};
 use super::columns::{ColumnInfo, column_info, packed_key};
 use super::comparison::comparison;
 use super::group::SqliteDialect;
+use super::linked::condition_column;
 use crate::Result;
 use crate::plan::{Comparison, Condition, PlanColumn, QueryPlan, SortKey};
 use crate::sql::combined::{TruthValues, combined_sql};
@@ -27,6 +28,7 @@ const TRUTH_VALUES: TruthValues = TruthValues { yes: "1", no: "0" };
 pub struct SqlBuilder<'a> {
     pub catalogue: &'a Catalogue,
     pub collection: &'a Collection,
+    connection: &'a Connection,
     tenant: i64,
     pub conditions: Vec<String>,
     pub parameters: Vec<Sql>,
@@ -42,16 +44,22 @@ pub struct SqlBuilder<'a> {
 
 impl<'a> SqlBuilder<'a> {
     /// Builds the `FROM ... WHERE ...` of a plan.
-    pub fn new(connection: &Connection, catalogue: &'a Catalogue, tenant: i64, plan: &QueryPlan) -> Result<Self> {
-        Self::with_access_path(catalogue, tenant, plan, choose_driving_condition(connection, catalogue, tenant, plan)?)
+    pub fn new(connection: &'a Connection, catalogue: &'a Catalogue, tenant: i64, plan: &QueryPlan) -> Result<Self> {
+        Self::with_access_path((connection, catalogue), tenant, plan, choose_driving_condition(connection, catalogue, tenant, plan)?)
     }
 
     /// The same with a given condition that finds the records; without one, they are read in order.
-    pub fn with_access_path(catalogue: &'a Catalogue, tenant: i64, plan: &QueryPlan, driving: Option<Driving>) -> Result<Self> {
+    pub fn with_access_path(
+        (connection, catalogue): (&'a Connection, &'a Catalogue),
+        tenant: i64,
+        plan: &QueryPlan,
+        driving: Option<Driving>,
+    ) -> Result<Self> {
         let collection = collection_of(catalogue, plan)?;
         let mut builder = Self {
             catalogue,
             collection,
+            connection,
             tenant,
             conditions: vec![format!("\"r_{}\".tenant = ?", collection.name), ALIVE.into()],
             parameters: vec![Sql::Integer(tenant)],
@@ -61,7 +69,7 @@ impl<'a> SqlBuilder<'a> {
             access_description: "reads every record of the collection".into(),
         };
         let columns: Vec<ColumnInfo> =
-            plan.conditions.iter().map(|condition| column_info(catalogue, collection, plan.each, condition.column)).collect::<Result<_>>()?;
+            plan.conditions.iter().map(|condition| condition_column(connection, catalogue, tenant, plan, condition)).collect::<Result<_>>()?;
         let mut satisfied = None;
         if let Some(Driving::Condition(index, path)) = driving {
             builder.use_access_path(&plan.conditions[index].test, &columns[index], &path)?;
@@ -104,7 +112,7 @@ impl<'a> SqlBuilder<'a> {
 
     /// A condition as SQL, apart from the others.
     fn single(&mut self, condition: &Condition, plan: &QueryPlan) -> Result<String> {
-        let column = column_info(self.catalogue, self.collection, plan.each, condition.column)?;
+        let column = condition_column(self.connection, self.catalogue, self.tenant, plan, condition)?;
         let others = std::mem::take(&mut self.conditions);
         self.condition(&condition.test, &column)?;
         Ok(std::mem::replace(&mut self.conditions, others).join(" AND "))
@@ -176,6 +184,7 @@ impl<'a> SqlBuilder<'a> {
         let (test, negation) = match test {
             Comparison::NotEqual(value) => (&Comparison::Equal(value.clone()), "NOT "),
             Comparison::NotWildcard(pieces) => (&Comparison::Wildcard(pieces.clone()), "NOT "),
+            Comparison::NotAmong(rows) => (&Comparison::Among(rows.clone()), "NOT "),
             other => (other, ""),
         };
         let inner = comparison("e.value", test, column, &mut self.parameters)?;
