@@ -56,9 +56,10 @@ fn a_catalogue_is_used_from_python_on_both_stores_and_on_a_server() {
         command.args(["tests/reference/use_package.py", sandbox.folder().to_str().unwrap(), &sandbox.address()]);
         succeeds(command);
         let audit = sandbox.ok(&["audit"]);
-        assert!(audit.contains("PATCH") || audit.contains("patch"), "{audit}");
+        assert!(audit.contains("PATCH /v1/main/book/b00003"), "{audit}");
     }
     let sandbox = Sandbox::new(LIBRARY);
+    sandbox.ok(&["prepare"]);
     let token = sandbox.ok(&["token", "create", "--role", "write"]);
     let served = Served::new(&sandbox, &["--workers", "1"]);
     let mut command = python("pandas, pyarrow").unwrap();

@@ -86,6 +86,7 @@ pub mod cql;
 pub mod examples;
 mod language;
 mod plan;
+pub mod reconcile;
 
 pub use assist::{
     COUNTED, Completion, Facet, FacetValue, Facets, MAX_TEXT, SUGGESTIONS, Suggestion, Vocabulary, complete, facets, questions, suggest,

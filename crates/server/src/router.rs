@@ -2,8 +2,8 @@
 
 use crate::App;
 use crate::api::{
-    audit, changes, coverage, deliver, export, failed, health, history, jobs, metrics, oai, openapi, queries, records, routes, runs, services, sru,
-    uploads,
+    audit, changes, coverage, deliver, export, failed, health, history, jobs, metrics, oai, openapi, queries, reconcile, records, routes, runs,
+    services, sru, uploads,
 };
 use crate::api::{suggest, summary, tags, tenants, tokens, transitions, unknown};
 use crate::guard::admission::RequestClass;
@@ -94,8 +94,10 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/metrics/history", get(history::get))
         .route("/metrics/summary", get(summary::get))
         .route_layer(request_id_layer.clone());
+    // web pages of the definition's `origins` may call what it declares, and recognise records
     let declared = [false, true].map(|is_open| guarded_declared(app, routes::router(&app.catalogue, is_open), is_open));
-    let declared = declared.into_iter().fold(Router::new(), Router::merge);
+    let reconciled = guarded_declared(app, reconcile::router(&app.catalogue), false);
+    let declared = declared.into_iter().fold(reconciled, Router::merge);
     let declared = match routes::cors(&app.catalogue) {
         // a preflight request is of a method that no route has
         Some(cors) => declared.method_not_allowed_fallback(unknown::wrong_method.layer(request_id_layer.clone())).layer(cors),

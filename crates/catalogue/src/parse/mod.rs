@@ -86,7 +86,7 @@ pub fn parse_with_files(text: &str, read_file: &dyn Fn(&str) -> std::io::Result<
 }
 
 /// Segments of API paths in positions where names of collections may be, now or later.
-const API_WORDS: [&str; 18] = [
+const API_WORDS: [&str; 19] = [
     "query",
     "changes",
     "lookup",
@@ -105,6 +105,7 @@ const API_WORDS: [&str; 18] = [
     "lab",
     "oai",
     "sru",
+    "reconcile",
 ];
 
 impl DefinitionParser<'_> {

@@ -17,6 +17,7 @@ pub mod metrics;
 pub mod oai;
 pub mod openapi;
 pub mod queries;
+pub mod reconcile;
 pub mod records;
 pub mod response;
 pub mod routes;

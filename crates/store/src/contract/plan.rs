@@ -116,6 +116,18 @@ pub struct Condition {
     pub test: Comparison,
 }
 
+impl Condition {
+    /// That a column has this value.
+    pub fn equal(column: PlanColumn, value: Value) -> Self {
+        Self { column, test: Comparison::Equal(value) }
+    }
+
+    /// That a column has one of these values.
+    pub fn one_of(column: PlanColumn, values: Vec<Value>) -> Self {
+        Self { column, test: Comparison::In(values) }
+    }
+}
+
 /// Conditions combined by `and`, `or` and `not`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CombinedCondition {

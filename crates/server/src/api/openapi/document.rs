@@ -3,7 +3,7 @@
 
 use super::jobs::job_schema;
 use super::schema::record_schema;
-use super::{collection, jobs, lab, queries, route, service, tokens};
+use super::{collection, jobs, lab, queries, reconcile, route, service, tokens};
 use crate::App;
 use crate::api::response::json_answer;
 use crate::guard::access::Identity;
@@ -39,6 +39,7 @@ pub fn document(catalogue: &Catalogue, tenant: Option<&Tenant>) -> Json {
         queries::describe_published(catalogue, &mut add);
     }
     queries::describe_changes(catalogue, &mut add);
+    reconcile::describe(catalogue, &mut add);
     jobs::describe(&mut add);
     lab::describe(&mut add);
     tokens::describe(&mut add);

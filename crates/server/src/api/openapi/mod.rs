@@ -6,6 +6,7 @@ mod jobs;
 mod lab;
 mod operation;
 mod queries;
+mod reconcile;
 mod route;
 mod schema;
 mod service;
