@@ -46,6 +46,9 @@ const COMMANDS: &[(&[&str], Does, i32)] = &[
     (&["collect", "--status"], Refuses, 0),
     (&["work", "--drain"], Prepares, 0),
     (&["serve", "--listen", "256.0.0.1:1"], Nothing, 64),
+    // its input is at its end at once
+    (&["mcp"], Refuses, 0),
+    (&["mcp", "--allow-writes"], Refuses, 0),
     (&["tag", "create", "big"], Refuses, 0),
     (&["tag", "set", "old", "--comment", "none"], Refuses, 0),
     (&["tag", "delete", "old"], Refuses, 0),

@@ -11,6 +11,7 @@ mod output_file;
 mod arguments;
 mod commands;
 mod error;
+mod mcp;
 mod open;
 mod process;
 mod remote;
@@ -79,6 +80,7 @@ fn run(arguments: &Arguments) -> CommandResult {
         Command::Collect(arguments) => collect::run(&location, arguments),
         Command::Work(arguments) => work::work(&location, arguments),
         Command::Serve(arguments) => serve::serve(&location, arguments),
+        Command::Mcp(arguments) => mcp::mcp(&location, arguments),
         Command::Tag { command } => tag::tag(&location, command),
         Command::Token { command } => token::token(&location, command),
         Command::Audit(arguments) => audit::audit(&location, arguments),

@@ -4,6 +4,7 @@ use super::import::{CollectArgs, ImportArgs, WorkArgs};
 use super::init::{InitArgs, ProfileArgs};
 #[cfg(feature = "lab")]
 use super::lab::LabCommand;
+use super::mcp::McpArgs;
 use super::queue::{JournalArgs, QueueCommand};
 use super::records::{ChangesArgs, ExportArgs, GetArgs, QueryArgs, SqlArgs, WithdrawArgs};
 #[cfg(feature = "lab")]
@@ -126,6 +127,11 @@ pub enum Command {
         after_help = "Examples:\n  stook serve\n  stook serve --listen 0.0.0.0:7070 --workers 0\n  stook serve --trust-proxy 127.0.0.1 --proxy-secret-file proxy.secret --proxy-rights '*=read'\n  curl http://127.0.0.1:7070/v1/main/query?q=authority"
     )]
     Serve(ServeArgs),
+    /// Offer the catalogue as tools to language models, by the Model Context Protocol over standard input and output.
+    #[command(
+        after_help = "Examples:\n  stook mcp -C library\n  stook mcp -C library --allow-writes\n\nA program such as an assistant starts this command and talks to it; see the page \"Give a catalogue to a language model\" of the documentation. Without --allow-writes nothing can be changed."
+    )]
+    Mcp(McpArgs),
     /// Create, change, list and assign tags of records.
     #[command(
         after_help = "Examples:\n  stook tag create gpu --xpath \"//node[@class='display']/vendor[contains(., 'NVIDIA')]\"\n  stook tag create big --query 'memory>=262144'\n  stook tag create rack7 && stook tag add rack7 node-00000001\n  stook query 'machine tag=gpu tag=rack7'"

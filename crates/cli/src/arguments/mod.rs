@@ -5,6 +5,7 @@ pub mod import;
 pub mod init;
 #[cfg(feature = "lab")]
 pub mod lab;
+pub mod mcp;
 mod named;
 pub mod queue;
 pub mod records;

@@ -18,8 +18,13 @@ pub fn scope() -> AuditScope {
     let known = Arguments::command();
     let words = std::env::args().skip(1).skip_while(|word| known.find_subcommand(word).is_none());
     let command: Vec<String> = words.take_while(|word| !word.starts_with('-')).take(4).collect();
+    scope_of(&format!("stook {}", command.join(" ")))
+}
+
+/// An operation of this process for the user who called it.
+pub fn scope_of(operation: &str) -> AuditScope {
     let user = ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(|name| std::env::var(name).ok()).unwrap_or_else(|| "somebody".into());
-    AuditScope::new(AuditedOperation { caller: format!("{user} (command line)"), ..AuditedOperation::new(&format!("stook {}", command.join(" "))) })
+    AuditScope::new(AuditedOperation { caller: format!("{user} (command line)"), ..AuditedOperation::new(operation) })
 }
 
 pub fn audit(location: &CatalogueLocation, arguments: &AuditArgs) -> CommandResult {

@@ -287,8 +287,8 @@ fn describe(catalogue: &Catalogue, derive: &Derivation) -> String {
     }
 }
 
-/// The name of a field's survivorship rule in explanations.
-pub(crate) fn rule_name(catalogue: &Catalogue, field: &stook_catalogue::definition::Field) -> String {
+/// The rule by which the golden values of a field are chosen, as definitions write it.
+pub fn rule_name(catalogue: &Catalogue, field: &stook_catalogue::definition::Field) -> String {
     use stook_catalogue::definition::Survivorship;
     match &field.survivorship {
         Survivorship::Latest => "latest".into(),
