@@ -317,7 +317,7 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_correction_holds_until_something_new_is_said_in_every_order(steps in prop::collection::vec(step(), 1..10)) {
@@ -328,7 +328,7 @@ proptest! {
 #[test]
 fn a_correction_holds_until_something_new_is_said_in_every_order_on_a_server() {
     let Some(desk) = desk_on_a_server("corrections_law") else { return };
-    for steps in support::drawn(prop::collection::vec(step(), 1..10), 24) {
+    for steps in support::drawn(prop::collection::vec(step(), 1..10), 12) {
         desk.holds(&steps);
     }
 }

@@ -119,8 +119,8 @@ pub struct ExportArgs {
     /// The collection.
     pub collection: String,
     /// Format of the output [default with --corrections: ndjson].
-    #[arg(long, required_unless_present = "corrections", default_value_if("corrections", "true", "ndjson"))]
-    pub format: ExportFormat,
+    #[arg(long, required_unless_present = "corrections")]
+    pub format: Option<ExportFormat>,
     /// Write who says what instead of records: a row for each value that a contributor gives, and whether it was chosen.
     #[arg(long)]
     pub explain: bool,

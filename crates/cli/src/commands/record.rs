@@ -90,12 +90,14 @@ pub fn get(location: &CatalogueLocation, arguments: &GetArgs) -> CommandResult {
 
 /// Who edited a field and why, and whether that still counts before its rule.
 fn edited(correction: &Json) -> String {
-    let Some(by) = correction["by"].as_str() else { return String::new() };
+    let Some(caller) = correction["by"].as_str() else { return String::new() };
+    // a token need not have a name
+    let by = if caller.is_empty() { String::new() } else { format!(" by {caller}") };
     let reason = correction["reason"].as_str().map(|reason| format!(": {reason}")).unwrap_or_default();
     match (correction["holds"].as_bool(), correction["contradicted_by"].as_str()) {
-        (Some(true), _) => format!("; corrected by {by}{reason}"),
-        (Some(false), Some(contributor)) => format!("; the correction by {by} no longer counts, because {contributor} gives another value"),
-        _ => format!("; edited by {by}{reason}"),
+        (Some(true), _) => format!("; corrected{by}{reason}"),
+        (Some(false), Some(contributor)) => format!("; the correction{by} no longer counts, because {contributor} gives another value"),
+        _ => format!("; edited{by}{reason}"),
     }
 }
 
@@ -183,13 +185,13 @@ pub fn export(location: &CatalogueLocation, arguments: &ExportArgs) -> CommandRe
     let (catalogue, store) = location.read()?;
     let tenant = open::tenant(&arguments.tenant)?;
     let format = match arguments.format {
-        ExportFormat::Ndjson => export::ExportFormat::Ndjson,
-        ExportFormat::Csv => export::ExportFormat::Csv,
-        ExportFormat::Xlsx => export::ExportFormat::Typed(TypedFormat::Xlsx),
-        ExportFormat::Parquet => export::ExportFormat::Typed(TypedFormat::Parquet),
-        ExportFormat::Arrow => export::ExportFormat::Typed(TypedFormat::Arrow),
-        ExportFormat::Marc => export::ExportFormat::Marc,
-        ExportFormat::Marcxml => export::ExportFormat::MarcXml,
+        None | Some(ExportFormat::Ndjson) => export::ExportFormat::Ndjson,
+        Some(ExportFormat::Csv) => export::ExportFormat::Csv,
+        Some(ExportFormat::Xlsx) => export::ExportFormat::Typed(TypedFormat::Xlsx),
+        Some(ExportFormat::Parquet) => export::ExportFormat::Typed(TypedFormat::Parquet),
+        Some(ExportFormat::Arrow) => export::ExportFormat::Typed(TypedFormat::Arrow),
+        Some(ExportFormat::Marc) => export::ExportFormat::Marc,
+        Some(ExportFormat::Marcxml) => export::ExportFormat::MarcXml,
     };
     // read before the records are
     let cursor = change_feed::cursor_of_export(&catalogue, &*store, &tenant, collection)?;

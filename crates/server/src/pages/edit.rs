@@ -100,7 +100,9 @@ pub fn correction(explained: &Json) -> Markup {
     html! {
         @if !correction.is_null() {
             p.quiet {
-                "by " bdi { (named(correction, "by")) } ", " (moment(&correction["at"]))
+                // a token need not have a name
+                @if !named(correction, "by").is_empty() { "by " bdi { (named(correction, "by")) } ", " }
+                (moment(&correction["at"]))
                 @if let Some(reason) = correction["reason"].as_str() { ": " (text(reason)) }
             }
             @match (correction["holds"].as_bool(), correction["contradicted_by"].as_str()) {
@@ -126,6 +128,7 @@ impl Found {
         let known = || collections.iter().map(|known| named(known, "name"));
         let definition =
             definition.ok_or_else(|| Problem::not_found(format!("there is no collection {collection:?}; {}", known_instead(collection, known()))))?;
+        ctx.require_change(collection)?;
         let explained = ctx.get_json(&format!("/{collection}/-/explain"), &[("key", key)]).await?;
         Ok(Self { definition, explained })
     }

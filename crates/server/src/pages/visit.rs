@@ -172,6 +172,15 @@ impl PageContext {
         self.caller.rights.may(Operation::Write, collection)
     }
 
+    /// Checks that the visitor may change records of a collection, before a form for that is shown or read.
+    ///
+    /// # Errors
+    /// 403 when they may not.
+    pub fn require_change(&self, collection: &str) -> HandlerResult<()> {
+        let found = self.pages.app.catalogue.collection(collection);
+        found.map_or(Ok(()), |(_, collection)| self.caller.require(Operation::Write, collection))
+    }
+
     /// Returns the path of a page of this tenant.
     pub fn to(&self, page: &str, params: &[(&str, &str)]) -> String {
         with_params(&format!("/t/{}/{page}", self.tenant), params)
