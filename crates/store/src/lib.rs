@@ -42,6 +42,7 @@ pub use contract::ids::LeaseToken;
 pub use contract::observer::{ChangedRecord, CommitNumbers, CommitObserver};
 pub use contract::plan::Queries;
 pub use contract::queue::Queue;
+pub(crate) use contract::records::FoundRow;
 pub use contract::records::{
     ChangeLogEntry, NewChangeLogEntry, ReadDetail, RecordChange, RecordContent, RecordWrite, Records, RowHint, StoredRecord, UniqueConflict, Version,
     WriteConflict,

@@ -342,6 +342,7 @@ impl Client {
             for target in ["t0", "t1", "t2"] {
                 let _ = writeln!(text, "{:?}", self.store.edges(&owner, 1, target).expect("edges"));
             }
+            let _ = writeln!(text, "{} records", self.store.count(&QueryPlan::all(owner.clone(), CollectionId::from(0))).expect("a number"));
             let marks: Vec<String> = self.store.marks(&owner, 1_000).expect("marks").into_iter().map(|mark| mark.target.to_string()).collect();
             let _ = writeln!(text, "{marks:?}");
         }
@@ -349,6 +350,7 @@ impl Client {
             let job = Job { created: 0, finished: job.finished.map(|_| 1), ..job };
             let _ = writeln!(text, "{job:?}\n{:?}", self.store.journal(job.id, 0, 1_000, false).expect("a journal"));
         }
+        assert_eq!(self.store.correct_record_counts().expect("counting works"), Vec::<String>::new());
         let _ = writeln!(text, "{:?} {:?}", self.store.chunks(None).expect("chunks"), self.store.is_idle().expect("an answer"));
         text
     }

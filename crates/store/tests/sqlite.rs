@@ -575,7 +575,7 @@ fn downgrade_to_format_10(path: &Path) {
     connection
         .execute_batch(
             "CREATE INDEX c_item ON r_item(tenant, packed(key)) WHERE conflict IS NOT NULL;
-             DROP TABLE audit; ALTER TABLE api_tokens DROP COLUMN expires; ALTER TABLE api_tokens DROP COLUMN used;
+             DROP TABLE record_counts; DROP TABLE audit; ALTER TABLE api_tokens DROP COLUMN expires; ALTER TABLE api_tokens DROP COLUMN used;
              ALTER TABLE api_tokens DROP COLUMN former_digest; ALTER TABLE api_tokens DROP COLUMN former_until;
              UPDATE meta SET value = '10' WHERE name = 'format'; UPDATE meta SET value = substr(value, 4) WHERE name = 'definition';",
         )
@@ -627,6 +627,20 @@ fn a_store_of_the_previous_format_is_upgraded_in_place() {
     assert_sound(&path);
     let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
     assert_eq!(store.changes(), [] as [String; 0]);
+}
+
+#[test]
+fn wrong_numbers_of_records_are_named_and_corrected() {
+    let (_directory, path, catalogue) = counted_store_path();
+    let store = open(&path, &catalogue, SqliteOptions::default()).expect("the store opens");
+    let item = |number: i64| put(CollectionId::from(0), &number.to_string(), None, counted_content(&catalogue, number));
+    TestUnit::new(&main_tenant()).writes((0..3).map(item)).commit_ok(&*store);
+    Connection::open(&path).and_then(|connection| connection.execute_batch("UPDATE record_counts SET records = 5")).expect("SQL");
+    let all = QueryPlan::all(main_tenant(), CollectionId::from(0));
+    assert_eq!(store.count(&all).expect("counting works"), 5);
+    assert_eq!(store.correct_record_counts().expect("counting works"), ["`item` of tenant main has 3 records, but 5 were noted"]);
+    assert_eq!(store.count(&all).expect("counting works"), 3);
+    assert_eq!(store.correct_record_counts().expect("counting works"), [""; 0]);
 }
 
 #[test]

@@ -139,6 +139,8 @@ pub fn check(location: &CatalogueLocation, as_json: bool) -> CommandResult {
     let Some(DeepCheckReport { records, incorrect, inconclusive, failed }) = checked else {
         return Err(CommandError::new("the check was interrupted: nothing is known about derived values; run it again: stook check --deep"));
     };
+    let miscounted = store.correct_record_counts()?;
+    let is_sound = incorrect.is_empty() && miscounted.is_empty();
     let record_json =
         |record: &CheckedRecord| json!({ "tenant": record.tenant.as_str(), "collection": record.collection, "key": record.key.as_str() });
     if as_json {
@@ -150,13 +152,17 @@ pub fn check(location: &CatalogueLocation, as_json: bool) -> CommandResult {
         say!(
             "{}",
             json!({
-                "sound": incorrect.is_empty(), "read": record_damage.read, "records": records, "changed": incorrect.len(), "wrong": shown, "undecided": inconclusive,
+                "sound": is_sound, "miscounted": miscounted, "read": record_damage.read, "records": records, "changed": incorrect.len(), "wrong": shown, "undecided": inconclusive,
                 "failing": failed.len(), "fails": fails,
             })
         );
-        return Ok(u8::from(!incorrect.is_empty()));
+        return Ok(u8::from(!is_sound));
     }
     say!("{} read, none damaged", count(record_damage.read, "record"));
+    if !miscounted.is_empty() {
+        say!("numbers of records were wrong and have been corrected:");
+        miscounted.iter().for_each(|wrong| say!("  {wrong}"));
+    }
     let records = count(records, "record");
     if incorrect.is_empty() {
         say!("all derived values of {records} are correct ({})", seconds(began.elapsed()));
@@ -184,5 +190,5 @@ pub fn check(location: &CatalogueLocation, as_json: bool) -> CommandResult {
             number(inconclusive)
         );
     }
-    Ok(u8::from(!incorrect.is_empty()))
+    Ok(u8::from(!is_sound))
 }

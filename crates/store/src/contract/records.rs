@@ -31,9 +31,18 @@ impl Version {
     }
 }
 
-/// Where a store has found a record's row, so that finding it again costs less. It is a hint and not part of the version: all hints are equal.
+/// What a store has found out about a record's row, so that finding it again costs less. It is a hint and not part of the version: all hints are equal.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct RowHint(pub(crate) Option<i64>);
+pub struct RowHint(pub(crate) Option<FoundRow>);
+
+/// The row of a record at a version.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FoundRow {
+    /// Its number.
+    pub id: i64,
+    /// Whether the record exists for readers.
+    pub exists: bool,
+}
 
 impl PartialEq for RowHint {
     fn eq(&self, _: &Self) -> bool {

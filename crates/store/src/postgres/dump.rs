@@ -1,6 +1,6 @@
 //! Gives everything that the schema holds, for a backup, and fills a new schema from one.
 
-use super::records;
+use super::{record_counts, records};
 use super::rows::UnitWriter;
 use super::session::{DatabaseError, DbResult, Session, SqlParameter};
 use super::store::PostgresStore;
@@ -9,6 +9,7 @@ use super::values::{BoundValue, RowExt};
 use crate::backup::{BackupItem, Backups, Cell};
 use crate::sql::backed_up::{self, ColumnKind, FillTables, FixedTable, Numbering, RestoredRecord};
 use crate::sql::change_feed;
+use crate::sql::record_counts::RecordCountChanges;
 use crate::{ReadDetail, Result, StoreError, lock_partition_of};
 use ::tokio_postgres::Row;
 use ::tokio_postgres::types::Type;
@@ -182,6 +183,9 @@ impl FillTables for Filling<'_> {
                 locked: HashMap::new(),
             };
             writer.restore(collection, &records)?;
+            let mut counted = RecordCountChanges::default();
+            records.iter().for_each(|record| counted.add(collection, i64::from(record.content.exists)));
+            record_counts::write(self.session, self.tables, tenant, 0, counted)?;
         }
         Ok(())
     }

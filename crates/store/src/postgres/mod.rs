@@ -26,6 +26,7 @@ mod options;
 mod pass;
 mod query;
 mod queue;
+mod record_counts;
 mod records;
 mod roles;
 mod rows;

@@ -6,7 +6,7 @@ use super::store::{ObservedSnapshot, PostgresStore};
 use super::tables::TenantTables;
 use super::tenants::{NO_TENANT, tenant_id};
 use super::values::RowExt;
-use super::{edges, former, marks, pass, query, records, tables, tags};
+use super::{edges, former, marks, pass, query, record_counts, records, tables, tags};
 use super::{jobs, journal};
 use crate::cancel::CancelToken;
 use crate::changes::{ChangeRange, Changes, RevisedRecord};
@@ -280,6 +280,10 @@ impl Settling for PostgresStore {
         };
         context.analyse_grown(sizes);
         Ok(report)
+    }
+
+    fn correct_record_counts(&self) -> Result<Vec<String>> {
+        self.write(|session, _| record_counts::correct(session, &self.context.tables))
     }
 
     fn awaiting_consolidation(&self) -> Result<Vec<CollectionId>> {

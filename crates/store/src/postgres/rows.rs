@@ -6,6 +6,7 @@ use super::tables::{CollectionTables, StoreTables, TenantTables, quoted_name};
 use super::unique;
 use super::values::{self, BoundValue, BoundingBox, RowExt, RowLocation, column_type};
 use crate::sql::backed_up::RestoredRecord;
+use crate::sql::record_counts::RecordCountChanges;
 use crate::sql::row::{reserved_value, version_of};
 use crate::sql::unique::{Claim, Digest, Refusal, Taken, decide, digest, sets_unique_fields};
 use crate::{RecordChange, RecordContent, RecordWrite, StoreError, UniqueConflict, Version};
@@ -45,8 +46,18 @@ pub struct UnitWriter<'d> {
     pub commit_time: i64,
     /// Whether it waits for rows that other transactions have locked.
     pub waits_for_locks: bool,
-    /// The rows that exist and are locked: their version, and their `ctid`. On a cluster the `ctid` is not read, and this has its default.
-    pub locked: HashMap<(CollectionId, Key), (Version, RowLocation)>,
+    /// The rows that exist and are locked.
+    pub locked: HashMap<(CollectionId, Key), LockedRow>,
+}
+
+/// A row that is locked.
+#[derive(Clone, Copy)]
+pub struct LockedRow {
+    pub version: Version,
+    /// Whether the record exists for readers.
+    pub exists: bool,
+    /// Its `ctid`. On a cluster it is not read, and this is the default.
+    location: RowLocation,
 }
 
 impl UnitWriter<'_> {
@@ -73,13 +84,14 @@ impl UnitWriter<'_> {
                 }
                 parameters.push(keys);
                 let location_column = if self.tables.is_distributed() { "" } else { ", ctid" };
-                let columns = format!("{collection}::bigint, key, revision, touch{location_column}");
+                let columns = format!("{collection}::bigint, key, revision, touch, alive{location_column}");
                 statements.push(format!("({})", by_key_locked_sql(self.tables, &collection_tables.table, &columns, parameters.len(), lock)));
             }
             for row in self.session.query(&statements.join(" UNION ALL "), &parameters)? {
                 let key = Key::new(row.at::<&str>(1)?).map_err(|error| StoreError::Other(error.to_string()))?;
-                let location = if self.tables.is_distributed() { RowLocation::default() } else { row.at(4)? };
-                self.locked.insert((CollectionId::from(row.at::<i64>(0)? as usize), key), (Version::new(row.at(2)?, row.at(3)?), location));
+                let location = if self.tables.is_distributed() { RowLocation::default() } else { row.at(5)? };
+                let locked = LockedRow { version: Version::new(row.at(2)?, row.at(3)?), exists: row.at(4)?, location };
+                self.locked.insert((CollectionId::from(row.at::<i64>(0)? as usize), key), locked);
             }
         }
         Ok(())
@@ -87,7 +99,7 @@ impl UnitWriter<'_> {
 
     /// Whether a record still has the version that was read.
     pub fn is_current(&self, write: &RecordWrite) -> bool {
-        let current_version = self.locked.get(&(write.collection, write.key.clone())).map(|locked| locked.0);
+        let current_version = self.locked.get(&(write.collection, write.key.clone())).map(|locked| locked.version);
         current_version == write.expect
             && !(current_version.is_none()
                 && matches!(write.change, RecordChange::Touch { .. } | RecordChange::State { .. } | RecordChange::Settle(_)))
@@ -140,6 +152,15 @@ impl UnitWriter<'_> {
         Ok(refused)
     }
 
+    /// How writes of rows change the numbers of records.
+    pub fn count(&self, writes: &[Cow<'_, RecordWrite>]) -> RecordCountChanges {
+        let mut counted = RecordCountChanges::default();
+        for write in writes {
+            counted.note(write, self.locked.get(&(write.collection, write.key.clone())).is_some_and(|locked| locked.exists));
+        }
+        counted
+    }
+
     /// Writes rows whose versions are known to be current.
     pub fn apply(&mut self, mut writes: Vec<Cow<'_, RecordWrite>>) -> DbResult<Vec<(CollectionId, u64)>> {
         writes.sort_by(|a, b| (a.collection, &a.key).cmp(&(b.collection, &b.key)));
@@ -153,7 +174,7 @@ impl UnitWriter<'_> {
 
     /// The location of the row that a write changes.
     fn location_of(&self, write: &RecordWrite) -> RowLocation {
-        self.locked.get(&(write.collection, write.key.clone())).map(|locked| locked.1).unwrap_or_default()
+        self.locked.get(&(write.collection, write.key.clone())).map(|locked| locked.location).unwrap_or_default()
     }
 
     fn apply_to(&mut self, collection: CollectionId, writes: &[Cow<'_, RecordWrite>]) -> DbResult<()> {

@@ -34,7 +34,12 @@ use stook_catalogue::links::Derivation;
 use stook_catalogue::value::FieldType;
 
 /// Version of the parts of the format that do not depend on the definition.
-pub const FORMAT: &str = "11";
+pub const FORMAT: &str = "12";
+
+/// What the store records of a definition with this hash: to a process that knows another format, it looks like another definition.
+pub fn format_and_hash(hash: &str) -> String {
+    format!("{FORMAT} {hash}")
+}
 
 /// Number of characters of a text that an index contains.
 pub const INDEXED_CHARACTERS: usize = 600;
@@ -69,6 +74,8 @@ CREATE INDEX troubles_job ON troubles(job, document);
 CREATE TABLE failed_documents(job bigint NOT NULL, document bigint NOT NULL, bytes bytea NOT NULL, PRIMARY KEY(job, document));
 CREATE TABLE corrections(job bigint NOT NULL, document bigint NOT NULL, collection text NOT NULL, outcome bigint NOT NULL,
   PRIMARY KEY(job, document, collection));
+CREATE TABLE record_counts(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant bigint NOT NULL, collection text NOT NULL, records bigint NOT NULL);
+CREATE INDEX record_counts_collection ON record_counts(tenant, collection);
 CREATE TABLE record_log(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant bigint NOT NULL, collection text NOT NULL,
   key text COLLATE "C" NOT NULL, at bigint NOT NULL, transition text, caller text NOT NULL, change text NOT NULL);
 CREATE INDEX record_log_key ON record_log(tenant, collection, key, id);
@@ -126,6 +133,8 @@ pub struct StoreTables {
     /// By collection.
     pub collections: IdVec<CollectionId, CollectionTables>,
     definition: Arc<Catalogue>,
+    /// What the store records of it, see [`format_and_hash`].
+    format_and_hash: String,
     store_schema: StoreSchema,
     generations: OnceLock<HashMap<[u8; 16], u32>>,
     /// Whether records are distributed over several servers.
@@ -160,6 +169,7 @@ impl StoreTables {
         Self {
             collections,
             definition: catalogue.clone(),
+            format_and_hash: format_and_hash(&catalogue.hash),
             store_schema: StoreSchema::from_catalogue(catalogue),
             generations,
             distributed,
@@ -175,7 +185,7 @@ impl StoreTables {
 
     /// Whether a stored hash is that of the definition the store had when this process opened it.
     pub fn is_expected_definition(&self, stored: Option<&str>) -> bool {
-        let expected = self.expected.get().map_or(self.definition.hash.as_str(), String::as_str);
+        let expected = self.expected.get().unwrap_or(&self.format_and_hash).as_str();
         self.accepts_any_definition || stored == Some(expected)
     }
 
@@ -284,7 +294,7 @@ pub fn prepare(session: &mut Session, tables: &StoreTables, schema: &str) -> DbR
     let former_views = super::views::drop_former(session, definition)?;
     let (mut changes, mut redefined) = (Vec::new(), false);
     let stored_definition = meta(session, "definition")?;
-    if stored_definition.as_deref() != Some(definition.hash.as_str()) {
+    if stored_definition.as_deref() != Some(tables.format_and_hash.as_str()) {
         let old_schema = crate::sql::store_schema::parse_schema(meta(session, "shape")?.as_deref())?;
         old_schema.check(&tables.store_schema)?;
         changes = migrate(session, tables, &old_schema)?;
@@ -294,7 +304,7 @@ pub fn prepare(session: &mut Session, tables: &StoreTables, schema: &str) -> DbR
         }
         let schema_json = serde_json::to_string(&tables.store_schema).map_err(|error| StoreError::Other(error.to_string()))?;
         put_meta(session, "shape", &schema_json)?;
-        put_meta(session, "definition", &definition.hash)?;
+        put_meta(session, "definition", &tables.format_and_hash)?;
         super::former::prepare(session, definition)?;
         super::change_feed::prepare(session, definition, &old_schema, &tables.store_schema)?;
         redefined = stored_definition.is_some();
@@ -377,7 +387,7 @@ pub fn check_fits(session: &mut Session, tables: &StoreTables, schema: &str, pur
     check_format(session)?;
     let (definition, shape) = (meta(session, "definition")?, meta(session, "shape")?);
     let stored = StoredDefinition { definition, shape, collections: meta(session, "collections")?, settled: meta(session, "settled")? };
-    stored.check_usable(&tables.definition, &tables.definition.hash, &tables.store_schema, purpose)?;
+    stored.check_usable(&tables.definition, &tables.format_and_hash, &tables.store_schema, purpose)?;
     if let Some(definition) = stored.definition {
         let _ = tables.expected.set(definition);
     }

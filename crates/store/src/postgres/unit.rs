@@ -12,7 +12,7 @@ use super::session::{DatabaseError, DbResult, Session};
 use super::tables::{StoreTables, TenantTables};
 use super::tenants::tenant_id;
 use super::values::RowExt;
-use super::{change_feed, former, journal, query, queue, tags};
+use super::{change_feed, former, journal, query, queue, record_counts, tags};
 use crate::damage::RecordPart;
 use crate::sql::unit::report_read_set_changes;
 use crate::{
@@ -80,7 +80,7 @@ pub fn write(
                 // it was created after the lock: start again, then it will be locked
                 let is_version_readable = |record: &StoredRecord| record.damage.iter().all(|damage| damage.part != RecordPart::Row);
                 if record.as_ref().filter(|record| is_version_readable(record)).map(|record| record.version)
-                    != writer.locked.get(&(collection, key.clone())).map(|locked| locked.0)
+                    != writer.locked.get(&(collection, key.clone())).map(|locked| locked.version)
                 {
                     return Err(DatabaseError::Retry("a record was created meanwhile".into()));
                 }
@@ -101,8 +101,10 @@ pub fn write(
     let refused = writer.reserve(&mut applied)?;
     let rows = applied.len() as u64;
     let recorded = change_feed::record(&mut writer, &applied)?;
+    let counted = writer.count(&applied);
     let sizes = writer.apply(applied)?;
     let session = writer.session;
+    record_counts::write(session, tables, tenant, commit_time, counted)?;
     refused.into_iter().for_each(|refused| unit.refused(refused));
     if unit.must_be_undone() {
         return Err(StoreError::Outdated.into());

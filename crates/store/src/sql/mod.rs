@@ -8,6 +8,7 @@
 //! * [`change_feed`] finds the changes that writes make, and packs them.
 //! * [`during`] compares partial dates.
 //! * [`ranking`] is the rank of records that match words.
+//! * [`record_counts`] keeps the numbers of records.
 //! * [`geometry_filter`] compares geometries, which no database does here.
 //! * [`unique`] decides which record gets the value of a unique field.
 //! * [`mod@unit`] is the part of a unit's protocol that needs no SQL; [`tagging`] computes which records gain or lose tags;
@@ -26,6 +27,7 @@ pub mod listing;
 pub mod pattern;
 pub mod plan_parts;
 pub mod ranking;
+pub mod record_counts;
 pub mod row;
 pub mod store_schema;
 pub mod tagging;

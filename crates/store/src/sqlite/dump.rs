@@ -2,14 +2,14 @@
 
 use super::connection::{SqliteOptions, connect};
 use super::error::store_error;
-use super::records;
+use super::{record_counts, records};
 use super::rows::RowWriter;
 use super::store::SqliteStore;
 use super::tables::{self, StoreTables};
 use super::values::bind;
 use crate::backup::{BackupItem, Backups, Cell};
 use crate::sql::backed_up::{self, ColumnKind, FillTables, FixedTable, Numbering, RestoredRecord};
-use crate::sql::change_feed::{self, ChangeRecorder};
+use crate::sql::change_feed;
 use crate::sql::row::reserved_value;
 use crate::{ReadDetail, Result, StoreError};
 use rusqlite::types::{ToSqlOutput, ValueRef};
@@ -154,24 +154,20 @@ impl FillTables for Filling<'_> {
     fn insert_records(&mut self, collection: CollectionId, records: &[RestoredRecord]) -> Result<()> {
         let collection_tables = &self.tables.collections[collection];
         let definition = &self.tables.catalogue().collections[collection];
-        for RestoredRecord { tenant, key, version, content } in records {
-            let (tenant, commit_time) = (*tenant, version.revision);
-            let mut writer = RowWriter {
-                connection: self.connection,
-                tables: self.tables,
-                tenant,
-                commit_time,
-                statements: [const { None }; 3],
-                recorded: ChangeRecorder::default(),
-            };
-            writer.insert(collection, key, *version, content)?;
-            for (field, side) in &collection_tables.uniques {
-                let value = reserved_value(definition, *field, content);
-                if !value.is_null() {
-                    let sql = format!("INSERT INTO {side}(tenant, value, key) VALUES (?, ?, ?)");
-                    super::sql::execute(self.connection, &sql, params![tenant, bind(&value), key.as_str()])?;
+        for of_tenant in records.chunk_by(|a, b| a.tenant == b.tenant) {
+            let tenant = of_tenant[0].tenant;
+            let mut writer = RowWriter::new(self.connection, self.tables, tenant, 0);
+            for RestoredRecord { key, version, content, .. } in of_tenant {
+                writer.insert(collection, key, *version, content)?;
+                for (field, side) in &collection_tables.uniques {
+                    let value = reserved_value(definition, *field, content);
+                    if !value.is_null() {
+                        let sql = format!("INSERT INTO {side}(tenant, value, key) VALUES (?, ?, ?)");
+                        super::sql::execute(self.connection, &sql, params![tenant, bind(&value), key.as_str()])?;
+                    }
                 }
             }
+            record_counts::write(self.connection, self.tables, tenant, writer.counted)?;
         }
         Ok(())
     }
@@ -181,6 +177,10 @@ impl FillTables for Filling<'_> {
 mod tests {
     use super::*;
     use crate::sql::backed_up::FIXED_TABLES;
+    use crate::sql::record_counts::TABLE;
+
+    /// Settings are items of their own, and numbers of records are counted while these are restored.
+    const NOT_BACKED_UP: [&str; 2] = ["meta", TABLE];
 
     #[test]
     fn a_backup_has_every_table_and_column() {
@@ -188,7 +188,7 @@ mod tests {
         connection.execute_batch(tables::FIXED).expect("tables");
         let mut statement = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'").expect("SQL");
         let names: Vec<String> = statement.query_map([], |row| row.get(0)).expect("names").map(|name| name.expect("a name")).collect();
-        for name in names.iter().filter(|name| *name != "meta") {
+        for name in names.iter().filter(|name| !NOT_BACKED_UP.contains(&name.as_str())) {
             let table = FIXED_TABLES.iter().find(|table| table.name == name).unwrap_or_else(|| panic!("`{name}` is not backed up"));
             let mut columns = tables::columns_of(&connection, name).expect("columns");
             // numbers of rows to which nothing refers
@@ -197,6 +197,6 @@ mod tests {
             }
             assert_eq!(table.columns.iter().map(|(column, _)| *column).collect::<Vec<_>>(), columns, "`{name}`");
         }
-        assert_eq!(names.len(), FIXED_TABLES.len() + 1);
+        assert_eq!(names.len(), FIXED_TABLES.len() + NOT_BACKED_UP.len());
     }
 }

@@ -36,6 +36,7 @@ mod packed;
 mod pass;
 mod query;
 mod queue;
+mod record_counts;
 mod records;
 mod roles;
 mod rows;

@@ -8,7 +8,7 @@ use crate::changes::{ChangeRange, RevisedRecord};
 use crate::damage::{DamagedPart, RecordPart};
 use crate::queue::JobRef;
 use crate::sql::row::{conflicts_of, read_json, unpack_state, with_members};
-use crate::{ChangeLogEntry, ReadDetail, Result, StoreError, StoredRecord, Version};
+use crate::{ChangeLogEntry, FoundRow, ReadDetail, Result, StoreError, StoredRecord, Version};
 use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 use std::rc::Rc;
@@ -76,8 +76,9 @@ pub fn read_row(row: &Row<'_>, key: &Key, collection: &Collection, detail: ReadD
         damage: Vec::new(),
     };
     let head = || -> rusqlite::Result<_> {
-        let version = Version { revision: row.get(2)?, touches: row.get(3)?, location: crate::RowHint(Some(row.get(0)?)) };
-        Ok((version, row.get::<_, i64>(4)? as u64, row.get(5)?))
+        let found = FoundRow { id: row.get(0)?, exists: row.get(5)? };
+        let version = Version { revision: row.get(2)?, touches: row.get(3)?, location: crate::RowHint(Some(found)) };
+        Ok((version, row.get::<_, i64>(4)? as u64, found.exists))
     };
     match head() {
         Ok((version, created_job, alive)) => (record.version, record.created_job, record.exists) = (version, created_job, alive),
@@ -158,19 +159,19 @@ pub fn is_current(
     (collection, key): (CollectionId, &Key),
     expected: Option<Version>,
 ) -> Result<bool> {
-    let hinted_id = expected.and_then(|version| version.location.0);
-    let id = if hinted_id.is_some() { hinted_id } else { find_id(connection, tables, tenant, (collection, key))? };
-    let (Some(id), Some(version)) = (id, expected) else { return Ok(id.is_none() && expected.is_none()) };
+    let hinted = expected.and_then(|version| version.location.0);
+    let row = if hinted.is_some() { hinted } else { find_row(connection, tables, tenant, (collection, key))? };
+    let (Some(FoundRow { id, .. }), Some(version)) = (row, expected) else { return Ok(row.is_none() && expected.is_none()) };
     let sql = format!("SELECT 1 FROM {} WHERE {AT_VERSION}", tables.collections[collection].table);
     let mut statement = connection.prepare_cached(&sql).map_err(store_error)?;
     statement.exists(params![id, tenant, key.as_str(), version.revision, version.touches]).map_err(store_error)
 }
 
-/// Returns the id of the record with this key, if there is one.
-pub fn find_id(connection: &Connection, tables: &StoreTables, tenant: i64, (collection, key): (CollectionId, &Key)) -> Result<Option<i64>> {
-    let sql = format!("SELECT id FROM {} WHERE {BY_KEY}", tables.collections[collection].table);
+/// Returns the row of the record with this key, if there is one.
+pub fn find_row(connection: &Connection, tables: &StoreTables, tenant: i64, (collection, key): (CollectionId, &Key)) -> Result<Option<FoundRow>> {
+    let sql = format!("SELECT id, alive FROM {} WHERE {BY_KEY}", tables.collections[collection].table);
     let mut statement = connection.prepare_cached(&sql).map_err(store_error)?;
-    statement.query_row(params![tenant, key.as_str()], |row| row.get(0)).optional().map_err(store_error)
+    statement.query_row(params![tenant, key.as_str()], |row| Ok(FoundRow { id: row.get(0)?, exists: row.get(1)? })).optional().map_err(store_error)
 }
 
 pub fn keys_of(connection: &Connection, sql: &str, arguments: &[&dyn ToSql]) -> Result<Vec<Key>> {

@@ -7,7 +7,7 @@ use super::store::{ChangeProbe, SqliteStore};
 use super::tables::TenantTables;
 use super::tenants::{NO_TENANT, tenant_id};
 use super::writer::{self, SqliteWriter, WriterCommand};
-use super::{edges, former, jobs, journal, marks, pass, query, queue, records, tables, tags};
+use super::{edges, former, jobs, journal, marks, pass, query, queue, record_counts, records, tables, tags};
 use crate::cancel::CancelToken;
 use crate::changes::{ChangeRange, Changes, RevisedRecord};
 use crate::former::{FormerContribution, OtherJob};
@@ -326,6 +326,14 @@ impl Settling for SqliteStore {
         };
         writer.run(WriterCommand::Pass(Box::new(work), changed), Priority::Bulk).wait()?;
         Ok(report.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    fn correct_record_counts(&self) -> Result<Vec<String>> {
+        if self.with_snapshot(|connection| record_counts::wrong_counts(connection, &self.tables))?.is_empty() {
+            return Ok(Vec::new());
+        }
+        let tables = Arc::clone(&self.tables);
+        self.write_unaudited(move |connection, _| record_counts::correct(connection, &tables))
     }
 
     fn awaiting_consolidation(&self) -> Result<Vec<CollectionId>> {

@@ -7,8 +7,9 @@ use super::values::{bind, bind_element};
 use super::words_index::words_column;
 use super::{change_feed, packed, records};
 use crate::sql::change_feed::ChangeRecorder;
+use crate::sql::record_counts::RecordCountChanges;
 use crate::sql::row::{pack_state, version_of};
-use crate::{RecordChange, RecordContent, RecordWrite, Result, Version};
+use crate::{FoundRow, RecordChange, RecordContent, RecordWrite, Result, Version};
 use rusqlite::{CachedStatement, Connection, Statement, ToSql, params};
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
@@ -17,8 +18,8 @@ use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 use stook_catalogue::words::kept_words;
 
-/// An id that no row has.
-const NO_ROW: i64 = -1;
+/// A row that there is not.
+const NO_ROW: FoundRow = FoundRow { id: -1, exists: false };
 
 fn pack_conflicts(conflicts: &[FieldId], collection: &Collection) -> Option<String> {
     let names: Vec<&str> = conflicts.iter().map(|index| collection.fields[*index].name.as_str()).collect();
@@ -42,9 +43,16 @@ pub struct RowWriter<'c> {
     pub statements: [Option<(CollectionId, CachedStatement<'c>)>; 3],
     /// What it changes of records with changes that are kept.
     pub recorded: ChangeRecorder,
+    /// How many records it adds and removes.
+    pub counted: RecordCountChanges,
 }
 
 impl<'c> RowWriter<'c> {
+    pub fn new(connection: &'c Connection, tables: &'c StoreTables, tenant: i64, commit_time: i64) -> Self {
+        let (recorded, counted) = (ChangeRecorder::default(), RecordCountChanges::default());
+        Self { connection, tables, tenant, commit_time, statements: [const { None }; 3], recorded, counted }
+    }
+
     /// Writes a row, and notes what readers see of it.
     pub fn apply(&mut self, write: &RecordWrite) -> Result<RowWriteResult> {
         let tables = self.tables;
@@ -67,7 +75,7 @@ impl<'c> RowWriter<'c> {
             RecordChange::Put(content) => self.put(write, content),
             RecordChange::Touch { contributions } => {
                 let Some(version) = write.expect else { return Ok(RowWriteResult::Changed) };
-                let id = self.id(write, version)?;
+                let FoundRow { id, .. } = self.row(write, version)?;
                 let sql = format!("UPDATE {} SET touch = touch + 1, contributions = ? WHERE {AT_VERSION}", collection_tables.table);
                 let mut statement = connection.prepare_cached(&sql).map_err(store_error)?;
                 let arguments = params![contributions, id, tenant, write.key.as_str(), version.revision, version.touches];
@@ -77,7 +85,7 @@ impl<'c> RowWriter<'c> {
             RecordChange::Settle(content) => self.settle(write, content),
             RecordChange::State { state, state_set } => {
                 let Some(version) = write.expect else { return Ok(RowWriteResult::Changed) };
-                let id = self.id(write, version)?;
+                let FoundRow { id, .. } = self.row(write, version)?;
                 let mut statement = connection.prepare_cached(&collection_tables.update_state).map_err(store_error)?;
                 let mut binder = Binder { statement: &mut statement, index: 0 };
                 binder.bind(self.commit_time.max(version.revision + 1))?;
@@ -94,7 +102,7 @@ impl<'c> RowWriter<'c> {
                     // no record was read: either there is still none, or it was written meanwhile
                     return Ok(if self.is_current(write)? { RowWriteResult::Done } else { RowWriteResult::Changed });
                 };
-                let id = self.id(write, version)?;
+                let FoundRow { id, exists } = self.row(write, version)?;
                 let sql = format!("DELETE FROM {} WHERE {AT_VERSION}", collection_tables.table);
                 let mut statement = connection.prepare_cached(&sql).map_err(store_error)?;
                 let arguments = params![id, tenant, write.key.as_str(), version.revision, version.touches];
@@ -102,6 +110,7 @@ impl<'c> RowWriter<'c> {
                     return Ok(RowWriteResult::Changed);
                 }
                 delete_side_rows(connection, collection_tables, id)?;
+                self.counted.note(write, exists);
                 Ok(RowWriteResult::Done)
             }
         }
@@ -112,11 +121,11 @@ impl<'c> RowWriter<'c> {
         records::is_current(self.connection, self.tables, self.tenant, (write.collection, &write.key), write.expect)
     }
 
-    /// The id of the record that was read; [`NO_ROW`] if it does not exist any more.
-    fn id(&self, write: &RecordWrite, version: Version) -> Result<i64> {
+    /// The row of the record that was read; [`NO_ROW`] if there is none any more. Whether the record exists is right if the row still has the version.
+    fn row(&self, write: &RecordWrite, version: Version) -> Result<FoundRow> {
         match version.location.0 {
-            Some(id) => Ok(id),
-            None => Ok(records::find_id(self.connection, self.tables, self.tenant, (write.collection, &write.key))?.unwrap_or(NO_ROW)),
+            Some(row) => Ok(row),
+            None => Ok(records::find_row(self.connection, self.tables, self.tenant, (write.collection, &write.key))?.unwrap_or(NO_ROW)),
         }
     }
 
@@ -146,7 +155,7 @@ impl<'c> RowWriter<'c> {
             false => (1, &collection_tables.update),
             true => (2, &collection_tables.update_unindexed),
         };
-        let id = self.id(write, version)?;
+        let FoundRow { id, exists } = self.row(write, version)?;
         let statement = Self::statement(&mut self.statements[slot], connection, write.collection, sql)?;
         let mut binder = Binder { statement, index: 0 };
         binder.bind(self.commit_time.max(version.revision + 1))?;
@@ -155,6 +164,7 @@ impl<'c> RowWriter<'c> {
         if binder.statement.raw_execute().map_err(store_error)? == 0 {
             return Ok(RowWriteResult::Changed);
         }
+        self.counted.note(write, exists);
         if !indexes_unchanged && collection_tables.side_tables().next().is_some() {
             delete_side_rows(connection, collection_tables, id)?;
             self.write_side_rows(write.collection, id, content)?;
@@ -177,6 +187,7 @@ impl<'c> RowWriter<'c> {
         if binder.statement.raw_execute().map_err(store_error)? == 0 {
             return Ok(false);
         }
+        self.counted.add(collection, i64::from(content.exists));
         if collection_tables.side_tables().next().is_some() {
             self.write_side_rows(collection, connection.last_insert_rowid(), content)?;
         }
@@ -215,7 +226,7 @@ impl<'c> RowWriter<'c> {
     /// Writes only the settled values of a row.
     fn settle(&mut self, write: &RecordWrite, content: &RecordContent) -> Result<RowWriteResult> {
         let Some(version) = write.expect else { return Ok(RowWriteResult::Changed) };
-        let id = self.id(write, version)?;
+        let FoundRow { id, .. } = self.row(write, version)?;
         let collection_tables = &self.tables.collections[write.collection];
         let mut statement = self.connection.prepare_cached(&collection_tables.update_settled).map_err(store_error)?;
         let mut binder = Binder { statement: &mut statement, index: 0 };

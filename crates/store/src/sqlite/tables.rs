@@ -19,6 +19,7 @@
 //! former                                  former contributions, if a source says `undo:`, see [`super::former`]
 //! changes                                 what has changed in records, if a collection says `changes:`, see [`super::change_feed`]
 //! golden_C                                a view of golden records, see [`crate::sql::views`]
+//! record_counts(tenant, collection, records) numbers of records, see [`super::record_counts`]
 //! record_log, calls, api_tokens, audit    change logs, responses to idempotent calls, tokens, who changed what
 //! ```
 //! The definition checks names of collections and fields (lower-case letters, digits, `_`), so they are safe in SQL.
@@ -37,7 +38,7 @@ use stook_catalogue::ids::{CollectionId, FieldId, IdVec, SourceId};
 use stook_catalogue::value::{FieldType, Value};
 
 /// Version of the parts of the format that do not depend on the definition.
-pub const FORMAT: &str = "12";
+pub const FORMAT: &str = "13";
 
 /// What the store records of a definition with this hash: to a process that knows another format, it looks like another definition.
 pub fn format_and_hash(hash: &str) -> String {
@@ -72,6 +73,7 @@ CREATE INDEX troubles_job ON troubles(job, document);
 CREATE TABLE failed_documents(job INTEGER NOT NULL, document INTEGER NOT NULL, bytes BLOB NOT NULL, PRIMARY KEY(job, document));
 CREATE TABLE corrections(job INTEGER NOT NULL, document INTEGER NOT NULL, collection TEXT NOT NULL, outcome INTEGER NOT NULL,
   PRIMARY KEY(job, document, collection)) WITHOUT ROWID;
+CREATE TABLE record_counts(tenant INTEGER NOT NULL, collection TEXT NOT NULL, records INTEGER NOT NULL, PRIMARY KEY(tenant, collection)) WITHOUT ROWID;
 CREATE TABLE record_log(id INTEGER PRIMARY KEY AUTOINCREMENT, tenant INTEGER NOT NULL, collection TEXT NOT NULL, key TEXT NOT NULL, at INTEGER NOT NULL,
   transition TEXT, caller TEXT NOT NULL, change TEXT NOT NULL);
 CREATE INDEX record_log_key ON record_log(tenant, collection, key, id);

@@ -5,8 +5,7 @@ use super::rows::{RowWriteResult, RowWriter};
 use super::sql::execute;
 use super::tables::{StoreTables, TenantTables};
 use super::tenants::tenant_id;
-use super::{change_feed, edges, former, jobs, journal, query, queue, records, tags, unique};
-use crate::sql::change_feed::ChangeRecorder;
+use super::{change_feed, edges, former, jobs, journal, query, queue, record_counts, records, tags, unique};
 use crate::sql::unit::report_read_set_changes;
 use crate::{
     CALL_RETENTION, CommitReceipt, EdgeChange, Premises, ReadDetail, RecordWrite, Result, RevisionRead, SettlingChanges, StoreError, StoredRecord,
@@ -62,7 +61,7 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
     let writes = unit.writes();
     let mut rows = 0;
     let mut outdated: Vec<(CollectionId, Vec<Key>)> = Vec::new();
-    let mut writer = RowWriter { connection, tables, tenant, commit_time, statements: [const { None }; 3], recorded: ChangeRecorder::default() };
+    let mut writer = RowWriter::new(connection, tables, tenant, commit_time);
     // unique values are assigned when all claims are known
     let mut claiming: Vec<usize> = Vec::new();
     for (index, write) in writes.iter().enumerate() {
@@ -96,11 +95,12 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
         }
         reserve_and_write(&mut writer, &claiming.iter().chain(&resolved).collect::<Vec<_>>(), &mut rows)?
     };
-    let recorded = writer.recorded;
+    let (recorded, counted) = (writer.recorded, writer.counted);
     refused.into_iter().for_each(|refused| unit.refused(refused));
     if unit.must_be_undone() {
         return Err(StoreError::Outdated);
     }
+    record_counts::write(connection, tables, tenant, counted)?;
     check_read_set(connection, tables, tenant, unit)?;
     tags::write(connection, tables, tenant, unit)?;
     settle(connection, tables, tenant, unit.settling())?;

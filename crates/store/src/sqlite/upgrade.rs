@@ -4,6 +4,7 @@
 //! |---|---|
 //! | 10 | index entries of keys and links are in columns, so that every program can check and copy the file |
 //! | 10, 11 | tokens expire, are rotated, and say when they were used; the audit log |
+//! | 10 to 12 | the numbers of records are kept |
 //!
 //! Columns of records are added first. Then rows are rewritten a few thousand at a time, so that the WAL stays short and an interrupted upgrade continues
 //! where it stopped. The indexes are changed in one transaction at the end, which also rewrites rows that a process of the earlier version has
@@ -16,10 +17,11 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 const INDEXES_WITH_FUNCTIONS: &str = "10";
 const TOKENS_WITHOUT_EXPIRY: &str = "11";
+const WITHOUT_RECORD_COUNTS: &str = "12";
 /// Formats that can be upgraded.
-pub const UPGRADABLE_FORMATS: &[&str] = &[INDEXES_WITH_FUNCTIONS, TOKENS_WITHOUT_EXPIRY];
+pub const UPGRADABLE_FORMATS: &[&str] = &[INDEXES_WITH_FUNCTIONS, TOKENS_WITHOUT_EXPIRY, WITHOUT_RECORD_COUNTS];
 /// What formats before 12 have not.
-const ADDITIONS: &str = "
+const TOKENS_AND_AUDIT: &str = "
 ALTER TABLE api_tokens ADD COLUMN expires INTEGER;
 ALTER TABLE api_tokens ADD COLUMN used INTEGER;
 ALTER TABLE api_tokens ADD COLUMN former_digest BLOB;
@@ -27,6 +29,10 @@ ALTER TABLE api_tokens ADD COLUMN former_until INTEGER;
 CREATE TABLE audit(id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, tenant TEXT, token INTEGER, caller TEXT NOT NULL, address TEXT,
   operation TEXT NOT NULL, collection TEXT, key TEXT, outcome TEXT NOT NULL);
 CREATE INDEX audit_record ON audit(collection, key, id) WHERE key IS NOT NULL;
+";
+/// What formats before 13 have not.
+const RECORD_COUNTS: &str = "
+CREATE TABLE record_counts(tenant INTEGER NOT NULL, collection TEXT NOT NULL, records INTEGER NOT NULL, PRIMARY KEY(tenant, collection)) WITHOUT ROWID;
 ";
 /// Rows that are rewritten in one transaction.
 const BATCH_ROWS: i64 = 5_000;
@@ -42,24 +48,30 @@ pub fn upgrade(connection: &mut Connection) -> Result<Option<String>> {
             add_columns(connection)?;
             INDEXES_WITH_FUNCTIONS
         }
-        Some(TOKENS_WITHOUT_EXPIRY) => {
+        Some(format) => {
+            let Some(from) = UPGRADABLE_FORMATS.iter().find(|from| **from == format) else { return Ok(None) };
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(store_error)?;
-            if meta(&transaction, "format")?.as_deref() != Some(TOKENS_WITHOUT_EXPIRY) {
+            if meta(&transaction, "format")?.as_deref() != Some(from) {
                 // another process has already done it
                 return Ok(None);
             }
-            finish(&transaction)?;
+            finish(&transaction, from)?;
             transaction.commit().map_err(store_error)?;
-            TOKENS_WITHOUT_EXPIRY
+            from
         }
-        _ => return Ok(None),
+        None => return Ok(None),
     };
     Ok(Some(crate::sql::store_schema::upgraded(from, FORMAT)))
 }
 
-/// Adds what every earlier format lacks, and records the present one.
-fn finish(connection: &Connection) -> Result<()> {
-    connection.execute_batch(ADDITIONS).map_err(store_error)?;
+/// Adds what an earlier format lacks beside columns of records, and records the present one.
+fn finish(connection: &Connection, from: &str) -> Result<()> {
+    if from != WITHOUT_RECORD_COUNTS {
+        connection.execute_batch(TOKENS_AND_AUDIT).map_err(store_error)?;
+    }
+    connection.execute_batch(RECORD_COUNTS).map_err(store_error)?;
+    let schema = crate::sql::store_schema::parse_schema(meta(connection, "shape")?.as_deref())?;
+    super::record_counts::count_all(connection, schema.collections.keys())?;
     put_meta(connection, "format", FORMAT)?;
     if let Some(definition) = meta(connection, "definition")? {
         // format 10 recorded the hash alone
@@ -134,7 +146,7 @@ fn add_columns(connection: &mut Connection) -> Result<()> {
         }
         transaction.execute_batch(&sql).map_err(store_error)?;
     }
-    finish(&transaction)?;
+    finish(&transaction, INDEXES_WITH_FUNCTIONS)?;
     transaction.commit().map_err(store_error)?;
     // the WAL need not keep what was rewritten; a reader may prevent this
     let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");

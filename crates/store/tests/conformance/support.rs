@@ -18,6 +18,8 @@ pub struct StoreLocation {
     open_store: OpenStore,
     is_full_scan: fn(&[String]) -> bool,
     check: Box<dyn Fn() + Send + Sync>,
+    /// The definition that the store was last opened for.
+    last: Mutex<Option<Catalogue>>,
 }
 
 impl StoreLocation {
@@ -28,7 +30,7 @@ impl StoreLocation {
         is_full_scan: fn(&[String]) -> bool,
         check: impl Fn() + Send + Sync + 'static,
     ) -> Self {
-        Self { open_store: Box::new(open_store), is_full_scan, check: Box::new(check) }
+        Self { open_store: Box::new(open_store), is_full_scan, check: Box::new(check), last: Mutex::default() }
     }
 
     pub fn open(&self, catalogue: &Catalogue) -> Box<dyn Store> {
@@ -36,15 +38,22 @@ impl StoreLocation {
     }
 
     pub fn try_open(&self, catalogue: &Catalogue) -> Result<Box<dyn Store>> {
-        (self.open_store)(catalogue)
+        let opened = (self.open_store)(catalogue)?;
+        *self.last.lock().expect("a lock") = Some(catalogue.clone());
+        Ok(opened)
     }
 
     pub fn is_full_scan(&self, explanation: &[String]) -> bool {
         (self.is_full_scan)(explanation)
     }
 
+    /// Checks what must be so after every test.
     pub fn check(&self) {
         (self.check)();
+        if let Some(catalogue) = self.last.lock().expect("a lock").take() {
+            let wrong = self.open(&catalogue).correct_record_counts().expect("counting works");
+            assert_eq!(wrong, Vec::<String>::new(), "the numbers of records are kept");
+        }
     }
 }
 

@@ -9,10 +9,14 @@ use crate::StoreError;
 use crate::plan::{ALL_VALUES, Aggregate, AggregateFunction, PlanColumn, QueryPlan, percentile_between};
 use crate::sql::grouping::{GroupedColumn, percentile_of};
 use crate::sql::plan_parts::{aggregated_values_sql, all_rows, float_aggregate, integer_aggregate, unreadable};
+use crate::sql::record_counts;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::{FieldType, Value};
 
 pub fn count(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> DbResult<u64> {
+    if record_counts::applies_to(plan) {
+        return super::super::record_counts::read(session, tenant, &catalogue.collections[plan.collection].name);
+    }
     let plan = all_rows(plan);
     let (sql, parameters) = if plan.distinct {
         let (rows, parameters) = rows_statement(catalogue, tenant, &plan)?;

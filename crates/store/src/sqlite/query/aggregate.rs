@@ -9,6 +9,7 @@ use super::select::{SqlBuilder, rows_statement};
 use crate::plan::{ALL_VALUES, Aggregate, AggregateFunction, PlanColumn, QueryPlan, percentile_between};
 use crate::sql::grouping::{GroupedColumn, percentile_of};
 use crate::sql::plan_parts::{aggregated_values_sql, all_rows, float_aggregate, integer_aggregate, unreadable};
+use crate::sql::record_counts;
 use crate::{Result, StoreError};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ToSql};
@@ -16,6 +17,9 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::{FieldType, Value};
 
 pub fn count(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> Result<u64> {
+    if record_counts::applies_to(plan) {
+        return super::super::record_counts::read(connection, tenant, &catalogue.collections[plan.collection].name);
+    }
     let plan = all_rows(plan);
     let statement = if plan.distinct {
         let (rows, _) = rows_statement(connection, catalogue, tenant, &plan)?;
