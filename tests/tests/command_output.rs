@@ -139,6 +139,12 @@ fn json_has_the_documented_keys() {
     let withdrawn = sandbox.json(&["withdraw", "holdings", "--json"]);
     assert_eq!(keys(&withdrawn), documented("| `withdraw --json`"));
 
+    let erased = sandbox.json(&["erase", "authority", "n  00000009 ", "--json"]);
+    let mut all: BTreeSet<String> = [&erased, &erased["erased"][0], &erased["erased"][0]["traces"]].into_iter().flat_map(keys).collect();
+    all.extend(keys(&sandbox.json(&["erase", "--list", "--json"])[0]));
+    all.insert("lifted".into());
+    assert_eq!(all, documented("| `erase --json`"));
+
     let explained = sandbox.json(&["get", "authority", "n  00000007 ", "--explain", "--format", "json"]);
     let mut all = documented("| `get --explain --format json`");
     // authorities have no state

@@ -84,6 +84,8 @@ const COMMANDS: &[(&[&str], Does, i32)] = &[
     (&["suggest", "personal"], Refuses, 0),
     (&["settle"], Refuses, 0),
     (&["withdraw", "holdings"], Refuses, 0),
+    (&["erase", "authority", "n  00000042 "], Refuses, 0),
+    (&["erase", "--list"], Refuses, 0),
     (&["export", "authority", "--format", "marc"], Refuses, 0),
     // no collection keeps its changes
     (&["changes"], Refuses, 1),

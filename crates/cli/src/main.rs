@@ -19,7 +19,7 @@ mod remote;
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 use commands::{
-    audit, backup, collect, definition, doctor, follow, help, import, init, jobs, journal, man_pages, profile, query, queue, record, serve, settle,
+    audit, backup, collect, definition, doctor, erase, follow, help, import, init, jobs, journal, man_pages, profile, query, queue, record, serve, settle,
     sql, tag, token, undo, work,
 };
 #[cfg(feature = "lab")]
@@ -93,6 +93,7 @@ fn run(arguments: &Arguments) -> CommandResult {
         Command::Query(arguments) => query::query(&location, arguments),
         Command::Sql(arguments) => sql::sql(&location, arguments),
         Command::Suggest { text, tenant, json } => query::suggest(&location, &text.join(" "), tenant, *json),
+        Command::Erase(arguments) => erase::erase(&location, arguments),
         Command::Withdraw(withdraw) => record::withdraw(&location, withdraw),
         Command::Export(arguments) => record::export(&location, arguments),
         Command::Changes(arguments) => follow::changes(&location, arguments),

@@ -31,7 +31,7 @@ pub mod tags;
 pub mod undo;
 pub mod work;
 
-pub use change::{corrections, edit, edit_answer, pick, several, transition, withdraw};
+pub use change::{corrections, edit, edit_answer, erase, pick, several, transition, withdraw};
 pub use error::{EngineError, Result};
 pub use import::{deliver, split};
 pub use records::{aggregate, change_feed, composed, damage, export, publish, record};

@@ -27,7 +27,7 @@ use stook_engine::work::{self, WorkerOptions};
 use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::queue::JobId;
 use stook_store::sqlite::{self, SqliteStore};
-use stook_store::{Queue, ReadDetail, RecordChange, RecordWrite, SettlePass, Settling, Store, Tenant, UniqueConflict, Unit};
+use stook_store::{Queue, ReadDetail, RecordChange, RecordWrite, SettlePass, Settling, Store, Tenant, RefusedWrite, Unit};
 
 const DEFINITION: &str = "\
 catalogue: damage
@@ -111,7 +111,7 @@ impl Unit for Writes {
         &self.1
     }
 
-    fn refused(&mut self, refused: UniqueConflict) {
+    fn refused(&mut self, refused: RefusedWrite) {
         panic!("{refused:?}")
     }
 }

@@ -19,7 +19,7 @@ use stook_engine::split;
 use stook_engine::work::{self, WorkerOptions};
 use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::queue::{NewJob, SplitProgress};
-use stook_store::{PassContext, PassWrites, SettlePass, SettlingChanges, StaleMark, Store, Tenant, UniqueConflict, lock_partition_of};
+use stook_store::{PassContext, PassWrites, SettlePass, SettlingChanges, StaleMark, Store, Tenant, RefusedWrite, lock_partition_of};
 
 const DEFINITION: &str = "\
 catalogue: settling
@@ -665,7 +665,7 @@ impl SettlePass for Hold {
         &self,
         _tenant: &Tenant,
         marks: &[StaleMark],
-        _refused: &[UniqueConflict],
+        _refused: &[RefusedWrite],
         _desk: &mut dyn PassContext,
     ) -> stook_store::Result<PassWrites> {
         if marks.iter().all(|mark| mark.rule == self.rule) {

@@ -15,7 +15,7 @@ use stook_engine::settle::{self, SettleRules};
 use stook_engine::work::{self, JobRun, WorkerOptions};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{JobId, JobState};
-use stook_store::{PassContext, PassWrites, SettlePass, StaleMark, Store, Tenant, UniqueConflict};
+use stook_store::{PassContext, PassWrites, SettlePass, StaleMark, Store, Tenant, RefusedWrite};
 
 /// Longer than everything here takes, and shorter than the work that is given up would take.
 const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -119,7 +119,7 @@ impl SettlePass for Endless {
         1_000
     }
 
-    fn run(&self, _: &Tenant, _: &[StaleMark], _: &[UniqueConflict], context: &mut dyn PassContext) -> stook_store::Result<PassWrites> {
+    fn run(&self, _: &Tenant, _: &[StaleMark], _: &[RefusedWrite], context: &mut dyn PassContext) -> stook_store::Result<PassWrites> {
         loop {
             context.read(self.child.0, &[Key::new("c1").expect("a key")])?;
             self.has_begun.store(true, Ordering::SeqCst);

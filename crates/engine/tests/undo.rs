@@ -1,5 +1,6 @@
 //! The law of undoing: a history of deliveries, edits, withdrawals and undone jobs ends as the same history without the undone jobs, whatever the order,
-//! the chunks and the transactions that overlap.
+//! the chunks and the transactions that overlap. The law of erasing: it ends as if nothing had ever been said of the records that were erased at any
+//! time.
 
 mod support;
 
@@ -15,6 +16,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_catalogue::record::{Contribution, ContributionContent};
 use stook_catalogue::value::Value;
+use stook_engine::erase::{ErasureRequest, erase};
 use stook_engine::edit::{self, Edit, EditAction, EditFields, Preconditions};
 use stook_engine::settle::SettleRules;
 use stook_engine::withdraw::{WithdrawalRequest, withdraw};
@@ -121,6 +123,8 @@ enum Step {
     Undo { first: usize, count: usize },
     /// Lets jobs before one of those delivered so far become too old to be undone.
     Expire { job: usize },
+    /// Erases a record, which may not exist.
+    Erase { id: &'static str },
 }
 
 fn doc() -> impl Strategy<Value = Doc> {
@@ -152,6 +156,24 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Steps of which some erase records. All deliveries are of sources whose documents are one record.
+fn step_or_erasure() -> impl Strategy<Value = Step> {
+    let alone = step().prop_map(|step| match step {
+        Step::Deliver { source, as_of, docs, chunk, waits } if SOURCES[source] == "both" => Step::Deliver { source: 0, as_of, docs, chunk, waits },
+        other => other,
+    });
+    prop_oneof![4 => alone, 1 => prop::sample::select(vec!["a", "b"]).prop_map(|id| Step::Erase { id })]
+}
+
+/// What a history is played without, to see how it should have ended.
+#[derive(Debug, Default)]
+struct Without {
+    /// Deliveries, by their numbers.
+    deliveries: BTreeSet<usize>,
+    /// Everything that is said of these records.
+    records: BTreeSet<&'static str>,
+}
+
 fn definition() -> Arc<Catalogue> {
     Arc::new(parse(DEFINITION).unwrap_or_else(|problems| panic!("{problems:?}")))
 }
@@ -177,7 +199,7 @@ type Shown = (bool, Vec<Value>, Vec<(String, String)>);
 trait History {
     fn deliver(&self, tenant: &Tenant, source: &str, profile: Option<&str>, as_of: i64, docs: (&[Doc], u32)) -> JobId;
     fn records(&self, tenant: &Tenant) -> BTreeMap<(String, String), Shown>;
-    fn play(&self, tenant: &Tenant, steps: &[Step], without: Option<&BTreeSet<usize>>) -> BTreeSet<usize>;
+    fn play(&self, tenant: &Tenant, steps: &[Step], without: Option<&Without>) -> BTreeSet<usize>;
     fn holds(&self, steps: &[Step]);
 }
 
@@ -228,24 +250,28 @@ impl History for Desk {
         all
     }
 
-    /// Plays a history; `without` are the numbers of deliveries that are left out, and then no job is undone. Returns which are undone at its end.
-    fn play(&self, tenant: &Tenant, steps: &[Step], without: Option<&BTreeSet<usize>>) -> BTreeSet<usize> {
+    /// Plays a history; with `without`, no job is undone and no record erased. Returns which deliveries are undone at its end.
+    fn play(&self, tenant: &Tenant, steps: &[Step], without: Option<&Without>) -> BTreeSet<usize> {
+        let is_said = |id: &str| without.is_none_or(|without| !without.records.contains(id));
         let (store, processes) = (&*self.stores[0], self.stores.len());
         let (mut jobs, mut undone, mut first): (Vec<Option<JobId>>, BTreeSet<usize>, JobId) = (Vec::new(), BTreeSet::new(), 0);
         for step in steps {
             match step {
                 Step::Deliver { source, as_of, docs, chunk, waits } => {
-                    let is_played = without.is_none_or(|without| !without.contains(&jobs.len()));
-                    jobs.push(is_played.then(|| self.deliver(tenant, SOURCES[*source], None, *as_of, (docs, *chunk))));
+                    let is_played = without.is_none_or(|without| !without.deliveries.contains(&jobs.len()));
+                    let docs: Vec<Doc> = docs.iter().filter(|doc| is_said(doc.id)).cloned().collect();
+                    jobs.push(is_played.then(|| self.deliver(tenant, SOURCES[*source], None, *as_of, (&docs, *chunk))));
                     if !waits {
                         self.drain(processes);
                     }
                 }
                 Step::Retract { docs } => {
                     self.drain(processes);
-                    self.deliver(tenant, "dated", Some("retract"), 1, (docs, 2));
+                    let docs: Vec<Doc> = docs.iter().filter(|doc| is_said(doc.id)).cloned().collect();
+                    self.deliver(tenant, "dated", Some("retract"), 1, (&docs, 2));
                     self.drain(processes);
                 }
+                Step::Edit { id, .. } if !is_said(id) => {}
                 Step::Edit { id, text } => {
                     self.drain(processes);
                     let rules = Arc::new(SettleRules::new(&self.catalogue));
@@ -282,6 +308,12 @@ impl History for Desk {
                     }
                     self.drain(processes);
                 }
+                // what is on its way may be of the record
+                Step::Erase { id } if without.is_none() => {
+                    let request = ErasureRequest { tenant, collection: "thing", key: id, reason: None, caller: "somebody" };
+                    erase(&self.catalogue, store, &request).expect("an erasure");
+                }
+                Step::Erase { .. } => {}
                 Step::Expire { job } => {
                     self.drain(processes);
                     if let Some(Some(job)) = jobs.get(*job).filter(|_| without.is_none()) {
@@ -301,8 +333,15 @@ impl History for Desk {
     fn holds(&self, steps: &[Step]) {
         let (tenant, oracle) = (self.new_tenant(), self.new_tenant());
         let undone = self.followed(&tenant, || self.play(&tenant, steps, None));
-        self.play(&oracle, steps, Some(&undone));
-        assert_eq!(self.records(&tenant), self.records(&oracle), "without {undone:?}");
+        let erased = steps.iter().filter_map(|step| if let Step::Erase { id } = step { Some(*id) } else { None });
+        let without = Without { deliveries: undone, records: erased.collect() };
+        self.play(&oracle, steps, Some(&without));
+        assert_eq!(self.records(&tenant), self.records(&oracle), "{without:?}");
+        let store = &*self.stores[0];
+        for id in &without.records {
+            assert!(store.is_erased(&tenant, CollectionId::from(0), &Key::new(*id).expect("a key")).expect("an answer"));
+        }
+        assert_eq!(store.correct_record_counts().expect("counting works"), Vec::<String>::new());
     }
 }
 
@@ -313,12 +352,25 @@ proptest! {
     fn a_history_with_undone_jobs_ends_as_the_one_without_them(steps in prop::collection::vec(step(), 2..12)) {
         DESK.holds(&steps);
     }
+
+    #[test]
+    fn a_history_with_erased_records_ends_as_if_nothing_had_been_said_of_them(steps in prop::collection::vec(step_or_erasure(), 2..12)) {
+        DESK.holds(&steps);
+    }
 }
 
 #[test]
 fn a_history_with_undone_jobs_ends_as_the_one_without_them_on_a_server() {
     let Some(desk) = desk_on_a_server("undo_law") else { return };
     for steps in support::drawn(prop::collection::vec(step(), 2..12), 32) {
+        desk.holds(&steps);
+    }
+}
+
+#[test]
+fn a_history_with_erased_records_ends_as_if_nothing_had_been_said_of_them_on_a_server() {
+    let Some(desk) = desk_on_a_server("erasing_law") else { return };
+    for steps in support::drawn(prop::collection::vec(step_or_erasure(), 2..12), 32) {
         desk.holds(&steps);
     }
 }

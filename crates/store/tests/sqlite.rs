@@ -575,7 +575,7 @@ fn downgrade_to_format_10(path: &Path) {
     connection
         .execute_batch(
             "CREATE INDEX c_item ON r_item(tenant, packed(key)) WHERE conflict IS NOT NULL;
-             DROP TABLE record_counts; DROP TABLE audit; ALTER TABLE api_tokens DROP COLUMN expires; ALTER TABLE api_tokens DROP COLUMN used;
+             DROP TABLE erased; DROP TABLE record_counts; DROP TABLE audit; ALTER TABLE api_tokens DROP COLUMN expires; ALTER TABLE api_tokens DROP COLUMN used;
              ALTER TABLE api_tokens DROP COLUMN former_digest; ALTER TABLE api_tokens DROP COLUMN former_until;
              UPDATE meta SET value = '10' WHERE name = 'format'; UPDATE meta SET value = substr(value, 4) WHERE name = 'definition';",
         )

@@ -6,7 +6,7 @@ use super::init::{InitArgs, ProfileArgs};
 use super::lab::LabCommand;
 use super::mcp::McpArgs;
 use super::queue::{JournalArgs, QueueCommand};
-use super::records::{ChangesArgs, ExportArgs, GetArgs, QueryArgs, SqlArgs, WithdrawArgs};
+use super::records::{ChangesArgs, EraseArgs, ExportArgs, GetArgs, QueryArgs, SqlArgs, WithdrawArgs};
 #[cfg(feature = "lab")]
 use super::sample::SampleArgs;
 use super::serve::{AuditArgs, ServeArgs, TokenCommand};
@@ -249,6 +249,11 @@ pub enum Command {
     /// Withdraw a source's contributions, as if they had never been made.
     #[command(after_help = "Example:\n  stook withdraw loc --collection authority --key 'n  50005501 '")]
     Withdraw(WithdrawArgs),
+    /// Erase records with everything that was ever said of them, and leave out what is delivered of them later.
+    #[command(
+        after_help = "Examples:\n  stook erase person 4711 --reason 'request of 2026-11-02'\n  stook erase --list --json > erased.json\n  stook restore backup.stook && stook erase --again erased.json\n  stook erase person 4711 --lift\n\nThe record is removed from the store with its former contributions, change log, tags, outcomes in journals, failed documents, changes for those who follow them and kept answers; the audit log keeps entries without its key. A hash of the key stays, so that later files do not bring it back. See docs/howto/erase-a-person.md.\n\nExit codes: 0 erased, 1 failed: repeat the command, 64 wrong usage."
+    )]
+    Erase(EraseArgs),
     /// Export all records of a collection.
     #[command(
         after_help = "Examples:\n  stook export authority --format marc -o names.mrc\n  stook export authority --format csv | head\n  stook export authority --explain --format parquet -o who-says-what.parquet\n  stook export authority --corrections -o corrections.ndjson"

@@ -1,7 +1,7 @@
 //! Arguments of `get`, `query`, `sql`, `withdraw`, `export` and `changes`.
 
 use super::named::one_of;
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use std::path::PathBuf;
 use stook_engine::fetch::{FetchPolicy, WHEN};
 
@@ -147,6 +147,39 @@ pub struct WithdrawArgs {
     /// Withdraw only from the record with this key.
     #[arg(long, value_name = "K")]
     pub key: Option<String>,
+    /// The tenant.
+    #[arg(long, default_value = "main", value_name = "T")]
+    pub tenant: String,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `erase`.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true).args(["collection", "list", "again"])))]
+pub struct EraseArgs {
+    /// The collection.
+    #[arg(requires = "keys")]
+    pub collection: Option<String>,
+    /// The keys of the records, which need not exist.
+    pub keys: Vec<String>,
+    /// Why, for the list of erasures; nothing about the person.
+    #[arg(long, value_name = "TEXT", conflicts_with = "lift")]
+    pub reason: Option<String>,
+    /// Let these records be imported and created again.
+    #[arg(long, requires = "collection")]
+    pub lift: bool,
+    /// List what was erased, by hashes; with --json for --again.
+    #[arg(long)]
+    pub list: bool,
+    /// Make the erasures of a list again, in a store that was restored from an earlier backup: the file that `stook erase --list --json` wrote.
+    #[arg(long, value_name = "FILE")]
+    pub again: Option<PathBuf>,
+    /// Leave it to a later `stook erase` to rewrite the file of the store (on PostgreSQL: to run VACUUM): until then, it has what was erased in unused
+    /// places.
+    #[arg(long)]
+    pub no_purge: bool,
     /// The tenant.
     #[arg(long, default_value = "main", value_name = "T")]
     pub tenant: String,

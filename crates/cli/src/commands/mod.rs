@@ -7,6 +7,7 @@ pub mod collect;
 mod corrections;
 pub mod definition;
 pub mod doctor;
+pub mod erase;
 pub mod follow;
 pub mod help;
 pub mod import;

@@ -30,7 +30,7 @@ use stook_catalogue::value::{SmolStr, Value};
 use stook_store::tag::{CollectionTags, TagWrites};
 use stook_store::{
     IdempotentCall, NewChangeLogEntry, ReadDetail, RecordChange, RecordContent, RecordWrite, SettlingChanges, Store, StoreError, StoredRecord,
-    Tenant, UniqueConflict, Unit, WriteConflict,
+    Tenant, RefusalReason, RefusedWrite, Unit, WriteConflict,
 };
 
 /// How an edit changes the contribution of `api` to a record.
@@ -156,6 +156,8 @@ pub enum EditResult {
     StaysDeleted(String),
     /// A precondition is not met.
     PreconditionFailed,
+    /// The record was erased, and must not exist again.
+    Erased,
     /// Another record has the value of a unique field.
     UniqueConflict {
         /// The field's name.
@@ -170,6 +172,16 @@ pub enum EditResult {
         /// The answer given then; `None` if it can no longer be read.
         answer: Option<Box<EditAnswer>>,
     },
+}
+
+impl EditResult {
+    /// The result of an edit of a record of a collection that cannot be written.
+    pub(crate) fn refused(collection: &Collection, reason: RefusalReason) -> Self {
+        match reason {
+            RefusalReason::Taken { field, holder } => EditResult::UniqueConflict { field: collection.fields[field].name.clone(), holder },
+            RefusalReason::Erased => EditResult::Erased,
+        }
+    }
 }
 
 /// Performs an edit.
@@ -639,9 +651,9 @@ impl Unit for EditUnit {
         Ok(self.take(decision))
     }
 
-    fn refused(&mut self, refused: UniqueConflict) {
-        let field = self.context.rules.catalogue.collections[self.context.edit.collection].fields[refused.field].name.clone();
-        self.set_result(LoggedEdit { edited: EditResult::UniqueConflict { field, holder: refused.holder }, ..LoggedEdit::default() });
+    fn refused(&mut self, refused: RefusedWrite) {
+        let edited = EditResult::refused(&self.context.rules.catalogue.collections[refused.collection], refused.reason);
+        self.set_result(LoggedEdit { edited, ..LoggedEdit::default() });
     }
 
     fn settling(&mut self) -> SettlingChanges {

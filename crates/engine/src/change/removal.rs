@@ -18,13 +18,14 @@ use stook_catalogue::key::Key;
 use stook_catalogue::record::{Contribution, pack, pack_raw};
 use stook_catalogue::survivorship::Consolidator;
 use stook_store::damage::ForRecord;
+use stook_store::erasure::NewErasure;
 use stook_store::former::{FormerChange, FormerContribution, FormerWrite};
 use stook_store::journal::{ChunkJournal, Outcome};
 use stook_store::queue::JobId;
 use stook_store::tag::{CollectionTags, TagWrites};
 use stook_store::{
     LeaseToken, NewChangeLogEntry, ReadDetail, RecordChange, RecordWrite, Result as StoreResult, SettlingChanges, Store, StoredRecord, Tenant,
-    UniqueConflict, Unit, WriteConflict,
+    RefusedWrite, Unit, WriteConflict,
 };
 
 /// Removes contributions of a record, given all of them: those that count and former ones.
@@ -56,6 +57,8 @@ pub(crate) enum Purpose {
     Expiry,
     /// Nothing is removed: values are chosen from the same contributions by other rules.
     NewRules,
+    /// The record is erased: nothing of it stays, its state neither.
+    Erasure,
 }
 
 /// What the removal did to a record.
@@ -75,7 +78,7 @@ pub(crate) struct RemovalResults {
     /// By record; only those from which something was removed.
     pub(crate) records: BTreeMap<(CollectionId, Key), RemovedRecord>,
     /// Records that keep their contributions, because without them they would get a unique value that another record has.
-    pub(crate) unique_conflicts: Vec<UniqueConflict>,
+    pub(crate) unique_conflicts: Vec<RefusedWrite>,
     /// Records that keep their contributions, because not all of the others are known, and the reasons.
     pub(crate) incomplete: BTreeMap<(CollectionId, Key), String>,
 }
@@ -106,6 +109,8 @@ pub(crate) struct RemovalUnit {
     propagations: BTreeMap<(CollectionId, Key), Propagation>,
     /// The tags of the changed records, if tags are computed from documents.
     tagger: Option<TagEvaluator>,
+    /// The records that it erases.
+    erased: Vec<NewErasure>,
     /// The lease of the chunk, and the part of the undone job's journal that it is.
     chunk: Option<(LeaseToken, UndoneRange)>,
     journal: ChunkJournal,
@@ -133,6 +138,7 @@ impl RemovalUnit {
             results: Arc::default(),
             logged: BTreeMap::new(),
             propagations: BTreeMap::new(),
+            erased: Vec::new(),
             chunk,
             journal: ChunkJournal::default(),
         };
@@ -146,6 +152,12 @@ impl RemovalUnit {
             }
         }
         Ok(unit)
+    }
+
+    /// Erases the records from which it removes everything.
+    pub(crate) fn erasing(mut self, erased: Vec<NewErasure>) -> Self {
+        self.erased = erased;
+        self
     }
 
     /// Whether nothing is removed from any record.
@@ -168,6 +180,8 @@ impl RemovalUnit {
         let lacks_contributors = matches!(self.removal.purpose, Purpose::Undo(_)) && sets.may_lack_contributors();
         let removed = match self.removal.purpose {
             Purpose::NewRules => Some(Remaining { contributions: before.clone(), former: Vec::new() }),
+            // former contributions are removed with the record
+            Purpose::Erasure => Some(Remaining { contributions: Vec::new(), former: Vec::new() }),
             _ => sets.without(definition, |all| (self.removal.removes)(all), &self.present),
         };
         let Some(Remaining { contributions, former }) = removed else { return Ok(None) };
@@ -186,15 +200,18 @@ impl RemovalUnit {
             tagger.add_whole(collection, record.key.clone(), (!empty).then_some(&contributions));
         }
         let merger = RecordMerger::new(&rules, collection, &consolidator, &evaluator, policy);
-        let mut change = merger.without(&record, contributions.clone());
-        if self.removal.purpose != Purpose::Withdrawal {
-            change = with_revision(definition, &record, change, &contributions, self.removal.purpose);
-        }
+        let change = match (self.removal.purpose, merger.without(&record, contributions.clone())) {
+            (Purpose::Erasure, _) => RecordChange::Delete,
+            (Purpose::Withdrawal, change) => change,
+            (purpose, change) => with_revision(definition, &record, change, &contributions, purpose),
+        };
         if self.removal.purpose == Purpose::NewRules && matches!(change, RecordChange::Touch { .. }) {
             return Ok(None);
         }
         self.propagations.insert(id.clone(), merger.follow(&record.key, Some(&record), &change));
-        if let Some(logged) = golden_change(definition, Some(&record), &change) {
+        if self.removal.purpose != Purpose::Erasure
+            && let Some(logged) = golden_change(definition, Some(&record), &change)
+        {
             let (key, caller) = (record.key.clone(), self.removal.caller.clone());
             self.logged.insert(id.clone(), NewChangeLogEntry { collection, key, transition: None, caller, change: logged });
         }
@@ -274,6 +291,10 @@ impl Unit for RemovalUnit {
         self.chunk.as_ref().map(|(lease, _)| *lease)
     }
 
+    fn erases(&self) -> &[NewErasure] {
+        &self.erased
+    }
+
     fn writes(&self) -> &[RecordWrite] {
         self.with_results(|results| results.unique_conflicts.clear());
         &self.writes
@@ -295,7 +316,7 @@ impl Unit for RemovalUnit {
         Ok(writes)
     }
 
-    fn refused(&mut self, refused: UniqueConflict) {
+    fn refused(&mut self, refused: RefusedWrite) {
         if let Some(tagger) = &mut self.tagger {
             tagger.forget(refused.collection, &refused.key);
         }

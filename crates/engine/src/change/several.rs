@@ -15,7 +15,7 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::tag::{CollectionTags, TagWrites};
 use stook_store::{
-    IdempotentCall, NewChangeLogEntry, Premises, ReadDetail, RecordWrite, SettlingChanges, Store, StoreError, Tenant, UniqueConflict, Unit,
+    IdempotentCall, NewChangeLogEntry, Premises, ReadDetail, RecordWrite, SettlingChanges, Store, StoreError, Tenant, RefusedWrite, Unit,
     WriteConflict,
 };
 
@@ -297,11 +297,11 @@ impl Unit for SeveralUnit {
         Err(StoreError::Outdated)
     }
 
-    fn refused(&mut self, refused: UniqueConflict) {
-        let UniqueConflict { collection, key, field, holder } = refused;
-        let field = self.rules.catalogue.collections[collection].fields[field].name.clone();
+    fn refused(&mut self, refused: RefusedWrite) {
+        let RefusedWrite { collection, key, reason } = refused;
         let position = self.planned.get(&(collection, key)).map_or(0, |change| change.position);
-        self.set_result(Some(ChangeSetResult::Refused(position, RefusedChange::Edit(EditResult::UniqueConflict { field, holder }))));
+        let edited = EditResult::refused(&self.rules.catalogue.collections[collection], reason);
+        self.set_result(Some(ChangeSetResult::Refused(position, RefusedChange::Edit(edited))));
     }
 
     fn must_be_undone(&self) -> bool {
@@ -360,5 +360,5 @@ impl Unit for FormerAnswer {
         *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(ChangeSetResult::Replayed { same, answer });
     }
 
-    fn refused(&mut self, _refused: UniqueConflict) {}
+    fn refused(&mut self, _refused: RefusedWrite) {}
 }

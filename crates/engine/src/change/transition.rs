@@ -18,7 +18,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value, from_json};
 use stook_store::{
     CommitReceipt, IdempotentCall, NewChangeLogEntry, PendingCommit, Priority, ReadDetail, RecordChange, RecordWrite, Store, StoreError,
-    StoredRecord, Tenant, UniqueConflict, Unit, WriteConflict,
+    StoredRecord, Tenant, RefusedWrite, Unit, WriteConflict,
 };
 
 /// A request for a transition.
@@ -393,7 +393,7 @@ impl Unit for TransitionUnit {
         Ok(writes)
     }
 
-    fn refused(&mut self, _refused: UniqueConflict) {}
+    fn refused(&mut self, _refused: RefusedWrite) {}
 
     fn log(&mut self) -> Vec<NewChangeLogEntry> {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner).logged.iter().cloned().collect()

@@ -67,17 +67,18 @@ impl ChunkUnit {
                     offset,
                     collection: Some(*collection),
                     outcome: *outcome,
-                    key: key.shared(),
+                    key: if decision.is_erased { "".into() } else { key.shared() },
                     reason: decision.instead.get(&position).filter(|_| matches!(outcome, Outcome::Superseded | Outcome::Deleted)).map(Into::into),
                 });
                 if let Some(reason) = reason {
-                    let (document, file, key, reason) = (numbered.document, self.file, Some(key.to_string()), reason.clone());
+                    let key = (!decision.is_erased).then(|| key.to_string());
+                    let (document, file, reason) = (numbered.document, self.file, reason.clone());
                     let failed = *outcome == Outcome::Failed;
                     troubles.push(Issue { document, file, record, offset, key, failed, reason });
                 }
             }
             // these warnings follow from all contributions together; they are journalled with the record's last document in the chunk
-            if let Some(document) = contributions.last().map(|numbered| numbered.document) {
+            if let Some(document) = contributions.last().map(|numbered| numbered.document).filter(|_| !decision.is_erased) {
                 let values = decision.after.as_deref().unwrap_or_default();
                 let left_out = if values.is_empty() { Vec::new() } else { left_out(&self.context.rules.catalogue, *collection, values) };
                 let reasons = left_out.into_iter().chain(decision.repaired.clone()).chain(decision.failures.iter().cloned());

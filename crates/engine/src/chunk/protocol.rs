@@ -3,6 +3,7 @@
 use super::unit::ChunkUnit;
 use crate::merge::MergeResult;
 use crate::relations::Propagation;
+use crate::settle::refusal;
 use crate::tags::TagEvaluator;
 use std::collections::BTreeMap;
 use stook_catalogue::ids::CollectionId;
@@ -11,7 +12,7 @@ use stook_store::former::{FormerChange, FormerWrite};
 use stook_store::journal::{ChunkJournal, Outcome};
 use stook_store::tag::{CollectionTags, TagWrites};
 use stook_store::{
-    LeaseToken, NewChangeLogEntry, ReadSet, RecordRead, RecordWrite, SettlingChanges, StoreError, Tenant, UniqueConflict, Unit, WriteConflict,
+    LeaseToken, NewChangeLogEntry, ReadSet, RecordRead, RecordWrite, RefusalReason, RefusedWrite, SettlingChanges, StoreError, Tenant, Unit, WriteConflict,
 };
 
 impl Unit for ChunkUnit {
@@ -42,16 +43,18 @@ impl Unit for ChunkUnit {
         Ok(self.take_writes(|record_id| remerged.contains_key(record_id)))
     }
 
-    fn refused(&mut self, refused: UniqueConflict) {
-        let UniqueConflict { collection, key, field, holder } = refused;
+    fn refused(&mut self, refused: RefusedWrite) {
+        let RefusedWrite { collection, key, reason } = refused;
         self.journal = None;
-        let name = &self.context.rules.catalogue.collections[collection].fields[field].name;
-        let reason = format!("`{name}` must be unique, but record {holder:?} already has this value");
+        let is_erased = reason == RefusalReason::Erased;
+        let outcome = if is_erased { Outcome::Skipped } else { Outcome::Failed };
+        let reason = refusal(&self.context.rules.catalogue.collections[collection], &reason);
         let record_id = (collection, key);
         let mut expected_values = None;
         if let Some(decision) = self.decisions.get_mut(&record_id) {
             expected_values = decision.after.take();
-            decision.outcomes.iter_mut().for_each(|outcome| *outcome = (Outcome::Failed, Some(reason.clone())));
+            decision.outcomes.iter_mut().for_each(|own| *own = (outcome, Some(reason.clone())));
+            decision.is_erased = is_erased;
             decision.instead.clear();
             decision.corrections.clear();
             decision.repaired = None;

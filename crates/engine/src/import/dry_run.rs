@@ -25,7 +25,7 @@ use stook_store::damage::ForRecord;
 use stook_store::journal::{Issue, OutcomeCounts};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{ChunkSlice, JobFile, JobRef, SplitProgress};
-use stook_store::{ReadDetail, RecordChange, Store, StoredRecord, UniqueConflict, Unit, Version};
+use stook_store::{ReadDetail, RecordChange, Store, RefusalReason, RefusedWrite, StoredRecord, Unit, Version};
 
 /// The result of a dry run.
 #[derive(Debug, Default)]
@@ -173,7 +173,8 @@ impl DryRun<'_> {
             let (collection, key) = record_id;
             match self.reserve(*collection, key, change)? {
                 Some((field, holder)) => {
-                    refused.push(UniqueConflict { collection: *collection, key: key.clone(), field, holder: holder.as_str().into() });
+                    let reason = RefusalReason::Taken { field, holder: holder.as_str().into() };
+                    refused.push(RefusedWrite { collection: *collection, key: key.clone(), reason });
                 }
                 None => {
                     let before = read.remove(record_id);

@@ -42,6 +42,8 @@ pub struct MergeResult {
     pub before: Option<Vec<Value>>,
     /// The record's new values, if the change may have consequences for other records and it exists.
     pub after: Option<Arc<[Value]>>,
+    /// Whether nothing is written, because the record was erased.
+    pub is_erased: bool,
     /// Whether its settled values are known to be correct.
     pub settled: bool,
     /// Changes of the contributions that are kept although they do not count.

@@ -1,6 +1,6 @@
 //! Edges and marks that are written without a record.
 
-use stook_store::{SettlingChanges, Tenant, UniqueConflict, Unit};
+use stook_store::{SettlingChanges, Tenant, RefusedWrite, Unit};
 
 /// Writes edges and marks without changing a record.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ impl Unit for SettlingUnit {
         &self.tenant
     }
 
-    fn refused(&mut self, _refused: UniqueConflict) {}
+    fn refused(&mut self, _refused: RefusedWrite) {}
 
     fn settling(&mut self) -> SettlingChanges {
         self.settling.clone()

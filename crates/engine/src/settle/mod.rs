@@ -44,7 +44,7 @@ pub use drain::{drain, round};
 pub use inline::{InlineContext, InlineResult, settle_inline};
 pub use linked_values::failure_of;
 pub use measured::{CoveredChild, measured};
-pub(crate) use pass_state::why_refused;
+pub(crate) use pass_state::{refusal, why_refused};
 pub use remake::{is_settled, mark_outdated};
 pub use stop::until_stopped;
 pub use targets::ambiguity_of;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use stook_catalogue::eval::{Evaluator, ExpressionFailures};
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
-use stook_store::{PassContext, PassWrites, Result, SettlePass, SettlingChanges, StaleMark, StoreError, Tenant, UniqueConflict};
+use stook_store::{PassContext, PassWrites, RefusalReason, RefusedWrite, Result, SettlePass, SettlingChanges, StaleMark, StoreError, Tenant};
 
 /// The maximum number of marks that one pass processes: a compromise between long transactions and many passes.
 const MAX_MARKS: usize = 3_000;
@@ -30,7 +30,7 @@ impl SettlePass for SettleRules {
 
     /// Processes marks. A damaged record or edge fails only the marks that need it: the marks are halved until the first of them is alone, which
     /// is then cleared and the damage reported, so that it is not retried forever. Repairing the row writes new marks.
-    fn run(&self, _tenant: &Tenant, marks: &[StaleMark], refused: &[UniqueConflict], context: &mut dyn PassContext) -> Result<PassWrites> {
+    fn run(&self, _tenant: &Tenant, marks: &[StaleMark], refused: &[RefusedWrite], context: &mut dyn PassContext) -> Result<PassWrites> {
         let mut batch = marks;
         loop {
             match (self.process(batch, refused, context), batch) {
@@ -47,7 +47,7 @@ impl SettlePass for SettleRules {
 
 impl SettleRules {
     /// Computes what follows from marks, and returns it with the marks that are done.
-    fn process(&self, marks: &[StaleMark], refused: &[UniqueConflict], context: &mut dyn PassContext) -> Result<PassWrites> {
+    fn process(&self, marks: &[StaleMark], refused: &[RefusedWrite], context: &mut dyn PassContext) -> Result<PassWrites> {
         let evaluator = Evaluator::new(self.catalogue.tables.clone());
         let mut state = PassState::new(self, &evaluator, marks, refused);
         let Some(first) = marks.first() else { return Ok(PassWrites::default()) };
@@ -70,7 +70,8 @@ impl SettleRules {
         let PassState { writes, propagation, cleared, log, refused_positions, .. } = state;
         let mut settling = propagation.settling();
         settling.cleared = cleared;
-        let damaged = refused_positions.into_iter().map(|position| why_refused(&self.catalogue, &refused[position])).collect();
+        let left = refused_positions.into_iter().map(|position| &refused[position]).filter(|refused| refused.reason != RefusalReason::Erased);
+        let damaged = left.map(|refused| why_refused(&self.catalogue, refused)).collect();
         Ok(PassWrites { writes, settling, log, failures, damaged })
     }
 }

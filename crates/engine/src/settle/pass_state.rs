@@ -5,14 +5,15 @@ use crate::relations::marks::CHECK;
 use crate::relations::{ChangeCause, Propagation, SettleRules, ValueChange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use stook_catalogue::definition::Catalogue;
+use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::links::TargetRule;
 use stook_catalogue::value::{SmolStr, Value};
 use stook_store::queue::JobId;
-use stook_store::{NewChangeLogEntry, RecordChange, RecordContent, RecordWrite, StaleMark, StoredRecord, UniqueConflict};
+use stook_store::erasure::ERASED;
+use stook_store::{NewChangeLogEntry, RecordChange, RecordContent, RecordWrite, RefusalReason, RefusedWrite, StaleMark, StoredRecord};
 
 /// The maximum number of edges that a pass from one record to its children reads at once.
 pub(super) const MAX_CHILDREN: usize = 4_000;
@@ -41,14 +42,14 @@ pub(super) struct PassState<'p> {
     /// Keys of files that this pass will write, by the name of the file.
     pub(super) unwritten: BTreeMap<SmolStr, KeySample>,
     /// Unique conflicts of earlier attempts at this pass; the records in them cannot be written.
-    pub(super) refused: &'p [UniqueConflict],
+    pub(super) refused: &'p [RefusedWrite],
     /// Positions in `refused` of the records that this pass would have written.
     pub(super) refused_positions: BTreeSet<usize>,
 }
 
 impl<'p> PassState<'p> {
     /// An empty state for a pass over these marks.
-    pub(super) fn new(rules: &'p SettleRules, evaluator: &'p Evaluator, marks: &[StaleMark], refused: &'p [UniqueConflict]) -> Self {
+    pub(super) fn new(rules: &'p SettleRules, evaluator: &'p Evaluator, marks: &[StaleMark], refused: &'p [RefusedWrite]) -> Self {
         Self {
             rules,
             evaluator,
@@ -124,9 +125,18 @@ fn content_of(stored: &StoredRecord, golden: Arc<[Value]>) -> RecordContent {
     }
 }
 
-/// The message for a record that cannot be written because of a unique conflict.
-pub(crate) fn why_refused(catalogue: &Catalogue, refused: &UniqueConflict) -> String {
+/// Why a record of a collection cannot be written.
+pub(crate) fn refusal(collection: &Collection, reason: &RefusalReason) -> String {
+    match reason {
+        RefusalReason::Taken { field, holder } => {
+            format!("`{}` must be unique, but record {holder:?} already has this value", collection.fields[*field].name)
+        }
+        RefusalReason::Erased => ERASED.to_owned(),
+    }
+}
+
+/// The message for a record that cannot be written.
+pub(crate) fn why_refused(catalogue: &Catalogue, refused: &RefusedWrite) -> String {
     let collection = &catalogue.collections[refused.collection];
-    let (field, holder, key) = (&collection.fields[refused.field].name, &refused.holder, &refused.key);
-    format!("{} {key}: `{field}` must be unique, but record {holder:?} already has this value", collection.name)
+    format!("{} {}: {}", collection.name, refused.key, refusal(collection, &refused.reason))
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::SmolStr;
-use stook_store::{Edge, EdgeChange, PassContext, RecordContent, Result, StaleMark, StoredRecord, UniqueConflict};
+use stook_store::{Edge, EdgeChange, PassContext, RecordContent, RefusalReason, Result, StaleMark, StoredRecord};
 
 /// The mark that must be processed again, without its job: the job that gives up the value replaces it.
 pub(super) struct WaitingMark {
@@ -23,10 +23,10 @@ pub(super) struct WaitingMark {
 
 impl WaitingMark {
     /// The edge from the holder of a value. A record that waits for several values has an edge for each.
-    fn edge(&self, link: u32, refused: &UniqueConflict, (field, value): (&str, &[u8])) -> Edge {
+    fn edge(&self, link: u32, holder: &str, (field, value): (&str, &[u8])) -> Edge {
         Edge {
             link,
-            target: refused.holder.as_str().into(),
+            target: holder.into(),
             group: self.part.clone(),
             start: i64::from(self.pass_order) << 32 | i64::from(self.rule),
             child: self.target.clone(),
@@ -42,8 +42,8 @@ impl WaitingMark {
 }
 
 impl PassState<'_> {
-    /// Whether a record must stay as it is, because another record has a unique value that it would get. If so, the marks are processed again when
-    /// that value is given up.
+    /// Whether a record must stay as it is, because another record has a unique value that it would get, or because it was erased. In the first case, the
+    /// marks are processed again when that value is given up.
     pub(super) fn must_wait(
         &mut self,
         (collection, key): (CollectionId, &Key),
@@ -54,14 +54,14 @@ impl PassState<'_> {
         // the last conflict counts: the value may have got another holder since
         let Some(position) = self.refused.iter().rposition(|refused| refused.collection == collection && refused.key == *key) else { return false };
         self.refused_positions.insert(position);
-        let refused = &self.refused[position];
-        let (relations, field) = (&self.rules.relations[collection], &self.rules.catalogue.collections[collection].fields[refused.field]);
-        let value = reserved(field, &content.golden[refused.field]);
+        let RefusalReason::Taken { field: taken, holder } = &self.refused[position].reason else { return true };
+        let (relations, field) = (&self.rules.relations[collection], &self.rules.catalogue.collections[collection].fields[*taken]);
+        let value = reserved(field, &content.golden[*taken]);
         for mark in marks {
-            self.propagation.edge(EdgeChange::Put(mark.edge(relations.waiting, refused, (&field.name, &value))));
+            self.propagation.edge(EdgeChange::Put(mark.edge(relations.waiting, holder, (&field.name, &value))));
         }
         for job in jobs {
-            self.propagation.mark_waiting(self.rules, collection, refused.holder.as_str().into(), *job);
+            self.propagation.mark_waiting(self.rules, collection, holder.as_str().into(), *job);
         }
         true
     }

@@ -19,7 +19,7 @@ use stook_store::journal::{ChunkJournal, DocumentOutcome, Issue, Outcome, Outcom
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{ChunkSlice, ChunkState, Job, JobFile, JobId, JobState, NewChunk, NewJob, SplitProgress};
 use stook_store::tag::{CollectionTags, Tag, TagChanges, TagWrites};
-use stook_store::{LeaseToken, ReadDetail, ReadSet, RecordRead, Store, StoredRecord, Tenant, UniqueConflict, Unit, WriteConflict};
+use stook_store::{LeaseToken, ReadDetail, ReadSet, RecordRead, Store, StoredRecord, Tenant, RefusedWrite, Unit, WriteConflict};
 
 /// The prefix of the source names of such jobs; no source of a definition can have it.
 const PREFIX: &str = "tags of ";
@@ -250,7 +250,7 @@ impl Unit for TagEvaluationUnit {
         &self.tenant
     }
 
-    fn refused(&mut self, _refused: UniqueConflict) {}
+    fn refused(&mut self, _refused: RefusedWrite) {}
 
     fn lease_token(&self) -> Option<LeaseToken> {
         Some(self.lease_token)

@@ -47,6 +47,8 @@ impl Follower {
         match (change.entry.kind, known) {
             (ChangeKind::Created, None) => drop(self.records.insert(id.clone(), change.entry.fields.clone())),
             (ChangeKind::Deleted, Some(_)) => drop(self.records.remove(&id)),
+            // what was noted of an erased record before its deletion is removed
+            (ChangeKind::Deleted, None) => {}
             (ChangeKind::Changed, Some(known)) => {
                 assert!(!change.entry.fields.is_empty(), "{change:?}");
                 for (name, value) in &change.entry.fields {
@@ -111,7 +113,11 @@ impl Desk {
             afterwards.read(&self.catalogue, &**last, tenant, 1_000);
             let wanted = exported(&self.catalogue, &*self.stores[0], tenant);
             assert_eq!(while_it_worked.records, wanted);
-            assert_eq!((afterwards.records, afterwards.changes), (wanted, while_it_worked.changes));
+            assert_eq!(afterwards.records, wanted);
+            // nothing is noted any more of what was erased
+            let has_erased = self.stores[0].erasures().expect("a list").iter().any(|own| own.tenant == tenant.as_str());
+            let is_less = has_erased && afterwards.changes < while_it_worked.changes;
+            assert!(is_less || afterwards.changes == while_it_worked.changes, "{} and {}", afterwards.changes, while_it_worked.changes);
             value
         })
     }

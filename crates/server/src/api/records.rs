@@ -20,10 +20,12 @@ use stook_catalogue::key::Key;
 use stook_catalogue::value::show_timestamp;
 use stook_engine::edit::{self, Edit, EditAction, EditFields, EditResult, Preconditions};
 use stook_engine::edit_answer::EditAnswer;
+use stook_engine::erase::{self, ErasureRequest};
 use stook_engine::record::{self as engine_record, RecordAddress};
 use stook_engine::tags::joined_attributes;
 use stook_engine::transition::{TransitionArguments, TransitionRequest, refused_now};
-use stook_store::access::Operation;
+use stook_store::access::{Operation, Role};
+use stook_store::erasure::ERASED;
 use stook_store::{ReadDetail, Version};
 
 /// Max keys of one lookup.
@@ -418,7 +420,29 @@ pub async fn patch(mut ctx: RequestContext, body: Body) -> HandlerResult {
 pub async fn delete(mut ctx: RequestContext) -> HandlerResult {
     let collection = ctx.collection();
     let key = ctx.key()?;
+    let (is_erased, reason) = (ctx.params.flag("erase")?, ctx.params.single("reason")?);
+    if is_erased {
+        return erase(ctx, key, reason).await;
+    }
+    if reason.is_some() {
+        return Err(Problem::unprocessable(vec!["`reason` is that of an erasure: say `erase=true`".to_owned()]));
+    }
     change(ctx, collection, Some(key), None, |_| EditAction::Delete).await
+}
+
+/// Erases a record with everything that was ever said of it.
+async fn erase(ctx: RequestContext, key: Key, reason: Option<String>) -> HandlerResult {
+    ctx.caller.require_role(Role::Admin)?;
+    ctx.params.end()?;
+    ctx.count_store_reached();
+    let (app, tenant, name, caller) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.caller.name.to_string());
+    let report = blocking(move || {
+        let request =
+            ErasureRequest { tenant: &tenant, collection: &name, key: key.as_str(), reason: reason.as_deref(), caller: &caller };
+        erase::erase(&app.rules.catalogue, &*app.store, &request)
+    })
+    .await?;
+    Ok(json_answer(StatusCode::OK, json!(report).to_string()))
 }
 
 /// The path of a record of the route's collection, for the header `Location`.
@@ -487,6 +511,7 @@ async fn change(
         EditResult::StaysDeleted(reason) => {
             return Err(Problem::new(StatusCode::CONFLICT, format!("the {} stays deleted: {reason}", ctx.name())));
         }
+        EditResult::Erased => return Err(Problem::new(StatusCode::CONFLICT, ERASED)),
         EditResult::PreconditionFailed => {
             return Err(Problem::new(StatusCode::PRECONDITION_FAILED, "the record has changed since you read it; read it again"));
         }

@@ -14,6 +14,7 @@
 //! | [`Tokens`] | keeps tokens | `access.rs` |
 //! | [`AuditLog`] | keeps who changed what | `audit.rs` |
 //! | [`FormerContributions`] | keeps what no longer counts, for jobs to be undone | `former.rs` |
+//! | [`Erasures`] | keeps which records were erased, and removes what tells of them | `erasure.rs` |
 //! | [`Queue`] | keeps jobs, chunks and journals | `queue.rs`, `journal.rs` |
 //! | [`Health`] | tells the state of the database | `health.rs` |
 //! | [`Backups`] | gives and takes everything | `backup.rs` |
@@ -29,6 +30,7 @@ pub mod changes;
 pub mod commit;
 pub mod damage;
 pub mod edges;
+pub mod erasure;
 pub mod error;
 pub mod former;
 pub mod health;
@@ -52,6 +54,7 @@ use backup::Backups;
 use change_feed::ChangeFeed;
 use changes::Changes;
 use commit::Units;
+use erasure::Erasures;
 use error::Result;
 use former::FormerContributions;
 use health::Health;
@@ -81,6 +84,7 @@ pub trait Store:
     + Tokens
     + AuditLog
     + FormerContributions
+    + Erasures
     + Queue
     + Backups
     + Health

@@ -193,17 +193,29 @@ pub struct WriteConflict {
     pub former: Vec<FormerContribution>,
 }
 
-/// A record that cannot be written because another record has the same value in a unique field.
+/// A record that cannot be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UniqueConflict {
+pub struct RefusedWrite {
     /// Its collection.
     pub collection: CollectionId,
     /// Its key.
     pub key: Key,
-    /// The unique field.
-    pub field: FieldId,
-    /// The key of the record that has the value.
-    pub holder: String,
+    /// Why.
+    pub reason: RefusalReason,
+}
+
+/// Why a record cannot be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RefusalReason {
+    /// Another record has the same value in a unique field.
+    Taken {
+        /// The unique field.
+        field: FieldId,
+        /// The key of the record that has the value.
+        holder: String,
+    },
+    /// It was erased, see [`erasure`](super::erasure).
+    Erased,
 }
 
 /// A change of a record's state by a transition, kept for ever; or of its golden fields, of which the collection's `history` says how many are kept.

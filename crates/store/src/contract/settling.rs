@@ -3,7 +3,7 @@
 use super::edges::{Edge, EdgeChange, EdgeCursor, StartRange};
 use super::error::Result;
 use super::ids::JobId;
-use super::records::{NewChangeLogEntry, RecordWrite, StoredRecord, UniqueConflict};
+use super::records::{NewChangeLogEntry, RecordWrite, StoredRecord, RefusedWrite};
 use super::tenant::Tenant;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ pub trait SettlePass: Send + Sync {
     ///
     /// # Errors
     /// Fails the pass: the marks stay.
-    fn run(&self, tenant: &Tenant, marks: &[StaleMark], refused: &[UniqueConflict], context: &mut dyn PassContext) -> Result<PassWrites>;
+    fn run(&self, tenant: &Tenant, marks: &[StaleMark], refused: &[RefusedWrite], context: &mut dyn PassContext) -> Result<PassWrites>;
 }
 
 /// The reads that a [`SettlePass`] may make.

@@ -6,7 +6,8 @@ use super::former::FormerWrite;
 use super::ids::LeaseToken;
 use super::journal::ChunkJournal;
 use super::plan::QueryPlan;
-use super::records::{NewChangeLogEntry, RecordWrite, UniqueConflict, Version, WriteConflict};
+use super::erasure::NewErasure;
+use super::records::{NewChangeLogEntry, RecordWrite, RefusedWrite, Version, WriteConflict};
 use super::settling::SettlingChanges;
 use super::tag::{CollectionTags, TagChanges, TagWrites};
 use super::tenant::Tenant;
@@ -79,7 +80,7 @@ pub struct Premises {
 /// 1. [`lease_token`](Unit::lease_token): the leased chunk is removed from the queue; if the lease is lost, the unit fails with
 ///    [`StoreError::Fenced`].
 /// 2. [`call`](Unit::call): if the same call was answered before, [`repeated`](Unit::repeated) is the last method called.
-/// 3. [`premises`](Unit::premises): if they no longer hold, the unit fails with [`StoreError::Outdated`].
+/// 3. [`erases`](Unit::erases): what is noted, before anything is written. [`premises`](Unit::premises): if they no longer hold, the unit fails with [`StoreError::Outdated`].
 /// 4. [`writes`](Unit::writes), which discards anything kept from an earlier attempt; [`resolve`](Unit::resolve) with the records that have
 ///    changed, if any; [`refused`](Unit::refused) for each record that could not be written, and
 ///    then [`must_be_undone`](Unit::must_be_undone): whether the unit therefore fails with [`StoreError::Outdated`].
@@ -129,11 +130,15 @@ pub trait Unit: Send {
         let keys: Vec<&str> = conflicts.iter().map(|conflict| conflict.key.as_str()).take(3).collect();
         Err(StoreError::Other(format!("records changed while they were locked: {}", keys.join(", "))))
     }
-    /// A record was not written because of a unique conflict. A unit that writes records must not count or log its change, nor propagate it.
-    fn refused(&mut self, refused: UniqueConflict);
+    /// A record was not written because of a unique conflict, or because it was erased. A unit that writes records must not count or log its change, nor propagate it.
+    fn refused(&mut self, refused: RefusedWrite);
     /// Whether the unit is written completely or not at all, and a record of it was [`refused`](Unit::refused): nothing of it is written.
     fn must_be_undone(&self) -> bool {
         false
+    }
+    /// The records that this unit erases, see [`erasure`](super::erasure): it deletes those of them that there are, and nobody writes them from now on.
+    fn erases(&self) -> &[NewErasure] {
+        &[]
     }
     /// What was read to compute derived values, if the store can check, when it writes the unit, whether that is unchanged.
     fn read_set(&self) -> Option<&ReadSet> {

@@ -36,11 +36,12 @@ impl ServerClock {
 pub fn begin(session: &mut Session, tables: &StoreTables, clock: &ServerClock, waits_for_locks: bool) -> DbResult<i64> {
     session.begin(waits_for_locks);
     let sql = "SELECT setval('clock', greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, last_value + 1, $1::bigint + 1)),
-        (SELECT value FROM meta WHERE name = 'definition') FROM clock";
+        (SELECT value FROM meta WHERE name = 'definition'), EXISTS(SELECT 1 FROM erased) FROM clock";
     let row = session.query_one(sql, &[&clock.last.load(Ordering::SeqCst)])?;
     if !tables.is_expected_definition(row.at::<Option<&str>>(1)?) {
         return Err(StoreError::DefinitionChanged.into());
     }
+    session.has_erased = row.at(2)?;
     let commit_time = row.at(0)?;
     clock.observe(commit_time);
     Ok(commit_time)

@@ -17,6 +17,7 @@ mod clock;
 mod computed_column;
 mod dump;
 mod edges;
+mod erasure;
 mod former;
 mod health;
 mod jobs;

@@ -9,7 +9,7 @@ use super::values::RowExt;
 use super::{marks, unit};
 use crate::{
     Edge, EdgeCursor, LOCK_PARTITIONS, PassContext, PassReport, ReadDetail, Result, SettlePass, StartRange, StoreError, StoredRecord, Tenant,
-    UniqueConflict,
+    RefusedWrite,
 };
 use std::collections::HashSet;
 use stook_catalogue::ids::{CollectionId, FieldId};
@@ -113,7 +113,7 @@ pub fn pass(
     tenant_tables: TenantTables<'_>,
     schema: &str,
     owner: &Tenant,
-    (pass, refused): (&dyn SettlePass, &mut Vec<UniqueConflict>),
+    (pass, refused): (&dyn SettlePass, &mut Vec<RefusedWrite>),
     commit_time: i64,
 ) -> DbResult<(PassReport, Vec<(CollectionId, u64)>)> {
     let TenantTables { session, tables, tenant } = tenant_tables;

@@ -9,7 +9,7 @@ use crate::sql::backed_up::RestoredRecord;
 use crate::sql::record_counts::RecordCountChanges;
 use crate::sql::row::{reserved_value, version_of};
 use crate::sql::unique::{Claim, Digest, Refusal, Taken, decide, digest, sets_unique_fields};
-use crate::{RecordChange, RecordContent, RecordWrite, StoreError, UniqueConflict, Version};
+use crate::{RecordChange, RecordContent, RecordWrite, RefusalReason, RefusedWrite, StoreError, Version};
 use ::tokio_postgres::types::Type;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -62,7 +62,7 @@ pub struct LockedRow {
 
 impl UnitWriter<'_> {
     /// Locks the rows that `writes` change, in the order of collections and keys, and remembers them.
-    pub fn lock(&mut self, writes: &[RecordWrite]) -> DbResult<()> {
+    pub fn lock(&mut self, writes: &[&RecordWrite]) -> DbResult<()> {
         let mut keys: BTreeMap<CollectionId, Vec<&str>> = BTreeMap::new();
         for write in writes {
             keys.entry(write.collection).or_default().push(write.key.as_str());
@@ -107,7 +107,7 @@ impl UnitWriter<'_> {
 
     /// Reserves the values of unique fields, and frees those that records had. Removes and returns the writes of records whose values other records
     /// have or get.
-    pub fn reserve(&mut self, writes: &mut Vec<Cow<'_, RecordWrite>>) -> DbResult<Vec<UniqueConflict>> {
+    pub fn reserve(&mut self, writes: &mut Vec<Cow<'_, RecordWrite>>) -> DbResult<Vec<RefusedWrite>> {
         let mut refused = Vec::new();
         let collections: BTreeSet<CollectionId> = writes.iter().map(|write| write.collection).collect();
         for collection in collections {
@@ -141,7 +141,8 @@ impl UnitWriter<'_> {
             let mut refused_indexes: Vec<usize> = Vec::with_capacity(refusals.len());
             for Refusal { claim, field, holder } in refusals {
                 let index = claiming[claim];
-                refused.push(UniqueConflict { collection, key: writes[index].key.clone(), field: collection_tables.uniques[field].0, holder });
+                let reason = RefusalReason::Taken { field: collection_tables.uniques[field].0, holder };
+                refused.push(RefusedWrite { collection, key: writes[index].key.clone(), reason });
                 refused_indexes.push(index);
             }
             // the last ones first, so that the positions of the others stay valid

@@ -3,6 +3,7 @@
 //! A round trip costs more than most statements. Statements whose result is not needed at once are deferred and sent with the next one; their results
 //! are checked together with its result.
 
+use super::erasure::WRITERS_LOCK;
 use crate::StoreError;
 use crate::cancel::CancelToken;
 use ::tokio_postgres::binary_copy::BinaryCopyInWriter;
@@ -194,6 +195,8 @@ pub struct Session {
     notifications: UnboundedReceiver<()>,
     /// Whether the server was asked to cancel a statement: it may cancel the next one instead, so this connection must not be used again.
     cancelled: bool,
+    /// Whether any record was erased when the open transaction began to write.
+    pub has_erased: bool,
 }
 
 /// Waits for `work`. When its result is not wanted any more, asks the server to cancel the statement.
@@ -226,7 +229,7 @@ impl Session {
             }
         });
         let number = OPENED.fetch_add(1, Ordering::Relaxed);
-        let mut session = Self { number, runtime, client, tls, statements: HashMap::new(), deferred: Vec::new(), notifications, cancelled: false };
+        let mut session = Self { number, runtime, client, tls, statements: HashMap::new(), deferred: Vec::new(), notifications, cancelled: false, has_erased: false };
         // Statements outside of a transaction write what may be lost in a crash of the machine (leases); `begin` makes commits durable. A table,
         // however small, is scanned completely only if no index can be used, and joined rows are found one by one. Rows cost more than pages, so that
         // the index that touches fewest rows is used: frequently used data is in memory.
@@ -352,10 +355,11 @@ impl Session {
     /// Begins a transaction whose commit is as durable as the server is configured to make it. One that does not wait for locks fails with
     /// [`StoreError::Held`] if it would have to.
     pub fn begin(&mut self, waits_for_locks: bool) {
-        self.defer_batch(match waits_for_locks {
-            true => "BEGIN; SET LOCAL synchronous_commit TO DEFAULT",
-            false => "BEGIN; SET LOCAL synchronous_commit TO DEFAULT; SET LOCAL lock_timeout = '20ms'",
-        });
+        let settings = match waits_for_locks {
+            true => "SET LOCAL synchronous_commit TO DEFAULT",
+            false => "SET LOCAL synchronous_commit TO DEFAULT; SET LOCAL lock_timeout = '20ms'",
+        };
+        self.defer_batch(format!("BEGIN; {settings}; SELECT pg_advisory_xact_lock_shared({WRITERS_LOCK})"));
     }
 
     /// Begins a read-only transaction on one snapshot.

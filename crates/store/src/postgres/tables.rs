@@ -74,6 +74,7 @@ CREATE INDEX troubles_job ON troubles(job, document);
 CREATE TABLE failed_documents(job bigint NOT NULL, document bigint NOT NULL, bytes bytea NOT NULL, PRIMARY KEY(job, document));
 CREATE TABLE corrections(job bigint NOT NULL, document bigint NOT NULL, collection text NOT NULL, outcome bigint NOT NULL,
   PRIMARY KEY(job, document, collection));
+CREATE TABLE erased(digest bytea PRIMARY KEY, tenant text NOT NULL, collection text NOT NULL, at bigint NOT NULL, reason text, finished boolean NOT NULL);
 CREATE TABLE record_counts(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant bigint NOT NULL, collection text NOT NULL, records bigint NOT NULL);
 CREATE INDEX record_counts_collection ON record_counts(tenant, collection);
 CREATE TABLE record_log(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant bigint NOT NULL, collection text NOT NULL,

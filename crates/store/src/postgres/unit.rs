@@ -6,6 +6,7 @@
 //! through them is possible, and the unit is then repeated (decision 007).
 
 use super::edges::{self, NEW_RECORDS_LOCK};
+use super::erasure::{self, ErasedRecords};
 use super::records::{self, by_key_locked_sql};
 use super::rows::UnitWriter;
 use super::session::{DatabaseError, DbResult, Session};
@@ -16,7 +17,7 @@ use super::{change_feed, former, journal, query, queue, record_counts, tags};
 use crate::damage::RecordPart;
 use crate::sql::unit::report_read_set_changes;
 use crate::{
-    CALL_RETENTION, CommitReceipt, EdgeChange, NewChangeLogEntry, Premises, ReadDetail, RecordRead, RecordWrite, SettlingChanges, StaleMark,
+    CALL_RETENTION, CommitReceipt, EdgeChange, NewChangeLogEntry, Premises, ReadDetail, RecordRead, RecordWrite, RefusedWrite, SettlingChanges, StaleMark,
     StoreError, StoredRecord, Unit, Version, WriteConflict, lock_partition_of,
 };
 use std::borrow::Cow;
@@ -53,18 +54,22 @@ pub fn write(
             return Ok((CommitReceipt { committed_at: commit_time, rows: 0 }, Vec::new()));
         }
     }
+    erasure::note(session, tables, tenant, unit, commit_time)?;
     if let Some(premises) = unit.premises() {
         check_premises(session, tables, tenant, premises)?;
     }
     let mut writer = UnitWriter { session, tables, tenant, commit_time, waits_for_locks: unit.waits_for_locks(), locked: HashMap::new() };
     let writes = unit.writes();
-    writer.lock(writes)?;
+    let erased = ErasedRecords::read(writer.session, tables, unit.tenant(), writes)?;
+    let mut refused: Vec<RefusedWrite> = erased.refused().collect();
+    let writes: Vec<&RecordWrite> = writes.iter().filter(|write| !erased.refuses(write)).collect();
+    writer.lock(&writes)?;
     if !writer.waits_for_locks
         && writes.iter().any(|write| write.expect.is_some() && !writer.locked.contains_key(&(write.collection, write.key.clone())))
     {
         return Err(StoreError::Held.into());
     }
-    let (current, outdated): (Vec<&RecordWrite>, Vec<&RecordWrite>) = writes.iter().partition(|write| writer.is_current(write));
+    let (current, outdated): (Vec<&RecordWrite>, Vec<&RecordWrite>) = writes.into_iter().partition(|write| writer.is_current(write));
     let mut applied: Vec<Cow<'_, RecordWrite>> = if outdated.is_empty() {
         current.into_iter().map(Cow::Borrowed).collect()
     } else {
@@ -87,8 +92,11 @@ pub fn write(
                 conflicts.push(WriteConflict { collection, key, record, former });
             }
         }
-        let resolved = unit.resolve(conflicts)?;
-        writer.lock(&resolved)?;
+        let mut resolved = unit.resolve(conflicts)?;
+        let erased = ErasedRecords::read(writer.session, tables, unit.tenant(), &resolved)?;
+        refused.extend(erased.refused());
+        resolved.retain(|write| !erased.refuses(write));
+        writer.lock(&resolved.iter().collect::<Vec<_>>())?;
         for write in resolved {
             if !writer.is_current(&write) {
                 let reason = format!("what was merged for record {:?} is not based on what it is now", write.key.as_str());
@@ -98,7 +106,7 @@ pub fn write(
         }
         applied.into_iter().map(Cow::Owned).collect()
     };
-    let refused = writer.reserve(&mut applied)?;
+    refused.extend(writer.reserve(&mut applied)?);
     let rows = applied.len() as u64;
     let recorded = change_feed::record(&mut writer, &applied)?;
     let counted = writer.count(&applied);

@@ -3,7 +3,7 @@
 //! | from | what changes |
 //! |---|---|
 //! | 10 | tokens expire, are rotated, and say when they were used; the audit log |
-//! | 10, 11 | the numbers of records are kept |
+//! | 10, 11 | the numbers of records are kept, and which records were erased |
 
 use super::session::{DbResult, Session};
 use super::tables::{FORMAT, format_and_hash, meta, put_meta};
@@ -23,7 +23,8 @@ CREATE INDEX audit_record ON audit(collection, key, id) WHERE key IS NOT NULL;
 ";
 
 /// What formats before 12 have not.
-const RECORD_COUNTS: &str = "
+const ERASED_AND_RECORD_COUNTS: &str = "
+CREATE TABLE erased(digest bytea PRIMARY KEY, tenant text NOT NULL, collection text NOT NULL, at bigint NOT NULL, reason text, finished boolean NOT NULL);
 CREATE TABLE record_counts(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant bigint NOT NULL, collection text NOT NULL, records bigint NOT NULL);
 CREATE INDEX record_counts_collection ON record_counts(tenant, collection);
 ";
@@ -35,7 +36,7 @@ pub fn upgrade(session: &mut Session) -> DbResult<Option<String>> {
     if from == TOKENS_WITHOUT_EXPIRY {
         session.batch(TOKENS_AND_AUDIT)?;
     }
-    session.batch(RECORD_COUNTS)?;
+    session.batch(ERASED_AND_RECORD_COUNTS)?;
     let schema = parse_schema(meta(session, "shape")?.as_deref())?;
     super::record_counts::count_all(session, schema.collections.keys())?;
     put_meta(session, "format", FORMAT)?;

@@ -178,6 +178,11 @@ pub const FIXED_TABLES: &[FixedTable] = &[
         ],
         numbering: Numbering::Sequence,
     },
+    FixedTable {
+        name: "erased",
+        columns: &[("digest", Bytes), ("tenant", Text), ("collection", Text), ("at", Int), ("reason", Text), ("finished", Bool)],
+        numbering: Numbering::None,
+    },
     FixedTable { name: "tag_stamps", columns: &[("tenant", Int), ("stamp", Int)], numbering: Numbering::None },
     FixedTable {
         name: "tags",

@@ -137,12 +137,8 @@ impl ChangeRecorder {
                 .collect();
             let mut lines = Vec::new();
             for entry in entries {
-                let ChangeEntry { key, revision, kind, fields, causes, .. } = entry;
-                let transition = transitions.get(key.as_str()).map(|name| (*name).to_owned());
-                let causes = causes.into_iter().map(|cause| (cause.contributor, cause.job, cause.counts)).collect();
-                let line = Line { k: key, r: revision, c: kind.name().to_owned(), f: fields, b: causes, t: transition };
-                serde_json::to_writer(&mut lines, &line).map_err(|error| StoreError::Other(format!("a change cannot be written: {error}")))?;
-                lines.push(b'\n');
+                let transition = transitions.get(entry.key.as_str()).map(|name| (*name).to_owned());
+                write_line(&mut lines, entry, transition)?;
                 if lines.len() >= BATCH_BYTES {
                     batches.push(PackedBatch { collection, bytes: packed(&std::mem::take(&mut lines))? });
                 }
@@ -183,6 +179,28 @@ pub fn unpack_batch(position: i64, bytes: &[u8]) -> Result<Vec<ChangeEntry>> {
         Ok(ChangeEntry { key: k, revision: r, kind, fields: f, causes, transition: t })
     };
     serde_json::Deserializer::from_slice(lines).into_iter().map(entry).collect()
+}
+
+/// A batch without the changes of a record but for its deletions, and how many were left out; nothing if it has none.
+pub fn without_record(position: i64, bytes: &[u8], key: &str) -> Result<Option<(Vec<u8>, u64)>> {
+    let entries = unpack_batch(position, bytes)?;
+    let tells = |entry: &ChangeEntry| entry.key == key && entry.kind != ChangeKind::Deleted;
+    let removed = entries.iter().filter(|entry| tells(entry)).count() as u64;
+    if removed == 0 {
+        return Ok(None);
+    }
+    let mut lines = Vec::new();
+    entries.into_iter().filter(|entry| !tells(entry)).try_for_each(|entry| write_line(&mut lines, entry, None))?;
+    Ok(Some((packed(&lines)?, removed)))
+}
+
+fn write_line(lines: &mut Vec<u8>, entry: ChangeEntry, transition: Option<String>) -> Result<()> {
+    let ChangeEntry { key, revision, kind, fields, causes, transition: own } = entry;
+    let causes = causes.into_iter().map(|cause| (cause.contributor, cause.job, cause.counts)).collect();
+    let line = Line { k: key, r: revision, c: kind.name().to_owned(), f: fields, b: causes, t: transition.or(own) };
+    serde_json::to_writer(&mut *lines, &line).map_err(|error| StoreError::Other(format!("a change cannot be written: {error}")))?;
+    lines.push(b'\n');
+    Ok(())
 }
 
 /// What readers see of a record: golden values and state.

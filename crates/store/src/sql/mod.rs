@@ -6,6 +6,7 @@
 //! * [`grouping`] is the statement of groups, [`combined`] that of conditions with `or` and `not`.
 //! * [`backed_up`] is what a backup contains: tables and records that both stores have.
 //! * [`change_feed`] finds the changes that writes make, and packs them.
+//! * [`erasure`] finds what tells of an erased record in journals and changes.
 //! * [`during`] compares partial dates.
 //! * [`ranking`] is the rank of records that match words.
 //! * [`record_counts`] keeps the numbers of records.
@@ -19,6 +20,7 @@ pub mod backed_up;
 pub mod change_feed;
 pub mod combined;
 pub mod during;
+pub mod erasure;
 pub mod former;
 pub mod geometry_filter;
 pub mod grouping;

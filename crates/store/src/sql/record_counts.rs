@@ -5,9 +5,6 @@ use crate::{RecordChange, RecordWrite};
 use std::collections::BTreeMap;
 use stook_catalogue::ids::CollectionId;
 
-/// The table of kept numbers. It is derived, so backups do not have it.
-pub const TABLE: &str = "record_counts";
-
 /// By how much the numbers of existing records change, by collection.
 #[derive(Debug, Default)]
 pub struct RecordCountChanges(BTreeMap<CollectionId, i64>);

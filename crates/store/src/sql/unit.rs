@@ -1,6 +1,6 @@
 //! The part of a unit's protocol that needs no SQL: what a pass writes as a unit, and checking a unit's read set.
 
-use crate::{NewChangeLogEntry, PassWrites, RecordWrite, SettlingChanges, StoreError, StoredRecord, Tenant, UniqueConflict, Unit, WriteConflict};
+use crate::{NewChangeLogEntry, PassWrites, RecordWrite, SettlingChanges, StoreError, StoredRecord, Tenant, RefusedWrite, Unit, WriteConflict};
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 
@@ -11,7 +11,7 @@ pub struct PassUnit<'t> {
     /// Whether a record that did not exist, and so could not be locked, has been created meanwhile: the pass must be repeated.
     pub must_retry: bool,
     /// Records that could not be written: the pass must be repeated without them.
-    pub refused: Vec<UniqueConflict>,
+    pub refused: Vec<RefusedWrite>,
 }
 
 impl<'t> PassUnit<'t> {
@@ -36,7 +36,7 @@ impl Unit for PassUnit<'_> {
         Err(StoreError::Other(format!("records were created while a settle pass computed them: {}", keys.join(", "))))
     }
 
-    fn refused(&mut self, refused: UniqueConflict) {
+    fn refused(&mut self, refused: RefusedWrite) {
         self.refused.push(refused);
     }
 

@@ -25,6 +25,7 @@ mod connection;
 mod disk_space;
 mod dump;
 mod edges;
+mod erasure;
 mod error;
 mod files;
 mod former;

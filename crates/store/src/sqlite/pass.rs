@@ -8,7 +8,7 @@ use super::{marks, records, unit};
 use crate::cancel::CancelToken;
 use crate::{
     ChangedRecord, Edge, EdgeCursor, PassContext, PassReport, ReadDetail, RecordWrite, Result, SettlePass, StartRange, StoreError, StoredRecord,
-    Tenant, UniqueConflict,
+    Tenant, RefusedWrite,
 };
 use rusqlite::{Connection, params};
 use stook_catalogue::ids::{CollectionId, FieldId};
@@ -107,7 +107,7 @@ pub fn pass(
     let Some(first_group) = marks.first().map(|mark| (mark.pass_order, mark.rule)) else { return Ok((PassReport::default(), Vec::new())) };
     marks.retain(|mark| (mark.pass_order, mark.rule) == first_group);
     let can_refuse = tables.collections.iter().any(|collection| !collection.uniques.is_empty());
-    let mut refused: Vec<UniqueConflict> = Vec::new();
+    let mut refused: Vec<RefusedWrite> = Vec::new();
     loop {
         let mut settled = under_token(cancel_token, || pass.run(owner, &marks, &refused, &mut SqlitePassContext { connection, tables, tenant }))?;
         let marks_cleared = settled.settling.cleared.len() as u64;

@@ -19,6 +19,7 @@
 //! former                                  former contributions, if a source says `undo:`, see [`super::former`]
 //! changes                                 what has changed in records, if a collection says `changes:`, see [`super::change_feed`]
 //! golden_C                                a view of golden records, see [`crate::sql::views`]
+//! erased(digest, tenant, collection, at, reason, finished) records that were erased, see [`crate::erasure`]
 //! record_counts(tenant, collection, records) numbers of records, see [`super::record_counts`]
 //! record_log, calls, api_tokens, audit    change logs, responses to idempotent calls, tokens, who changed what
 //! ```
@@ -73,6 +74,7 @@ CREATE INDEX troubles_job ON troubles(job, document);
 CREATE TABLE failed_documents(job INTEGER NOT NULL, document INTEGER NOT NULL, bytes BLOB NOT NULL, PRIMARY KEY(job, document));
 CREATE TABLE corrections(job INTEGER NOT NULL, document INTEGER NOT NULL, collection TEXT NOT NULL, outcome INTEGER NOT NULL,
   PRIMARY KEY(job, document, collection)) WITHOUT ROWID;
+CREATE TABLE erased(digest BLOB PRIMARY KEY, tenant TEXT NOT NULL, collection TEXT NOT NULL, at INTEGER NOT NULL, reason TEXT, finished INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE record_counts(tenant INTEGER NOT NULL, collection TEXT NOT NULL, records INTEGER NOT NULL, PRIMARY KEY(tenant, collection)) WITHOUT ROWID;
 CREATE TABLE record_log(id INTEGER PRIMARY KEY AUTOINCREMENT, tenant INTEGER NOT NULL, collection TEXT NOT NULL, key TEXT NOT NULL, at INTEGER NOT NULL,
   transition TEXT, caller TEXT NOT NULL, change TEXT NOT NULL);

@@ -5,7 +5,7 @@ use super::tables::StoreTables;
 use super::values::bind;
 use crate::sql::row::reserved_value;
 use crate::sql::unique::{Claim, Digest, Refusal, Taken, decide, digest, sets_unique_fields};
-use crate::{RecordChange, RecordWrite, Result, UniqueConflict};
+use crate::{RecordChange, RecordWrite, RefusalReason, RefusedWrite, Result};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use stook_catalogue::ids::CollectionId;
@@ -19,7 +19,7 @@ pub fn may_change_values(tables: &StoreTables, write: &RecordWrite) -> bool {
 
 /// Reserves the values of unique fields for records that still have the version that was read, and frees their old values. Returns the positions of
 /// writes that are refused because other records have or get their values.
-pub fn reserve(connection: &Connection, tables: &StoreTables, tenant: i64, writes: &[&RecordWrite]) -> Result<Vec<(usize, UniqueConflict)>> {
+pub fn reserve(connection: &Connection, tables: &StoreTables, tenant: i64, writes: &[&RecordWrite]) -> Result<Vec<(usize, RefusedWrite)>> {
     let mut refused = Vec::new();
     let mut by_collection: BTreeMap<CollectionId, Vec<usize>> = BTreeMap::new();
     for (position, write) in writes.iter().enumerate() {
@@ -81,7 +81,11 @@ pub fn reserve(connection: &Connection, tables: &StoreTables, tenant: i64, write
             let position = positions[claim];
             refused.push((
                 position,
-                UniqueConflict { collection, key: writes[position].key.clone(), field: collection_tables.uniques[field].0, holder },
+                RefusedWrite {
+                    collection,
+                    key: writes[position].key.clone(),
+                    reason: RefusalReason::Taken { field: collection_tables.uniques[field].0, holder },
+                },
             ));
         }
     }

@@ -5,11 +5,11 @@ use super::rows::{RowWriteResult, RowWriter};
 use super::sql::execute;
 use super::tables::{StoreTables, TenantTables};
 use super::tenants::tenant_id;
-use super::{change_feed, edges, former, jobs, journal, query, queue, record_counts, records, tags, unique};
+use super::{change_feed, edges, erasure, former, jobs, journal, query, queue, record_counts, records, tags, unique};
 use crate::sql::unit::report_read_set_changes;
 use crate::{
     CALL_RETENTION, CommitReceipt, EdgeChange, Premises, ReadDetail, RecordWrite, Result, RevisionRead, SettlingChanges, StoreError, StoredRecord,
-    UniqueConflict, Unit, WriteConflict,
+    RefusedWrite, Unit, WriteConflict,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashSet;
@@ -23,7 +23,7 @@ fn outdated_base(write: &RecordWrite) -> StoreError {
 
 /// Writes records that still have the version that was read, after reserving their unique values. Returns those that are refused because other
 /// records have or get their values.
-fn reserve_and_write(writer: &mut RowWriter<'_>, writes: &[&RecordWrite], rows: &mut u64) -> Result<Vec<UniqueConflict>> {
+fn reserve_and_write(writer: &mut RowWriter<'_>, writes: &[&RecordWrite], rows: &mut u64) -> Result<Vec<RefusedWrite>> {
     let (claiming, without_claims): (Vec<&RecordWrite>, Vec<&RecordWrite>) =
         writes.iter().partition(|write| unique::may_change_values(writer.tables, write));
     let conflicts = unique::reserve(writer.connection, writer.tables, writer.tenant, &claiming)?;
@@ -55,6 +55,8 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
             return Ok(CommitReceipt { committed_at: commit_time, rows: 0 });
         }
     }
+    erasure::note(connection, tables, unit, commit_time)?;
+    let erased = erasure::ErasedRecords::read(connection, tables, unit.tenant())?;
     if let Some(premises) = unit.premises() {
         check_premises(connection, tables, tenant, premises)?;
     }
@@ -64,7 +66,11 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
     let mut writer = RowWriter::new(connection, tables, tenant, commit_time);
     // unique values are assigned when all claims are known
     let mut claiming: Vec<usize> = Vec::new();
+    let mut refused = erased.refused(writes);
     for (index, write) in writes.iter().enumerate() {
+        if erased.refuses(write) {
+            continue;
+        }
         let is_claiming = unique::may_change_values(tables, write);
         let is_outdated = if is_claiming { !writer.is_current(write)? } else { matches!(writer.apply(write)?, RowWriteResult::Changed) };
         match (is_outdated, outdated.last_mut()) {
@@ -75,7 +81,7 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
         }
     }
     let claiming: Vec<&RecordWrite> = claiming.into_iter().map(|index| &writes[index]).collect();
-    let refused = if outdated.is_empty() {
+    let unique_conflicts = if outdated.is_empty() {
         reserve_and_write(&mut writer, &claiming, &mut rows)?
     } else {
         let claiming: Vec<RecordWrite> = claiming.into_iter().cloned().collect();
@@ -87,7 +93,9 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
             let found = keys.into_iter().zip(records).zip(former);
             conflicts.extend(found.map(|((key, record), former)| WriteConflict { collection, key, record, former }));
         }
-        let resolved = unit.resolve(conflicts)?;
+        let mut resolved = unit.resolve(conflicts)?;
+        refused.extend(erased.refused(&resolved));
+        resolved.retain(|write| !erased.refuses(write));
         for write in &resolved {
             if unique::may_change_values(tables, write) && !writer.is_current(write)? {
                 return Err(outdated_base(write));
@@ -96,7 +104,7 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
         reserve_and_write(&mut writer, &claiming.iter().chain(&resolved).collect::<Vec<_>>(), &mut rows)?
     };
     let (recorded, counted) = (writer.recorded, writer.counted);
-    refused.into_iter().for_each(|refused| unit.refused(refused));
+    refused.into_iter().chain(unique_conflicts).for_each(|refused| unit.refused(refused));
     if unit.must_be_undone() {
         return Err(StoreError::Outdated);
     }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 10 | index entries of keys and links are in columns, so that every program can check and copy the file |
 //! | 10, 11 | tokens expire, are rotated, and say when they were used; the audit log |
-//! | 10 to 12 | the numbers of records are kept |
+//! | 10 to 12 | the numbers of records are kept, and which records were erased |
 //!
 //! Columns of records are added first. Then rows are rewritten a few thousand at a time, so that the WAL stays short and an interrupted upgrade continues
 //! where it stopped. The indexes are changed in one transaction at the end, which also rewrites rows that a process of the earlier version has
@@ -31,7 +31,8 @@ CREATE TABLE audit(id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, te
 CREATE INDEX audit_record ON audit(collection, key, id) WHERE key IS NOT NULL;
 ";
 /// What formats before 13 have not.
-const RECORD_COUNTS: &str = "
+const ERASED_AND_RECORD_COUNTS: &str = "
+CREATE TABLE erased(digest BLOB PRIMARY KEY, tenant TEXT NOT NULL, collection TEXT NOT NULL, at INTEGER NOT NULL, reason TEXT, finished INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE record_counts(tenant INTEGER NOT NULL, collection TEXT NOT NULL, records INTEGER NOT NULL, PRIMARY KEY(tenant, collection)) WITHOUT ROWID;
 ";
 /// Rows that are rewritten in one transaction.
@@ -69,7 +70,7 @@ fn finish(connection: &Connection, from: &str) -> Result<()> {
     if from != WITHOUT_RECORD_COUNTS {
         connection.execute_batch(TOKENS_AND_AUDIT).map_err(store_error)?;
     }
-    connection.execute_batch(RECORD_COUNTS).map_err(store_error)?;
+    connection.execute_batch(ERASED_AND_RECORD_COUNTS).map_err(store_error)?;
     let schema = crate::sql::store_schema::parse_schema(meta(connection, "shape")?.as_deref())?;
     super::record_counts::count_all(connection, schema.collections.keys())?;
     put_meta(connection, "format", FORMAT)?;

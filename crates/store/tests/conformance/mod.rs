@@ -14,6 +14,7 @@ pub mod calls;
 pub mod change_feed;
 pub mod changes;
 pub mod definition;
+pub mod erasure;
 pub mod former;
 pub mod history;
 pub mod journal;
@@ -60,6 +61,9 @@ macro_rules! conformance {
                 records_are_read_in_the_order_in_which_they_changed,
                 every_change_is_read_once_by_who_continues_from_the_time_of_the_last_reading,
                 an_index_of_changes_is_added_to_a_store_with_records_and_dropped_again,
+            ],
+            erasure: [
+                erased_records_are_not_written_until_that_is_lifted,
             ],
             records: [
                 reading_gives_records_in_the_order_of_the_keys_and_nothing_for_missing_ones,

@@ -10,7 +10,7 @@ use stook_store::plan::QueryPlan;
 use stook_store::queue::NewJob;
 use stook_store::*;
 
-const SHELF: &str = "
+pub const SHELF: &str = "
 catalogue: shelf
 sources:
   deliveries: { format: json, feeds: [{ into: thing }, { into: place }], as_of: meta.received }

@@ -124,7 +124,7 @@ impl SettlePass for RecordingPass {
         100
     }
 
-    fn run(&self, _tenant: &Tenant, marks: &[StaleMark], _refused: &[UniqueConflict], context: &mut dyn PassContext) -> Result<PassWrites> {
+    fn run(&self, _tenant: &Tenant, marks: &[StaleMark], _refused: &[RefusedWrite], context: &mut dyn PassContext) -> Result<PassWrites> {
         self.processed.lock().expect("nobody panicked").push(marks.to_vec());
         (self.reads)(context);
         if !self.clears {
@@ -499,7 +499,7 @@ impl Unit for ReadSetUnit {
         Err(StoreError::Wrong("it writes no records".into()))
     }
 
-    fn refused(&mut self, refused: UniqueConflict) {
+    fn refused(&mut self, refused: RefusedWrite) {
         panic!("{refused:?}")
     }
 

@@ -6,6 +6,7 @@ use stook_catalogue::ids::{CollectionId, FieldId};
 use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_catalogue::value::{FieldType, Value, from_text};
+use stook_store::erasure::NewErasure;
 use stook_store::former::{FormerChange, FormerWrite};
 use stook_store::journal::ChunkJournal;
 use stook_store::plan::{Comparison, Condition, GeometryRelation, PlanColumn, QueryPlan, SortKey};
@@ -50,7 +51,8 @@ impl StoreLocation {
     /// Checks what must be so after every test.
     pub fn check(&self) {
         (self.check)();
-        if let Some(catalogue) = self.last.lock().expect("a lock").take() {
+        let last = self.last.lock().expect("a lock").take();
+        if let Some(catalogue) = last {
             let wrong = self.open(&catalogue).correct_record_counts().expect("counting works");
             assert_eq!(wrong, Vec::<String>::new(), "the numbers of records are kept");
         }
@@ -149,6 +151,8 @@ pub struct UnitFeedback {
     pub conflicts: Vec<WriteConflict>,
     /// Collection, key, field and holder.
     pub refused: Vec<(CollectionId, String, FieldId, String)>,
+    /// Keys of records that were erased.
+    pub erased: Vec<String>,
     /// Whether the request was the same, and the kept response.
     pub repeated: Option<(bool, Vec<u8>)>,
 }
@@ -171,6 +175,7 @@ pub struct TestUnit {
     rebuilt_if_undone: bool,
     premises: Option<Premises>,
     is_all_or_nothing: bool,
+    erases: Vec<NewErasure>,
     feedback: Arc<Mutex<UnitFeedback>>,
 }
 
@@ -191,6 +196,7 @@ impl TestUnit {
             rebuilt_if_undone: false,
             premises: None,
             is_all_or_nothing: false,
+            erases: Vec::new(),
             feedback: Arc::default(),
         }
     }
@@ -202,6 +208,13 @@ impl TestUnit {
 
     pub fn writes(mut self, writes: impl IntoIterator<Item = RecordWrite>) -> Self {
         self.writes.extend(writes);
+        self
+    }
+
+    /// Erases records of the first collection.
+    pub fn erasing(mut self, names: &[&str]) -> Self {
+        let erasure = |name: &&str| NewErasure { collection: CollectionId::from(0), key: key(name), reason: None };
+        self.erases = names.iter().map(erasure).collect();
         self
     }
 
@@ -329,6 +342,10 @@ impl Unit for TestUnit {
         &self.tenant
     }
 
+    fn erases(&self) -> &[NewErasure] {
+        &self.erases
+    }
+
     fn lease_token(&self) -> Option<LeaseToken> {
         self.lease_token
     }
@@ -383,9 +400,12 @@ impl Unit for TestUnit {
         }
     }
 
-    fn refused(&mut self, refused: UniqueConflict) {
+    fn refused(&mut self, refused: RefusedWrite) {
         let mut feedback = self.feedback.lock().expect("not poisoned");
-        feedback.refused.push((refused.collection, refused.key.to_string(), refused.field, refused.holder));
+        match refused.reason {
+            RefusalReason::Taken { field, holder } => feedback.refused.push((refused.collection, refused.key.to_string(), field, holder)),
+            RefusalReason::Erased => feedback.erased.push(refused.key.to_string()),
+        }
     }
 
     fn settling(&mut self) -> SettlingChanges {

@@ -29,7 +29,7 @@ impl Unit for Giving {
         &self.tenant
     }
 
-    fn refused(&mut self, _refused: UniqueConflict) {}
+    fn refused(&mut self, _refused: RefusedWrite) {}
 
     fn tag_revision(&self) -> Option<i64> {
         Some(self.revision)

@@ -22,6 +22,7 @@ use stook_engine::edit::{Edit, EditAction, EditFields, EditResult, Preconditions
 use stook_engine::several::{self, Change, ChangeSet, ChangeSetResult, KeptAnswer, RefusedChange};
 use stook_engine::transition::{TransitionRequest, TransitionResult};
 use stook_store::IdempotentCall;
+use stook_store::erasure::ERASED;
 
 /// Runs a route that writes. `call` is its idempotent call, if it has an idempotency key.
 pub async fn write(ctx: RequestContext, values: Vec<Option<Value>>, index: usize, call: Option<IdempotentCall>) -> HandlerResult<RouteResponse> {
@@ -294,6 +295,7 @@ fn refused(ctx: &RequestContext, write: &RouteWrite, reason: RefusedChange) -> P
             Err(problem) => problem,
             Ok(_) => changing_too_quickly(),
         },
+        RefusedChange::Edit(EditResult::Erased) => Problem::new(StatusCode::CONFLICT, ERASED),
         RefusedChange::Edit(EditResult::StaysDeleted(reason)) => Problem::new(StatusCode::CONFLICT, format!("the {name} stays deleted: {reason}")),
         RefusedChange::Missing | RefusedChange::Edit(EditResult::Missing) => Problem::not_found(format!("there is no such {name}")),
         RefusedChange::Edit(_) => changing_too_quickly(),

@@ -14,8 +14,8 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::{FieldType, Value};
 
 pub fn count(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> DbResult<u64> {
-    if record_counts::applies_to(plan) {
-        return super::super::record_counts::read(session, tenant, &catalogue.collections[plan.collection].name);
+    if let Some(collection) = catalogue.collections.get(plan.collection).filter(|_| record_counts::applies_to(plan)) {
+        return super::super::record_counts::read(session, tenant, &collection.name);
     }
     let plan = all_rows(plan);
     let (sql, parameters) = if plan.distinct {

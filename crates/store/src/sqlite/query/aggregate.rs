@@ -17,8 +17,8 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::{FieldType, Value};
 
 pub fn count(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &QueryPlan) -> Result<u64> {
-    if record_counts::applies_to(plan) {
-        return super::super::record_counts::read(connection, tenant, &catalogue.collections[plan.collection].name);
+    if let Some(collection) = catalogue.collections.get(plan.collection).filter(|_| record_counts::applies_to(plan)) {
+        return super::super::record_counts::read(connection, tenant, &collection.name);
     }
     let plan = all_rows(plan);
     let statement = if plan.distinct {

@@ -1,0 +1,210 @@
+//! Erases records: notes which were erased, refuses writes of them, and removes what tells of them.
+//!
+//! A transaction that writes records holds [`WRITERS_LOCK`] in shared mode, and one that erases holds it alone: so it waits for those that did not know of
+//! the erasure, and those that follow do.
+
+use super::session::{DbResult, Session};
+use super::store::PostgresStore;
+use super::tables::StoreTables;
+use super::values::RowExt;
+use crate::erasure::{ErasedTraces, Erasure, Erasures, digest};
+use crate::sql::change_feed;
+use crate::sql::erasure::{ERASED_OPERATION, PAGE, could_revive, hex, with_digests, without_record};
+use crate::sql::former::has_undo;
+use crate::{RecordWrite, RefusalReason, RefusedWrite, Result, StoreError, Tenant, Unit};
+use std::collections::HashSet;
+use stook_catalogue::ids::CollectionId;
+use stook_catalogue::key::Key;
+
+/// The advisory lock of transactions that write records.
+pub const WRITERS_LOCK: &str = "hashtextextended(current_schema() || ' erased', 0)";
+
+/// Notes which records a unit erases, and removes what is found by their keys.
+pub fn note(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &dyn Unit, commit_time: i64) -> DbResult<()> {
+    if unit.erases().is_empty() {
+        return Ok(());
+    }
+    session.batch(&format!("SELECT pg_advisory_xact_lock({WRITERS_LOCK})"))?;
+    let owner = unit.tenant();
+    for erased in unit.erases() {
+        let collection = &tables.catalogue().collections[erased.collection];
+        let (name, key) = (&collection.name, erased.key.as_str());
+        session.execute(
+            "INSERT INTO erased(digest, tenant, collection, at, reason, finished) VALUES ($1, $2, $3, $4, $5, false) \
+             ON CONFLICT (digest) DO UPDATE SET finished = false",
+            &[&digest(owner, name, key), &owner.as_str(), name, &commit_time, &erased.reason],
+        )?;
+        if has_undo(tables.catalogue()) {
+            session.execute("DELETE FROM former WHERE tenant = $1 AND collection = $2 AND key = $3", &[&tenant, name, &key])?;
+        }
+        if let Some(tags) = &collection.tags {
+            for table in ["tagged", "trees"] {
+                let sql = format!("DELETE FROM {table} WHERE tenant = $1 AND collection = $2 AND key = $3");
+                session.execute(&sql, &[&tenant, &i64::from(tags.id), &key])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Those of a unit's records that were erased.
+#[derive(Default)]
+pub struct ErasedRecords(HashSet<(CollectionId, Key)>);
+
+impl ErasedRecords {
+    /// Reads which of the records that are written were erased; asks only if any record was.
+    pub fn read(session: &mut Session, tables: &StoreTables, owner: &Tenant, writes: &[RecordWrite]) -> DbResult<Self> {
+        if !session.has_erased {
+            return Ok(Self::default());
+        }
+        let written: Vec<&RecordWrite> = writes.iter().filter(|write| could_revive(write)).collect();
+        let digest_of = |write: &&RecordWrite| digest(owner, &tables.catalogue().collections[write.collection].name, write.key.as_str());
+        let digests: Vec<Vec<u8>> = written.iter().map(digest_of).collect();
+        let mut found: HashSet<Vec<u8>> = HashSet::new();
+        for row in session.query("SELECT digest FROM erased WHERE digest = ANY($1)", &[&digests])? {
+            found.insert(row.at(0)?);
+        }
+        let erased = written.into_iter().zip(&digests).filter(|(_, digest)| found.contains(*digest));
+        Ok(Self(erased.map(|(write, _)| (write.collection, write.key.clone())).collect()))
+    }
+
+    /// Whether a write is of an erased record.
+    pub fn refuses(&self, write: &RecordWrite) -> bool {
+        !self.0.is_empty() && could_revive(write) && self.0.contains(&(write.collection, write.key.clone()))
+    }
+
+    /// The writes that are refused.
+    pub fn refused(&self) -> impl Iterator<Item = RefusedWrite> + '_ {
+        self.0.iter().map(|(collection, key)| RefusedWrite { collection: *collection, key: key.clone(), reason: RefusalReason::Erased })
+    }
+}
+
+impl PostgresStore {
+    fn digest(&self, tenant: &Tenant, collection: CollectionId, key: &Key) -> Vec<u8> {
+        digest(tenant, &self.catalogue.collections[collection].name, key.as_str())
+    }
+}
+
+impl Erasures for PostgresStore {
+    fn erasures(&self) -> Result<Vec<Erasure>> {
+        self.with_reader(|session| {
+            let sql = "SELECT tenant, collection, digest, at, reason, finished FROM erased ORDER BY at, digest";
+            let erasure = |row: ::tokio_postgres::Row| {
+                let (tenant, collection, digest) = (row.at(0)?, row.at(1)?, hex(row.at(2)?));
+                Ok(Erasure { tenant, collection, digest, at: row.at(3)?, reason: row.at(4)?, finished: row.at(5)? })
+            };
+            session.query(sql, &[])?.into_iter().map(erasure).collect()
+        })
+    }
+
+    fn note_erasures(&self, erasures: &[Erasure]) -> Result<u64> {
+        let noted = with_digests(erasures)?;
+        self.write(|session, _| {
+            let sql = "INSERT INTO erased(digest, tenant, collection, at, reason, finished) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING";
+            let mut new = 0;
+            for (digest, own) in &noted {
+                new += session.execute(sql, &[digest, &own.tenant, &own.collection, &own.at, &own.reason, &own.finished])?;
+            }
+            Ok(new)
+        })
+    }
+
+    fn is_erased(&self, tenant: &Tenant, collection: CollectionId, key: &Key) -> Result<bool> {
+        let digest = self.digest(tenant, collection, key);
+        self.with_reader(|session| session.query_one("SELECT EXISTS(SELECT 1 FROM erased WHERE digest = $1)", &[&digest])?.at(0))
+    }
+
+    fn clear_traces(&self, tenant: &Tenant, collection: CollectionId, key: &Key) -> Result<ErasedTraces> {
+        let mut traces = ErasedTraces::default();
+        let (name, text) = (&self.catalogue.collections[collection].name, key.as_str());
+        let Some(number) = self.with_reader(|session| self.tenant_id(session, tenant))? else { return Ok(traces) };
+        self.clear_journals(number, (collection, text), &mut traces)?;
+        if self.catalogue.collections[collection].changes.is_some() {
+            self.clear_changes(number, (name, text), &mut traces)?;
+        }
+        let digest = self.digest(tenant, collection, key);
+        let [log, issues, answers, audited] = self.write(|session, _| {
+            let of_tenant = "job IN (SELECT id FROM jobs WHERE tenant = $1)";
+            let failed = format!(
+                "DELETE FROM failed_documents WHERE {of_tenant} AND (job, document) IN (SELECT job, document FROM troubles WHERE key = $2 AND position >= 0)"
+            );
+            session.execute(&failed, &[&number, &text])?;
+            let found = [
+                session.execute("DELETE FROM record_log WHERE tenant = $1 AND collection = $2 AND key = $3", &[&number, name, &text])?,
+                session.execute(&format!("DELETE FROM troubles WHERE {of_tenant} AND key = $2 AND position >= 0"), &[&number, &text])?,
+                session.execute("DELETE FROM calls WHERE tenant = $1 AND position($2 IN answer) > 0", &[&number, &text.as_bytes()])?,
+                session.execute(
+                    "UPDATE audit SET key = NULL, operation = $1 WHERE tenant = $2 AND collection = $3 AND key = $4",
+                    &[&ERASED_OPERATION, &tenant.as_str(), name, &text],
+                )?,
+            ];
+            if session.execute("UPDATE erased SET finished = true WHERE digest = $1", &[&digest])? == 0 {
+                return Err(StoreError::Wrong("the record is not erased".into()).into());
+            }
+            Ok(found)
+        })?;
+        (traces.log_entries, traces.issues, traces.answers, traces.audit_entries) = (log, issues, answers, audited);
+        Ok(traces)
+    }
+
+    fn purge(&self) -> Result<()> {
+        let fixed = ["audit", "calls", "chunk_journals", "edges", "failed_documents", "marks", "record_log", "tagged", "trees", "troubles"].map(str::to_owned);
+        let catalogue = &self.catalogue;
+        let kept = [(has_undo(catalogue), "former"), (change_feed::has_changes(catalogue), "changes")];
+        let kept = kept.into_iter().filter(|(is_there, _)| *is_there).map(|(_, name)| name.to_owned());
+        let tables = &self.context.tables.collections;
+        let lists = tables.iter().flat_map(|own| own.lists.iter().chain(&own.uniques)).map(|(_, side)| side.clone());
+        for table in fixed.into_iter().chain(kept).chain(tables.iter().map(|own| own.table.clone())).chain(lists) {
+            self.context.pool.run(|session| session.batch(&format!("VACUUM {table}")))?;
+        }
+        Ok(())
+    }
+
+    fn lift_erasure(&self, tenant: &Tenant, collection: CollectionId, key: &Key) -> Result<bool> {
+        let digest = self.digest(tenant, collection, key);
+        self.write(|session, _| Ok(session.execute("DELETE FROM erased WHERE digest = $1", &[&digest])? > 0))
+    }
+}
+
+impl PostgresStore {
+    /// Removes a key from the outcomes of all journals of a tenant.
+    fn clear_journals(&self, tenant: i64, record: (CollectionId, &str), traces: &mut ErasedTraces) -> Result<()> {
+        let names = self.catalogue.collections.iter().map(|collection| collection.name.clone()).collect();
+        let mut after = (0_i64, -1_i64);
+        loop {
+            let rows: Vec<(i64, i64, Vec<u8>)> = self.with_reader(|session| {
+                let sql = "SELECT job, ordinal, lines FROM chunk_journals WHERE (job, ordinal) > ($1, $2) AND job IN (SELECT id FROM jobs WHERE tenant = $3) \
+                           ORDER BY job, ordinal LIMIT $4";
+                let rows = session.query(sql, &[&after.0, &after.1, &tenant, &PAGE])?;
+                rows.into_iter().map(|row| Ok((row.at(0)?, row.at(1)?, row.at(2)?))).collect()
+            })?;
+            let Some((job, ordinal, _)) = rows.last() else { return Ok(()) };
+            after = (*job, *ordinal);
+            for (job, ordinal, lines) in rows {
+                if let Some(lines) = without_record(job as u64, &lines, record, &names, traces)? {
+                    let sql = "UPDATE chunk_journals SET lines = $1 WHERE job = $2 AND ordinal = $3";
+                    self.write(|session, _| session.execute(sql, &[&lines, &job, &ordinal]))?;
+                }
+            }
+        }
+    }
+
+    /// Removes a record's changes, but for its deletions.
+    fn clear_changes(&self, tenant: i64, (collection, key): (&str, &str), traces: &mut ErasedTraces) -> Result<()> {
+        let mut after = 0_i64;
+        loop {
+            let rows: Vec<(i64, Vec<u8>)> = self.with_reader(|session| {
+                let sql = "SELECT id, entries FROM changes WHERE id > $1 AND tenant = $2 AND collection = $3 ORDER BY id LIMIT $4";
+                session.query(sql, &[&after, &tenant, &collection, &PAGE])?.into_iter().map(|row| Ok((row.at(0)?, row.at(1)?))).collect()
+            })?;
+            let Some((last, _)) = rows.last() else { return Ok(()) };
+            after = *last;
+            for (id, entries) in rows {
+                if let Some((entries, removed)) = change_feed::without_record(id, &entries, key)? {
+                    traces.changes += removed;
+                    self.write(|session, _| session.execute("UPDATE changes SET entries = $1 WHERE id = $2", &[&entries, &id]))?;
+                }
+            }
+        }
+    }
+}
