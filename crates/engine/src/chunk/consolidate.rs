@@ -58,7 +58,15 @@ impl ChunkUnit {
         for (collection, keys) in by_collection {
             // full records are read, so that damaged values are noticed and not taken for contributed ones
             let stored = read(&self.context.tenant, collection, &keys)?;
+            // the store refuses these, which is told before, so that the summary does not count them
+            let erased = store.map_or(Ok(Vec::new()), |store| store.erased(&self.context.tenant, collection, &keys))?;
+            let erased: Vec<Key> = erased.into_iter().map(|position| keys[position].clone()).collect();
             self.decide(collection, keys.into_iter().zip(stored));
+            for key in erased {
+                if let Some(decision) = self.decisions.get_mut(&(collection, key)) {
+                    decision.difference = None;
+                }
+            }
         }
         self.follow(store)?;
         if let Some(store) = store {

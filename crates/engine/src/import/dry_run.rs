@@ -14,7 +14,7 @@ use crate::relations::SettleRules;
 use crate::settle::complete_delivery::{self, RetirementReport};
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::ids::{CollectionId, FieldId};
@@ -167,10 +167,20 @@ impl DryRun<'_> {
             Ok(found)
         })?;
         let mut read = read.into_inner();
-        let mut refused = Vec::new();
+        let (mut refused, mut erased) = (Vec::new(), HashSet::new());
+        let written: Vec<&(CollectionId, Key)> = mapped.merged().map(|(record_id, _)| record_id).collect();
+        for of_collection in written.chunk_by(|a, b| a.0 == b.0) {
+            let keys: Vec<Key> = of_collection.iter().map(|(_, key)| key.clone()).collect();
+            let found = self.store.erased(&self.context.tenant, of_collection[0].0, &keys)?;
+            erased.extend(found.into_iter().map(|position| of_collection[position].clone()));
+        }
         for (record_id, decision) in mapped.merged() {
             let Some((version, change)) = &decision.write else { continue };
             let (collection, key) = record_id;
+            if erased.contains(record_id) {
+                refused.push(RefusedWrite { collection: *collection, key: key.clone(), reason: RefusalReason::Erased });
+                continue;
+            }
             match self.reserve(*collection, key, change)? {
                 Some((field, holder)) => {
                     let reason = RefusalReason::Taken { field, holder: holder.as_str().into() };

@@ -90,11 +90,11 @@ pub trait Erasures {
     /// When the database fails; when a hash is none.
     fn note_erasures(&self, erasures: &[Erasure]) -> Result<u64>;
 
-    /// Whether a record was erased.
+    /// Returns those of these records that were erased, by their positions. Cost: nothing is hashed while no record was erased.
     ///
     /// # Errors
     /// When the database fails.
-    fn is_erased(&self, tenant: &Tenant, collection: CollectionId, key: &Key) -> Result<bool>;
+    fn erased(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<usize>>;
 
     /// Removes what tells of an erased record: change logs, outcomes and issues of journals, changes for those who follow them (but for the last one,
     /// which tells them that the record is gone), kept answers, and its key in the audit log. Then its erasure is finished. It may be repeated. Cost: all

@@ -109,9 +109,15 @@ impl Erasures for PostgresStore {
         })
     }
 
-    fn is_erased(&self, tenant: &Tenant, collection: CollectionId, key: &Key) -> Result<bool> {
-        let digest = self.digest(tenant, collection, key);
-        self.with_reader(|session| session.query_one("SELECT EXISTS(SELECT 1 FROM erased WHERE digest = $1)", &[&digest])?.at(0))
+    fn erased(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<usize>> {
+        let sql = "SELECT digest FROM erased WHERE tenant = $1";
+        let erased: HashSet<Vec<u8>> =
+            self.with_reader(|session| session.query(sql, &[&tenant.as_str()])?.into_iter().map(|row| row.at(0)).collect())?;
+        if erased.is_empty() {
+            return Ok(Vec::new());
+        }
+        let is_erased = |(_, key): &(usize, &Key)| erased.contains(&self.digest(tenant, collection, key));
+        Ok(keys.iter().enumerate().filter(is_erased).map(|(position, _)| position).collect())
     }
 
     fn clear_traces(&self, tenant: &Tenant, collection: CollectionId, key: &Key) -> Result<ErasedTraces> {

@@ -40,6 +40,12 @@ pub fn note(connection: &Connection, tables: &StoreTables, unit: &dyn Unit, comm
     Ok(())
 }
 
+/// The hashes of the records of a tenant that were erased.
+fn read_digests(connection: &Connection, tenant: &Tenant) -> Result<HashSet<Vec<u8>>> {
+    let mut statement = connection.prepare_cached("SELECT digest FROM erased WHERE tenant = ?").map_err(store_error)?;
+    statement.query_map([tenant.as_str()], |row| row.get(0)).and_then(Iterator::collect).map_err(store_error)
+}
+
 /// The records of a tenant that were erased.
 pub struct ErasedRecords<'t> {
     tables: &'t StoreTables,
@@ -49,9 +55,7 @@ pub struct ErasedRecords<'t> {
 
 impl<'t> ErasedRecords<'t> {
     pub fn read(connection: &Connection, tables: &'t StoreTables, tenant: &Tenant) -> Result<Self> {
-        let mut statement = connection.prepare_cached("SELECT digest FROM erased WHERE tenant = ?").map_err(store_error)?;
-        let digests = statement.query_map([tenant.as_str()], |row| row.get(0)).and_then(Iterator::collect).map_err(store_error)?;
-        Ok(Self { tables, tenant: tenant.clone(), digests })
+        Ok(Self { tables, tenant: tenant.clone(), digests: read_digests(connection, tenant)? })
     }
 
     /// Whether a write is of an erased record.
@@ -101,12 +105,13 @@ impl Erasures for SqliteStore {
         })
     }
 
-    fn is_erased(&self, tenant: &Tenant, collection: CollectionId, key: &Key) -> Result<bool> {
-        let digest = self.digest(tenant, collection, key);
-        self.with_reader(|connection| {
-            let mut statement = connection.prepare_cached("SELECT 1 FROM erased WHERE digest = ?").map_err(store_error)?;
-            statement.exists([&digest]).map_err(store_error)
-        })
+    fn erased(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<usize>> {
+        let erased = self.with_reader(|connection| read_digests(connection, tenant))?;
+        if erased.is_empty() {
+            return Ok(Vec::new());
+        }
+        let is_erased = |(_, key): &(usize, &Key)| erased.contains(&self.digest(tenant, collection, key));
+        Ok(keys.iter().enumerate().filter(is_erased).map(|(position, _)| position).collect())
     }
 
     fn clear_traces(&self, tenant: &Tenant, collection: CollectionId, key: &Key) -> Result<ErasedTraces> {
