@@ -29,7 +29,7 @@ await step("takes the value of one of them", page, async () => {
 });
 
 await step("takes it back", page, async () => {
-  await page.getByRole("button", { name: "take the edit of pages back" }).click();
+  await page.getByRole("button", { name: "take back the edit of pages" }).click();
   await row(page, "pages").getByText("the sources disagree").waitFor();
 });
 

@@ -84,7 +84,7 @@ impl EditableField<'_> {
 
     /// A button that takes the edit of the field back.
     pub fn take_back(&self, ctx: &PageContext) -> Markup {
-        let label = format!("take the edit of {} back", self.name);
+        let label = format!("take back the edit of {}", self.name);
         self.form(ctx, "inline", "back", &html! { button.small aria-label=(label) title=(label) { "take back" } })
     }
 
@@ -158,17 +158,16 @@ fn form_page(ctx: &PageContext, field: &EditableField<'_>, entered: Option<&Subm
         Some(text) => json_of_text(text, ty).unwrap_or_else(|_| text.into()),
         None => field.explained["value"].clone(),
     };
-    let is_always = entered_text("until") == Some("always");
+    let holds = entered.is_none_or(|form| form.get("until").is_some());
     let inputs = html! {
         label for="value" { "Value" }
         (value_input(field.about, &current))
         label.line { input type="checkbox" name="none" checked[entered_text("none").is_some()]; " It has no value, whatever others say" }
         label for="why" { "Why" }
         input #why name="why" maxlength=(MAX_REASON) value=[entered_text("why")];
-        fieldset {
-            legend { "It counts" }
-            label.line { input type="radio" name="until" value="changed" checked[!is_always]; " until a source gives another value" }
-            label.line { input type="radio" name="until" value="always" checked[is_always]; " by the rule of the field (" (named(field.explained, "rule")) ")" }
+        label.line {
+            input type="checkbox" name="until" value="changed" checked[holds];
+            " It counts before the rule of the field (" (named(field.explained, "rule")) "), until a source gives another value"
         }
         button { "Save" }
     };
@@ -258,7 +257,7 @@ fn request(field: &EditableField<'_>, form: &SubmittedForm) -> HandlerResult<(bo
                 }
                 (None, None) => return Err(Problem::unprocessable(vec![format!("{}: write a value, or say that it has none", field.name)])),
             };
-            (value, form.get("until") != Some("always"))
+            (value, form.get("until").is_some())
         }
         other => return Err(Problem::bad_request(format!("{other:?} is nothing that a form does"))),
     };
