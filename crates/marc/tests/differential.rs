@@ -72,9 +72,7 @@ fn damage(good: &[u8], random: &mut Random) -> Vec<u8> {
         // half of it in the leader and the directory
         let data = bytes.iter().position(|byte| *byte == 0x1e).unwrap_or(24);
         let at = if random.below(2) == 0 { random.below(data) } else { random.below(bytes.len()) }.min(bytes.len() - 1);
-        match random.below(7) {
-            // a third indicator
-            6 => bytes.insert((data + 3).min(bytes.len()), [b' ', b'0', b'\\'][random.below(3)]),
+        match random.below(6) {
             0 => bytes[at] ^= 1 << random.below(8),
             1 => bytes[at] = random.below(256) as u8,
             2 => drop(bytes.remove(at)),
