@@ -83,7 +83,8 @@ fn assert_as_before(sandbox: &Sandbox, expected: &Json) {
     has(&sandbox.json(&["jobs", "--json"]), &expected["jobs"], "jobs");
     for (job, journal) in expected["journals"].as_object().expect("jobs") {
         let parsed = |lines: &Json| -> Json {
-            lines.as_array().expect("lines").iter().map(|line| serde_json::from_str(line.as_str().expect("text")).expect("JSON")).collect()
+            let entry = |line: &Json| -> Json { serde_json::from_str(line.as_str().expect("text")).expect("JSON") };
+            Json::Array(lines.as_array().expect("lines").iter().map(entry).collect())
         };
         has(&parsed(&lines(&sandbox.ok(&["journal", job, "--json"]).replace(path_of(sandbox), "/deliveries"))), &parsed(journal), job);
     }
