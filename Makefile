@@ -1,4 +1,4 @@
-# The whole vocabulary of the workbench: fmt lint features test bench seeds screenshots demo docs packages test-packages (and bench-GROUP).
+# The whole vocabulary of the workbench: fmt lint deny features test bench seeds screenshots demo docs packages test-packages (and bench-GROUP).
 # Build output lives outside the clone, so that clean clones rebuild little.
 CACHE ?= $(HOME)/.cache/stook
 export CARGO_TARGET_DIR ?= $(CACHE)/target
@@ -8,10 +8,10 @@ STOOK := $(CARGO_TARGET_DIR)/release/stook
 BENCH := $(CARGO_TARGET_DIR)/release/stook-bench
 DEMO := $(CACHE)/demo
 
-.PHONY: help fmt lint features test packages test-packages docs screenshots seeds bench bench-datasets bench-import bench-lab bench-machines bench-pages bench-postgres bench-sentinel bench-serve browser demo build peer reference postgres shells clean-root
+.PHONY: help fmt lint deny features test packages test-packages docs screenshots seeds bench bench-datasets bench-import bench-lab bench-machines bench-pages bench-postgres bench-sentinel bench-serve browser demo build peer reference postgres shells clean-root
 
 help:
-	@echo "make fmt | lint | features | test | bench | bench-datasets | bench-import | bench-lab | bench-machines | bench-pages | bench-postgres | bench-sentinel | bench-serve | seeds | screenshots | demo | docs | packages | test-packages"
+	@echo "make fmt | lint | deny | features | test | bench | bench-datasets | bench-import | bench-lab | bench-machines | bench-pages | bench-postgres | bench-sentinel | bench-serve | seeds | screenshots | demo | docs | packages | test-packages"
 
 # `stook --version` names the commit
 build: export STOOK_COMMIT := $(shell git describe --always --dirty --abbrev=12 2>/dev/null)
@@ -37,6 +37,13 @@ lint:
 	cargo clippy --workspace --quiet -- -D warnings
 	cargo clippy --workspace --all-targets --quiet -- -D warnings -A clippy::unwrap_used -A clippy::expect_used
 	RUSTDOCFLAGS="-D rustdoc::broken_intra_doc_links -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items --quiet
+
+	@if command -v cargo-deny >/dev/null; then cargo deny --offline check licenses bans sources; else echo "skipped: no cargo-deny (make deny installs it): licences and sources of dependencies are not checked"; fi
+
+# Licences, sources and known faults of dependencies, as deny.toml allows them. cargo-deny is installed where that is possible.
+deny:
+	@command -v cargo-deny >/dev/null || cargo install --locked --quiet cargo-deny || echo "skipped: cargo-deny cannot be installed"
+	@if command -v cargo-deny >/dev/null; then cargo deny check; fi
 
 # The binary without the parts that can be left out of it, and with each of these parts alone: built without warnings, and tested.
 features: reference postgres browser shells
