@@ -1,7 +1,11 @@
 //! Numbers as texts write them: plain, with a decimal comma, with thousands separated.
 
-/// Maximum number of significant digits that a float keeps.
-const FLOAT_DIGITS: usize = 17;
+/// Number of significant digits that every float keeps.
+const KEPT_DIGITS: usize = 15;
+/// Maximum number of digits before the point of a float.
+const WHOLE_DIGITS: usize = 17;
+/// Maximum number of digits of a number.
+const MAX_DIGITS: usize = 60;
 /// Maximum number of digits of an integer.
 const INTEGER_DIGITS: usize = 18;
 /// Spaces that separate thousands.
@@ -91,7 +95,7 @@ pub fn plain_number(text: &str) -> Option<ReadNumber> {
     }
     let decimals = decimals(mantissa, '.')?;
     let is_ambiguous = decimals.len() == 3 && mantissa.len() <= 7 && exponent.is_none() && !mantissa.starts_with(['0', '.']);
-    let value: f64 = text.parse().ok().filter(|value: &f64| value.is_finite())?;
+    let value: f64 = text.parse().ok().filter(|value: &f64| value.is_finite() && keeps_digits(mantissa, *value))?;
     Some(ReadNumber { value, has_decimals: !decimals.is_empty() || exponent.is_some(), is_ambiguous })
 }
 
@@ -102,8 +106,22 @@ fn decimals(text: &str, point: char) -> Option<&str> {
     let is_sound = (is_whole(whole) || whole.is_empty() && has_point)
         && decimals.is_empty() != has_point
         && decimals.bytes().all(|byte| byte.is_ascii_digit())
-        && whole.len() + decimals.len() <= FLOAT_DIGITS;
+        && whole.len() <= WHOLE_DIGITS;
     is_sound.then_some(decimals)
+}
+
+/// Whether a float has all digits of the number that it was read from: with as many digits, it is written in the same way. Programs that write floats
+/// with all their digits, as `1.510000000000000000e+02`, lose nothing; others may have more digits than a float keeps.
+fn keeps_digits(mantissa: &str, value: f64) -> bool {
+    let all: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    let digits = all.trim_start_matches('0');
+    if digits.trim_end_matches('0').len() <= KEPT_DIGITS {
+        return true;
+    }
+    digits.len() <= MAX_DIGITS && {
+        let written = format!("{:.*e}", digits.len() - 1, value.abs());
+        written.chars().take_while(|character| *character != 'e').filter(char::is_ascii_digit).eq(digits.chars())
+    }
 }
 
 impl NumberForm {
@@ -122,7 +140,7 @@ impl NumberForm {
         let decimals = decimals(&digits, point)?;
         let plain = digits.replacen(point, ".", 1);
         let is_ambiguous = if is_grouped { groups.len() == 2 && decimals.is_empty() } else { decimals.len() == 3 && groups[0].len() <= 3 };
-        let value: f64 = plain.parse().ok()?;
+        let value: f64 = plain.parse().ok().filter(|value| keeps_digits(&plain, *value))?;
         let value = if unsigned.len() < text.len() { -value } else { value };
         Some(ReadNumber { value, has_decimals: !decimals.is_empty(), is_ambiguous: is_ambiguous && groups[0] != "0" })
     }
@@ -139,6 +157,22 @@ mod tests {
         }
         for text in ["0", "-12", "0.5", ".5", "1e-05", "1.5E5", "123456789012345"] {
             assert!(plain_number(text).is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn digits_that_a_float_has_may_be_written_out() {
+        for text in [
+            "1.510000000000000000e+02",
+            "1.518100000000000005e+00",
+            "0.30000000000000004",
+            "-0.1000000000000000055511151231257827",
+            "2.50000000000000000",
+        ] {
+            assert!(plain_number(text).is_some(), "{text}");
+        }
+        for text in ["3.14159265358979323846", "1.518099999999999999e+00", "0.12345678901234567891"] {
+            assert!(plain_number(text).is_none(), "{text}");
         }
     }
 

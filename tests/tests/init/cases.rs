@@ -31,7 +31,8 @@ pub enum Key {
 impl Case {
     /// The position of the column that a path finds.
     pub fn position(&self, path: &str) -> usize {
-        let number = || path.strip_prefix("column_").and_then(|number| number.parse::<usize>().ok()).filter(|_| !self.habits.has_header);
+        let has_no_name = |number: &usize| !self.habits.has_header || self.columns[number - 1].name.is_empty();
+        let number = || path.strip_prefix("column_").and_then(|number| number.parse::<usize>().ok()).filter(has_no_name);
         let ends = |column: &Column| {
             path == column.name
                 || path.ends_with(&format!(".{}", column.name))
@@ -482,4 +483,50 @@ pub fn cases() -> Vec<Case> {
             &["UPRN"],
         ),
     ]
+}
+
+/// Tables as programs for statistics write them: rows have names in a column without one, decimals have all their digits, blanks stand between values.
+pub fn cases_of_programs() -> Vec<Case> {
+    let blanks = Habits { delimiter: ' ', ..PLAIN };
+    let digits = Habits { has_all_digits: true, ..blanks };
+    let measures = [column("depth", Has::Decimal(1, 90, 2)), column("flow", Has::Decimal(-9, 9, 3)), column("count", Has::Whole(0, 40))];
+    let named = [&[column("", Has::Letters(4))], measures.as_slice()].concat();
+    let numbered = [column("", Has::Sequence(1)), column("x", Has::Whole(100, 900))];
+    let all = |habits: Habits| {
+        [
+            case("measures.csv", Format::Csv, habits, &measures, &[]),
+            case("measures.csv", Format::Csv, Habits { has_header: false, ..habits }, &measures, &[]),
+        ]
+    };
+    let mut cases = vec![
+        case("named.csv", Format::Csv, Habits { quotes_all: true, ..PLAIN }, &named, &[""]),
+        case("named.csv", Format::Csv, PLAIN, &named, &[""]),
+        case("named.csv", Format::Csv, Habits { quotes_all: true, ..blanks }, &named, &[""]),
+        case("numbered.csv", Format::Csv, Habits { quotes_all: true, ..PLAIN }, &numbered, &[""]),
+        case("numbered.csv", Format::Csv, Habits { delimiter: '\t', ..PLAIN }, &numbered, &[""]),
+    ];
+    let left_out = Habits { leaves_out_first_name: true, ..PLAIN };
+    for habits in [left_out, Habits { delimiter: ' ', quotes_all: true, ..left_out }, Habits { delimiter: '\t', ..left_out }] {
+        cases.push(case("named.csv", Format::Csv, habits, &named, &[""]));
+    }
+    let matrix = [&[column("", Has::Sequence(1))], ["1", "2", "3", "4"].map(|name| column(name, Has::Whole(0, 50))).as_slice()].concat();
+    cases.push(case("matrix.csv", Format::Csv, Habits { quotes_all: true, ..PLAIN }, &matrix, &[""]));
+    cases.push(case(
+        "months.csv",
+        Format::Csv,
+        Habits { date: DateStyle::American, ..PLAIN },
+        &[column("month", Has::Month), column("sold", Has::Whole(0, 9))],
+        &["month"],
+    ));
+    let counts = [
+        column("study", Has::Sequence(1)),
+        column("no_treated", Has::Whole(0, 90_000)),
+        column("hs", Has::Decimal(0, 9, 2)),
+        column("cap", Has::Whole(2, 990)),
+    ];
+    cases.push(case("studies.csv", Format::Csv, PLAIN, &counts, &["study"]));
+    for habits in [blanks, digits, Habits { delimiter: ',', ..digits }] {
+        cases.extend(all(habits));
+    }
+    cases
 }

@@ -58,6 +58,8 @@ pub enum Has {
     Decimal(i64, i64, u32),
     Flag,
     Day,
+    /// The first days of months, one after the other.
+    Month,
     Moment,
     /// Several of these.
     Several(&'static [&'static str]),
@@ -84,7 +86,7 @@ impl Has {
             Has::Sequence(_) | Has::Whole(..) | Has::Year => "integer",
             Has::Decimal(..) => "float",
             Has::Flag => "boolean",
-            Has::Day => "date",
+            Has::Day | Has::Month => "date",
             Has::Moment | Has::Step => "timestamp",
             Has::Several(_) => "[text]",
             Has::Uuid => "uuid",
@@ -115,6 +117,7 @@ impl Has {
                 Cell::Float((low * scale + below((high - low) * scale)) as f64 / scale as f64)
             }
             Has::Flag => Cell::Boolean(if row < 2 { row == 0 } else { below(3) == 0 }),
+            Has::Month => Cell::Date(1990 + (row / 12) as i64, 1 + (row % 12) as i64, 1),
             // a day after the twelfth is in every column of more than a few rows
             Has::Day => Cell::Date(1990 + below(35), 1 + below(12), if row == 1 { 28 } else { 1 + below(28) }),
             Has::Moment => Cell::Time(2015 + below(10), 1 + below(12), if row == 1 { 27 } else { 1 + below(28) }, [below(24), below(60), below(60)]),

@@ -7,7 +7,7 @@ mod likeness;
 mod several;
 mod write;
 
-use cases::{Case, Format, Key, cases};
+use cases::{Case, Format, Key, cases, cases_of_programs};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use stook_tests::Sandbox;
@@ -110,4 +110,13 @@ fn keys_and_types_of_thirty_likenesses_are_right_and_no_cell_is_lost() {
     println!("keys right: {keys} of {}; types right: {} of {types}; wrong: {wrong:#?}", cases.len(), types - wrong.len());
     assert!(keys >= 27, "{keys} keys");
     assert!(wrong.len() * 20 <= types, "{} of {types} types are wrong", wrong.len());
+}
+
+#[test]
+fn tables_that_programs_for_statistics_write_are_read_as_they_mean_them() {
+    for (index, case) in cases_of_programs().iter().enumerate() {
+        let verdict = judge(case, 100 + index as u64);
+        assert!(verdict.is_key_right, "{} {:?}: another key", case.file, case.habits);
+        assert!(verdict.wrong_types.is_empty(), "{:?} {:?}", verdict.wrong_types, case.habits);
+    }
 }

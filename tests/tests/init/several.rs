@@ -108,6 +108,10 @@ fn what_cannot_be_read_is_refused_with_advice_and_nothing_is_overwritten() {
     let sandbox = folder();
     let page = sandbox.write_file("page.csv", "<html><head><title>502 Bad Gateway</title></head></html>");
     sandbox.run(&["init", "--from", &page]).exits(1).stderr_contains(&["looks like HTML"]);
+    let metadata = [b"\x00\x05\x16\x07\x00\x02\x00\x00Mac OS X        ".as_slice(), &[0; 60], b"com.apple.quarantine"].concat();
+    let binary = sandbox.write_file("._table.csv", metadata);
+    sandbox.run(&["init", "--from", &binary]).exits(1).stderr_contains(&["._table.csv: it looks like binary data, not text"]);
+    sandbox.run(&["profile", &binary]).exits(1).stderr_contains(&["it looks like binary data"]);
     let map = sandbox.write_file("map.json", r#"{"a":{"n":1},"b":{"n":2},"c":{"n":3}}"#);
     sandbox.run(&["init", "--from", &map]).exits(1).stderr_contains(&["members of one object", "jq"]);
     let empty = sandbox.write_file("empty.csv", "");
@@ -126,4 +130,29 @@ fn a_job_of_the_proposal_reads_its_files_without_a_warning() {
     let job = sandbox.import(&[&mixed]);
     assert_eq!(counts(&job), "created 3");
     assert_eq!(sandbox.get("m", "A2"), json!({"key": "A2", "code": "A2", "preis": 12.25, "wann": "2023-12-30"}));
+}
+
+#[test]
+fn a_document_with_a_short_list_is_no_envelope_of_it() {
+    let sandbox = folder();
+    let country = r#"{"name":"Andorra","alpha2":"AD","area":468,"capital":"Andorra la Vella","region":"Europe","population":76098,"calling":"376",
+"geo":{"type":"FeatureCollection","features":[{"type":"Feature","id":"AND"}]}}"#;
+    let found = init(&sandbox, &[("andorra.json", country)]);
+    assert_eq!(sandbox.ok(&["init", "--from", "andorra.json", "--output", "-"]).matches("is taken to be one document").count(), 1);
+    import(&sandbox, &["andorra.json"]);
+    let records = sandbox.records(found["collections"][0]["name"].as_str().unwrap());
+    assert_eq!((records.len(), &records[0]["population"]), (1, &json!(76_098)));
+    let page = r#"{"total":1,"page":1,"message":{"next":null,"works":[{"doi":"10/a","title":"Sea","year":2001,"pages":12,"lang":"en","type":"book","open":true}]}}"#;
+    let sandbox = folder();
+    let found = init(&sandbox, &[("page.json", page)]);
+    assert_eq!(found["collections"][0]["name"], "work", "{found}");
+}
+
+#[test]
+fn rows_of_one_file_are_not_linked_to_themselves_because_two_columns_are_equal() {
+    let sandbox = folder();
+    let risks: String =
+        ["Argentina", "Australia", "Austria", "Bangladesh", "Belgium"].map(|name| format!("\"{name}\",\"{name}\",{}\n", name.len())).concat();
+    let found = init(&sandbox, &[("risk.csv", &format!("\"\",\"country\",\"risk\"\n{risks}"))]);
+    assert_eq!(found["collections"][0]["links"], json!([]), "{found}");
 }

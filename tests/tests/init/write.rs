@@ -23,6 +23,10 @@ pub struct Habits {
     pub list: &'static str,
     pub line_end: &'static str,
     pub quotes_all: bool,
+    /// Whether decimals are written with all digits that they have, as `1.510000000000000000e+02`.
+    pub has_all_digits: bool,
+    /// Whether the header begins with the name of the second column.
+    pub leaves_out_first_name: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -56,6 +60,8 @@ pub const PLAIN: Habits = Habits {
     list: ";",
     line_end: "\n",
     quotes_all: false,
+    has_all_digits: false,
+    leaves_out_first_name: false,
 };
 
 /// Semicolons, decimal commas, days first: as spreadsheet programs write in German.
@@ -69,6 +75,11 @@ fn text(cell: &Cell, habits: &Habits) -> String {
         // nobody separates the thousands of a year
         Cell::Integer(number @ 1_900..2_100) => number.to_string(),
         Cell::Integer(number) => grouped(*number, habits.thousands),
+        Cell::Float(number) if habits.has_all_digits => {
+            let written = format!("{number:.18e}");
+            let (mantissa, exponent) = written.split_once('e').unwrap();
+            format!("{mantissa}e{:+03}", exponent.parse::<i32>().unwrap())
+        }
         Cell::Float(number) => {
             let plain = format!("{number:?}");
             let (whole, decimals) = plain.split_once('.').unwrap_or((&plain, "0"));
@@ -119,7 +130,7 @@ pub fn csv(columns: &[Column], rows: &[Vec<Cell>], habits: &Habits) -> Vec<u8> {
         write!(out, "{}{}", cells.join(&habits.delimiter.to_string()), habits.line_end).unwrap();
     };
     if habits.has_header {
-        line(columns.iter().map(|column| column.name.to_owned()).collect());
+        line(columns.iter().skip(usize::from(habits.leaves_out_first_name)).map(|column| column.name.to_owned()).collect());
     }
     rows.iter().for_each(|row| line(row.iter().map(|cell| text(cell, habits)).collect()));
     match habits.encoding {

@@ -1,6 +1,6 @@
 //! Names of sources, and how they recognise their files.
 
-use super::names::{self, field_name, file_name, free, words};
+use super::names::{self, field_name, file_name, free, last_words, words};
 use super::{GuessedTable, SourcePlan};
 use stook_catalogue::definition::FormatFamily;
 
@@ -8,7 +8,7 @@ use stook_catalogue::definition::FormatFamily;
 pub(crate) fn source_names(tables: &[GuessedTable<'_>]) -> Vec<String> {
     let mut taken: Vec<String> = Vec::new();
     for table in tables {
-        let name = field_name(&words(&names::stem(&table.table.files[0])), 0);
+        let name = field_name(last_words(&words(&names::stem(&table.table.files[0]))), 0);
         taken.push(free(&name, |name| taken.iter().any(|known| known == name)));
     }
     taken
@@ -41,15 +41,17 @@ fn patterns(mut names: Vec<String>) -> Vec<String> {
     if names.len() <= 3 {
         return names.iter().map(|name| literal(name)).collect();
     }
-    let common = |reversed: bool| {
+    let common = |reversed: bool, taken: usize| {
         let characters: Vec<Vec<char>> =
             names.iter().map(|name| if reversed { name.chars().rev().collect() } else { name.chars().collect() }).collect();
-        let shortest = characters.iter().map(Vec::len).min().unwrap_or(0);
+        let shortest = characters.iter().map(Vec::len).min().unwrap_or(0).saturating_sub(taken);
         let length = (0..shortest).take_while(|at| characters.iter().all(|name| name[*at] == characters[0][*at])).count();
         let found: Vec<char> = characters[0][..length].to_vec();
         if reversed { found.into_iter().rev().collect::<String>() } else { found.into_iter().collect() }
     };
-    let (start, end) = (common(false), common(true));
+    let start = common(false, 0);
+    // no character of a name is in both
+    let end = common(true, start.chars().count());
     let start = start.trim_end_matches(|character: char| character.is_ascii_digit());
     vec![format!("{}*{}", literal(start), literal(end.trim_start_matches(|character: char| character.is_ascii_digit())))]
 }

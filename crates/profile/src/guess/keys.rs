@@ -108,7 +108,7 @@ fn score(table: &TableProfile, types: &[ColumnType], position: usize, thing: &st
         }
         () if has_word(&words, &WORLDWIDE) => 8,
         () if words.last().is_some_and(|last| IDENTIFYING.contains(&last.as_str())) => 7,
-        () if has_word(&words, &IDENTIFYING) => 5,
+        () if has_word(&words, &IDENTIFYING) && !is_number_of(&words) => 5,
         () if name.ends_with("id") && ty != &FieldType::Text || name.ends_with("code") => 5,
         () if is_number_of_row => 1,
         () if ["name", "title", "email", "url", "login", "label"].contains(&name.as_str()) => 2,
@@ -130,6 +130,11 @@ fn score(table: &TableProfile, types: &[ColumnType], position: usize, thing: &st
         _ => 0,
     };
     by_name + by_type + by_place
+}
+
+/// Whether a name speaks of how many there are of something: `no_of_vaccinations`, `num_pages`.
+fn is_number_of(words: &[String]) -> bool {
+    words.len() > 1 && words.first().is_some_and(|first| ["no", "nr", "num", "number"].contains(&first.as_str()))
 }
 
 /// Two or three columns that identify rows together, as far as rows were kept.
@@ -156,7 +161,7 @@ fn together(table: &TableProfile, types: &[ColumnType]) -> Option<Vec<usize>> {
 /// How much a column looks like a part of a key.
 fn part_score(column: &ColumnProfile, ty: &FieldType, family: FormatFamily) -> i32 {
     let words = words_of_path(&column.path, family);
-    let is_id = has_word(&words, &IDENTIFYING) || has_word(&words, &WORLDWIDE);
+    let is_id = has_word(&words, &IDENTIFYING) && !is_number_of(&words) || has_word(&words, &WORLDWIDE);
     let is_time =
         has_word(&words, &["year", "month", "day", "date", "time", "week", "period", "quarter", "hour", "version", "line", "position", "item"]);
     match ty {

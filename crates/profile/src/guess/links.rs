@@ -65,7 +65,9 @@ fn to(drafts: &[Draft], tables: &[GuessedTable<'_>], (child, field): (usize, &Fi
         let (Some(values), true) = (own.first(), is_unique) else { continue };
         let contained = theirs.iter().map(|column| values.distinct.overlap(&column.distinct).contained()).fold(0.0, f64::max);
         let names = names_say(&words(&field.name), &words(&key.name), &words(&target.name), child == parent);
-        if !is_key && names < 1.0 || !is_enough(values, theirs[0], contained, names) {
+        // that a column has the values of another one of the same rows shows no link
+        let is_named = names >= 1.0 || is_key && child != parent;
+        if !is_named || !is_enough(values, theirs[0], contained, names) {
             continue;
         }
         let share = (contained * 100.0).floor();

@@ -77,8 +77,10 @@ pub(crate) fn field_name(words: &[String], position: usize) -> String {
     if !name.starts_with(|first: char| first.is_ascii_lowercase()) {
         name.insert_str(0, "n_");
     }
-    name.truncate(MAX_NAME);
-    let name = name.trim_end_matches('_').to_owned();
+    if name.len() > MAX_NAME {
+        // a name ends with a whole word, if its first one is not too long itself
+        name.truncate(name[..=MAX_NAME].rfind('_').filter(|end| end * 2 >= MAX_NAME).unwrap_or(MAX_NAME));
+    }
     if RESERVED.contains(&name.as_str()) { format!("{name}_value") } else { name }
 }
 
@@ -101,6 +103,13 @@ pub(crate) fn singular(word: &str) -> String {
     }
 }
 
+/// As many of the last words as a name can have: the first words of the long name of a file say where it comes from, the last ones what it lists.
+pub(crate) fn last_words(words: &[String]) -> &[String] {
+    let fits = |first: &usize| words[*first..].iter().map(|word| word.len() + 1).sum::<usize>() <= MAX_NAME + 1;
+    let first = (0..words.len()).find(fits).unwrap_or(words.len().saturating_sub(1));
+    &words[first..]
+}
+
 /// The name of a collection of what a file lists.
 pub(crate) fn collection_name(stem: &str) -> String {
     const EMPTY: [&str; 14] =
@@ -111,7 +120,7 @@ pub(crate) fn collection_name(stem: &str) -> String {
     if let Some(last) = kept.last_mut() {
         *last = singular(last);
     }
-    field_name(&kept, 0)
+    field_name(last_words(&kept), 0)
 }
 
 /// Whether a name speaks of several things, so that its values may be lists.
@@ -173,6 +182,7 @@ mod tests {
         assert_eq!(field_name(&words("名前"), 2), "column_3");
         assert_eq!(field_name(&words("2019"), 0), "n_2019");
         assert_eq!(field_name(&words("Key"), 0), "key_value");
+        assert_eq!(field_name(&words("How satisfied are you with the number of trains?"), 0), "how_satisfied_are_you_with_the_number_of");
     }
 
     #[test]
@@ -182,6 +192,7 @@ mod tests {
         assert_eq!(collection_name("library_books"), "library_book");
         assert_eq!(collection_name("export"), "record");
         assert_eq!(collection_name("countries"), "country");
+        assert_eq!(collection_name("annual_publications_of_the_department_of_fisheries_landings"), "of_the_department_of_fisheries_landing");
     }
 
     #[test]

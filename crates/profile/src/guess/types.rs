@@ -79,7 +79,7 @@ impl Habits {
 }
 
 /// Names of columns whose digits are no numbers: they are not added up, and their leading zeros count.
-const TEXT_WORDS: [&str; 30] = [
+const TEXT_WORDS: [&str; 26] = [
     "phone",
     "telephone",
     "tel",
@@ -103,14 +103,16 @@ const TEXT_WORDS: [&str; 30] = [
     "ssn",
     "vat",
     "fips",
-    "version",
-    "release",
     "sku",
     "lccn",
     "oclc",
-    "cap",
-    "hs",
 ];
+/// Names of columns whose numbers with decimals are codes: 1.10 is another version than 1.1.
+const VERSION_WORDS: [&str; 2] = ["version", "release"];
+/// Names of columns that may have codes, and may have numbers: postcodes and capacities, tariffs and heights.
+const AMBIGUOUS_WORDS: [&str; 2] = ["cap", "hs"];
+/// The least number of characters of such a code.
+const CODE_LENGTH: u64 = 4;
 /// Names of columns whose 0 and 1 are no numbers.
 const FLAG_WORDS: [&str; 12] = ["is", "has", "flag", "active", "enabled", "deleted", "valid", "published", "available", "open", "visible", "aktiv"];
 /// Names of columns whose large integers are times.
@@ -170,14 +172,14 @@ fn of_texts(column: &ColumnProfile, table: &TableProfile, words: &[String], habi
         if has(Kind::Integer) {
             return whole_number(column, words, false);
         }
-        if has_word(words, &TEXT_WORDS) && column.numbers.count == column.values {
+        if column.numbers.count == column.values && (are_codes(column, words) || has_word(words, &VERSION_WORDS)) {
             return ColumnType::plain(FieldType::Text).note("numbers by their looks, but codes by their name; as text they stay as they are");
         }
         if let Some(found) = number(column, &common, habits) {
             return found;
         }
     }
-    if let Some(found) = time(&common, habits) {
+    if let Some(found) = time(&common, habits, column) {
         return found;
     }
     if !is_json && has(Kind::Json) {
@@ -196,6 +198,13 @@ fn of_texts(column: &ColumnProfile, table: &TableProfile, words: &[String], habi
         Some(note) => found.note(note),
         None => found,
     }
+}
+
+/// Whether a column of numbers is called as codes are, and the numbers look like codes: none is below one, and where the name may mean something else,
+/// all have the same length.
+fn are_codes(column: &ColumnProfile, words: &[String]) -> bool {
+    let is_even = column.shortest == column.longest && column.longest >= CODE_LENGTH;
+    column.numbers.least >= 1.0 && (has_word(words, &TEXT_WORDS) || is_even && has_word(words, &AMBIGUOUS_WORDS))
 }
 
 /// Whether a time has a zone or an offset.
@@ -248,7 +257,7 @@ fn whole_number(column: &ColumnProfile, words: &[String], is_number: bool) -> Co
     if is_number {
         return ColumnType::plain(FieldType::Integer);
     }
-    if has_word(words, &TEXT_WORDS) || column.shortest >= 12 && column.shortest == column.longest {
+    if are_codes(column, words) || column.shortest >= 12 && column.shortest == column.longest {
         return ColumnType::plain(FieldType::Text).note("digits, but an identifier by its name or length; as text it stays as it is; else `integer`");
     }
     ColumnType::plain(FieldType::Integer)
@@ -301,7 +310,7 @@ fn number(column: &ColumnProfile, common: &[Kind], habits: Habits) -> Option<Col
     counts.then_some(found)
 }
 
-fn time(common: &[Kind], habits: Habits) -> Option<ColumnType> {
+fn time(common: &[Kind], habits: Habits, column: &ColumnProfile) -> Option<ColumnType> {
     let formats = |is_date: bool| {
         common.iter().filter_map(move |kind| match kind {
             Kind::Date(Some(format)) if is_date => Some(*format),
@@ -315,7 +324,8 @@ fn time(common: &[Kind], habits: Habits) -> Option<ColumnType> {
         let month = found.iter().copied().find(|format| format.starts_with("%m"));
         return Some(match (day, month) {
             (Some(day), Some(month)) => {
-                let (chosen, other) = if habits.has_month_first && !habits.has_day_first { (month, day) } else { (day, month) };
+                let (chosen, other) =
+                    if habits.has_month_first && !habits.has_day_first || are_first_days(column) { (month, day) } else { (day, month) };
                 let note = format!("day and month cannot be told apart; if it is the other way round: format: '{other}'");
                 ColumnType::with(ty, Conversion::Format(chosen)).note(note)
             }
@@ -326,6 +336,17 @@ fn time(common: &[Kind], habits: Habits) -> Option<ColumnType> {
         });
     }
     None
+}
+
+/// Whether the second number of all dates is 1, the first one is not, and the years differ: with the month first, these are the first days of months;
+/// with the day first, they would all be in January.
+fn are_first_days(column: &ColumnProfile) -> bool {
+    let numbers = |text: &String| -> Vec<u16> {
+        text.trim().split(|character: char| !character.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
+    };
+    let all: Vec<Vec<u16>> = column.counted.keys().map(numbers).collect();
+    let differ = |place: usize| all.iter().any(|date| date.get(place) != all[0].get(place));
+    !all.is_empty() && all.iter().all(|date| date.get(1) == Some(&1)) && differ(0) && differ(2)
 }
 
 /// What a column of texts would be without a few of its values.

@@ -20,6 +20,9 @@ const USUAL_DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 const RARE_DELIMITERS: [u8; 4] = [b':', b'^', b'~', 0x1f];
 /// The quality of rows of two values of which nine in ten have that many.
 const GOOD: f64 = 0.55;
+/// The quality of rows of three values, nearly all of which have that many: one blank stands in many texts, and two numbers may be one with
+/// separated thousands.
+const GOOD_WITH_BLANKS: f64 = 1.05;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// How a table is written.
@@ -62,14 +65,25 @@ pub(super) fn recognise(beginning: &[u8], is_whole: bool, rest: impl Read, is_sh
     };
     let usual = best_of(if is_sheet { b"," } else { &USUAL_DELIMITERS });
     let rare = if is_sheet || usual.as_ref().is_some_and(|usual| quality(&usual.rows) >= GOOD) { None } else { best_of(&RARE_DELIMITERS) };
-    let best = rare.filter(|rare| quality(&rare.rows) >= 2.0 * GOOD).or(usual);
+    let rare = rare.filter(|rare| quality(&rare.rows) >= 2.0 * GOOD);
+    let blank = if is_sheet || rare.is_some() || usual.as_ref().is_some_and(|usual| quality(&usual.rows) > 0.0) { None } else { best_of(b" ") };
+    let blank = blank.filter(|blank| quality(&blank.rows) >= GOOD_WITH_BLANKS && are_numbers(&blank.rows));
+    let best = blank.or(rare).or(usual);
     let Split { delimiter, rows, broken } = best.filter(|best| !best.rows.is_empty()).ok_or_else(|| "it has no rows".to_owned())?;
     let width = usual_width(&rows);
-    let first = rows.iter().take(MAX_SKIPPED).position(|row| begins_table(row, width)).unwrap_or(0);
+    let begins = |at: usize| begins_table(&rows[at], width) || lacks_first_name(&rows[at..], width);
+    let first = (0..rows.len().min(MAX_SKIPPED)).find(|at| begins(*at)).unwrap_or(0);
     let rows = &rows[first..];
-    let (has_header, is_clear) = has_header(rows);
+    let lacks_first_name = lacks_first_name(rows, width);
+    let (has_header, is_clear) = has_header(rows, lacks_first_name);
     let mut names: Vec<String> = if has_header { rows[0].values.clone() } else { Vec::new() };
-    let is_named = has_header && names.iter().all(|name| !name.trim().is_empty()) && names.iter().collect::<HashSet<_>>().len() == names.len();
+    if has_header && lacks_first_name {
+        names.insert(0, String::new());
+    }
+    let is_named = has_header
+        && !lacks_first_name
+        && names.iter().all(|name| !name.trim().is_empty())
+        && names.iter().collect::<HashSet<_>>().len() == names.len();
     names.resize(width.max(names.len()), String::new());
     name_columns(&mut names);
     let lines_before = |row: usize| {
@@ -91,7 +105,7 @@ pub(super) fn recognise(beginning: &[u8], is_whole: bool, rest: impl Read, is_sh
     let options = CsvOptions { header: names, skip, delimiter: said(data), ..base };
     let mut notes = Vec::new();
     if first > 0 {
-        notes.push(format!("{first} rows before the table are skipped"));
+        notes.push(if first == 1 { "one row before the table is skipped".to_owned() } else { format!("{first} rows before the table are skipped") });
     }
     if !has_header {
         let advice = "if the first row has names after all, remove `header` and use those names in `map`";
@@ -191,10 +205,36 @@ fn quality(rows: &[Row]) -> f64 {
     usual * usual * (width as f64).ln()
 }
 
+/// Whether most values below the first row are numbers.
+fn are_numbers(rows: &[Row]) -> bool {
+    let values = || rows.iter().skip(1).flat_map(|row| &row.values);
+    values().filter(|value| Kind::Float.fits(value)).count() * 2 > values().count()
+}
+
 fn usual_width(rows: &[Row]) -> usize {
     let mut widths: BTreeMap<usize, usize> = BTreeMap::new();
     rows.iter().for_each(|row| *widths.entry(row.values.len()).or_default() += 1);
     widths.into_iter().max_by_key(|(width, count)| (*count, *width)).map_or(0, |(width, _)| width)
+}
+
+/// Whether a row names all columns but the first, which has the names of the rows: so do programs for statistics write tables.
+fn names_others(row: &Row) -> bool {
+    let Some((first, others)) = row.values.split_first() else { return false };
+    let mut seen = HashSet::new();
+    first.trim().is_empty() && !others.is_empty() && others.iter().all(|value| !value.trim().is_empty() && seen.insert(value))
+}
+
+/// Whether the first row is a header that leaves the first column out, which has the names of the rows and is in all rows below.
+fn lacks_first_name(rows: &[Row], width: usize) -> bool {
+    let Some((first, rest)) = rows.split_first() else { return false };
+    let mut seen = HashSet::new();
+    let has_name = |row: &Row| row.values.len() == width && row.values.first().is_some_and(|name| !name.is_empty() && seen.insert(name.clone()));
+    // a title above two columns has one value, too
+    width > 2
+        && first.values.len() + 1 == width
+        && rest.len() > 1
+        && first.values.iter().all(|name| !name.trim().is_empty())
+        && rest.iter().all(has_name)
 }
 
 /// Whether a row is the header or a row of values, and not a title or a remark above them.
@@ -202,7 +242,10 @@ fn begins_table(row: &Row, width: usize) -> bool {
     let filled = row.values.iter().filter(|value| !value.trim().is_empty()).count();
     let has_width = row.values.len() >= width || width > 4 && row.values.len() + 1 >= width;
     let is_remark = row.values.first().is_some_and(|first| first.starts_with('#') && first.contains(' ')) && filled < 3;
-    (width < 2 || has_width && filled * 2 > width.min(row.values.len()) && (filled > 1 || width < 3)) && !is_remark
+    (width < 2
+        || row.values.len() == width && names_others(row)
+        || has_width && filled * 2 > width.min(row.values.len()) && (filled > 1 || width < 3))
+        && !is_remark
 }
 
 /// The number of line ends; in the text of a sheet, of those between rows.
@@ -221,10 +264,19 @@ fn lines(text: &str, is_sheet: bool) -> usize {
 }
 
 /// Whether the first row has the names of the columns, and whether that is clear.
-fn has_header(rows: &[Row]) -> (bool, bool) {
+fn has_header(rows: &[Row], lacks_first_name: bool) -> (bool, bool) {
     let Some((first, rest)) = rows.split_first() else { return (true, true) };
-    let score: f64 = first.values.iter().enumerate().map(|(index, name)| vote(name.trim(), index, rest)).sum();
-    (score > -0.4, !(-0.4..0.9).contains(&score))
+    // below a corner without a name, all rows have one
+    let is_below_corner = |row: &Row| row.values.first().is_some_and(|name| !name.trim().is_empty());
+    if names_others(first) && rest.len() > 1 && rest.iter().all(is_below_corner) {
+        return (true, true);
+    }
+    let shift = usize::from(lacks_first_name);
+    let votes: Vec<f64> = first.values.iter().enumerate().map(|(index, name)| vote(name.trim(), index + shift, rest)).collect();
+    let score: f64 = votes.iter().sum();
+    let has_header = score > -0.4;
+    let is_contested = has_header && votes.iter().any(|vote| *vote <= -1.0);
+    (has_header, !(-0.4..0.9).contains(&score) && !is_contested)
 }
 
 /// Words that name columns in many tables.

@@ -25,6 +25,22 @@ const MAX_COLUMNS: usize = 400;
 /// Bytes of a file from which the way to read it is recognised.
 const LOOK_AHEAD: u64 = 1 << 20;
 
+/// Number of bytes from which binary data is recognised.
+const LOOKED_AT: usize = 4_096;
+/// Control characters that a text may have by accident.
+const MAX_STRAY_CONTROLS: usize = 8;
+/// Of so many bytes, one at most is a control character in a damaged text; binary data has more.
+const BYTES_PER_CONTROL: usize = 20;
+
+/// Whether bytes are not text, as those of pictures, archives and what file systems keep beside files (`._name`). A few control characters are
+/// damage in a text; the separators of MARC are none.
+fn is_binary(bytes: &[u8]) -> bool {
+    let bytes = &bytes[..bytes.len().min(LOOKED_AT)];
+    let is_control = |byte: &&u8| matches!(byte, 0x00..=0x08 | 0x0e..=0x1a | 0x7f);
+    let controls = bytes.iter().filter(is_control).count();
+    controls > MAX_STRAY_CONTROLS && controls * BYTES_PER_CONTROL > bytes.len()
+}
+
 /// How much is read.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -108,6 +124,9 @@ fn recognise(file: &Path) -> Result<FileGroup, ProfileError> {
     let syntax = input.syntax.ok_or_else(|| refused("it is empty; give a file with documents".to_owned()))?;
     if is_html(&input.beginning) {
         return Err(refused("it looks like HTML, which is often an error page instead of data".to_owned()));
+    }
+    if is_binary(&input.beginning) {
+        return Err(refused("it looks like binary data, not text; give a table, JSON, XML or MARC".to_owned()));
     }
     let mut beginning = Vec::new();
     let read = (&mut input.bytes).take(LOOK_AHEAD).read_to_end(&mut beginning);

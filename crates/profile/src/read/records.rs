@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 /// How deep in an envelope lists are searched.
 const MAX_LEVELS: usize = 4;
 
+/// Members of an object around a list for each element of the list; what has more is a document with a list, and no envelope of it.
+const MEMBERS_FOR_ELEMENT: usize = 6;
+
 /// Where the documents of a file are.
 #[derive(Default)]
 pub(super) struct FoundRecords {
@@ -25,12 +28,16 @@ struct Place {
     /// The members and elements so far, and those of them that are objects.
     members: usize,
     objects: usize,
+    /// How many lists were found before it.
+    lists_before: usize,
 }
 
 /// A list of objects in an envelope.
 struct FoundList {
     path: String,
     length: usize,
+    /// The most members of an object around it.
+    around: usize,
     is_open: bool,
 }
 
@@ -45,11 +52,13 @@ pub(super) fn of_json(beginning: &[u8]) -> FoundRecords {
     if reader.is_map() && reader.lists.iter().all(|list| list.length < reader.top_objects) {
         return FoundRecords { is_map: true, ..FoundRecords::default() };
     }
-    let is_nameable = |list: &&FoundList| {
-        list.path.split('.').all(|name| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))
-    };
-    let longest = reader.lists.iter().filter(is_nameable).max_by_key(|list| (list.is_open, list.length));
+    let longest = reader.lists.iter().max_by_key(|list| (list.is_open, list.length));
     match longest {
+        // what has many members of its own is no envelope
+        Some(list) if !list.is_open && list.length * MEMBERS_FOR_ELEMENT < list.around => FoundRecords {
+            note: Some(format!("the file is taken to be one document; if its documents are the elements of `{}`, say so in `records`", list.path)),
+            ..FoundRecords::default()
+        },
         Some(list) => FoundRecords {
             records: Some(list.path.clone()),
             note: Some(format!("the documents are taken to be the elements of `{}`; without `records`, the file is one document", list.path)),
@@ -94,8 +103,8 @@ impl JsonReader<'_> {
             }
             self.at += 1;
         }
-        for place in 0..self.places.len() {
-            self.end_list(place, true);
+        for place in (0..self.places.len()).rev() {
+            self.end(place, true);
         }
     }
 
@@ -132,26 +141,38 @@ impl JsonReader<'_> {
 
     fn open(&mut self, is_list: bool) {
         self.begin_value(!is_list);
-        self.places.push(Place { is_list, name: None, members: 0, objects: 0 });
+        self.places.push(Place { is_list, name: None, members: 0, objects: 0, lists_before: self.lists.len() });
     }
 
     fn close(&mut self) {
         if let Some(last) = self.places.len().checked_sub(1) {
-            self.end_list(last, false);
+            self.end(last, false);
         }
         self.places.pop();
     }
 
-    /// Notes a list of objects that ends, if only objects are around it.
-    fn end_list(&mut self, place: usize, is_open: bool) {
+    /// Notes a list of objects that ends, if only objects are around it, or how many members an object around lists has.
+    fn end(&mut self, place: usize, is_open: bool) {
         let around = &self.places[..place];
         let list = &self.places[place];
+        if !list.is_list {
+            self.lists[list.lists_before..].iter_mut().for_each(|found| found.around = found.around.max(list.members));
+            return;
+        }
         let is_reachable = place > 0 && place <= MAX_LEVELS && around.iter().all(|place| !place.is_list);
-        if list.is_list && is_reachable && list.objects > 0 && list.objects == list.members {
-            let names: Vec<&str> = around.iter().filter_map(|place| place.name.as_deref()).collect();
-            self.lists.push(FoundList { path: names.join("."), length: list.members, is_open });
+        if !is_reachable || list.objects == 0 || list.objects != list.members {
+            return;
+        }
+        let names: Vec<&str> = around.iter().filter_map(|place| place.name.as_deref()).collect();
+        if names.iter().all(|name| is_nameable(name)) {
+            self.lists.push(FoundList { path: names.join("."), length: list.members, around: 0, is_open });
         }
     }
+}
+
+/// Whether `records` can name a member of this name.
+fn is_nameable(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_')
 }
 
 /// How often an element of one name is in elements of another one, and whether it is more than a text.
