@@ -156,6 +156,31 @@ fn an_exported_spreadsheet_can_be_imported_again() {
     }
 }
 
+#[test]
+fn csv_for_spreadsheets_begins_with_a_byte_order_mark_and_can_be_imported_again() {
+    let definition = "catalogue: c\nsources:\n  list: { format: csv, as_of: meta.received, into: thing }\ncollections:\n  thing:\n    key: id\n    fields:\n      \
+        id: text\n      text: text\n";
+    for sandbox in Sandbox::on_each_store(definition) {
+        sandbox.import(&[&sandbox.write_file("rows.csv", "id,text\n1,Žofie\n2,=SUM(A1)\n")]);
+        let stook = Served::new(&sandbox, &[]);
+        let query = url_encoded("thing | grep id, text");
+        for (with_mark, plain) in [
+            (sandbox.ok(&["export", "thing", "--format", "csv-bom"]), sandbox.ok(&["export", "thing", "--format", "csv"])),
+            (sandbox.ok(&["query", "thing | grep id, text", "--format", "csv-bom"]), sandbox.ok(&["query", "thing | grep id, text", "--format", "csv"])),
+            (sandbox.ok(&["query", "thing | count(id)", "--format", "csv-bom"]), sandbox.ok(&["query", "thing | count(id)", "--format", "csv"])),
+            (stook.get("/v1/main/export/thing?format=csv-bom").text(), stook.get("/v1/main/export/thing?format=csv").text()),
+            (stook.get(&format!("/v1/main/export?format=csv-bom&q={query}")).text(), stook.get(&format!("/v1/main/export?format=csv&q={query}")).text()),
+        ] {
+            assert_eq!(with_mark, format!("\u{feff}{plain}"));
+            if plain.contains("Žofie") {
+                // texts are written as they are
+                assert!(plain.contains("2,=SUM(A1)"), "{plain}");
+                assert_eq!(counts(&sandbox.import(&[&sandbox.write_file("again.csv", with_mark)])), "unchanged 2");
+            }
+        }
+    }
+}
+
 /// What a bulk explanation says of a record, and what `get --explain` says of it: values by field and contributor, and whether they were chosen.
 fn said(sandbox: &Sandbox, key: &str, statements: &[Json]) -> [Vec<(String, String, bool)>; 2] {
     let text = |value: &Json| value.as_str().unwrap().to_owned();

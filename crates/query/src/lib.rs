@@ -83,6 +83,7 @@
 
 mod assist;
 pub mod cql;
+pub mod csv;
 pub mod examples;
 mod language;
 mod plan;

@@ -78,6 +78,8 @@ pub enum SqlFormat {
     Json,
     Ndjson,
     Csv,
+    /// CSV that begins with a byte order mark, for Excel.
+    CsvBom,
 }
 
 /// Formats of `get`.
@@ -96,6 +98,8 @@ pub enum QueryFormat {
     Json,
     Ndjson,
     Csv,
+    /// CSV that begins with a byte order mark, for Excel.
+    CsvBom,
     Xlsx,
     Parquet,
     Arrow,
@@ -106,6 +110,8 @@ pub enum QueryFormat {
 pub enum ExportFormat {
     Ndjson,
     Csv,
+    /// CSV that begins with a byte order mark, for Excel.
+    CsvBom,
     Xlsx,
     Parquet,
     Arrow,

@@ -18,6 +18,7 @@ use stook_engine::fetch::{FetchOptions, FetchPolicy, Fetcher, ServiceStatus};
 use stook_formats::TableColumn;
 use stook_formats::spreadsheet::MAX_CELL_TEXT;
 use stook_formats::typed::{TypedFormat, TypedWriter};
+use stook_query::csv::{BYTE_ORDER_MARK, LineEnd};
 use stook_query::{
     AllCollectionsQuery, CompiledQuery, Highlights, QueryScope, ResultColumn, Suggestion, Vocabulary, resolve, resolve_all_collections, words_alone,
 };
@@ -216,12 +217,14 @@ fn stream_rows(store: &dyn Store, compiled: &CompiledQuery, format: QueryFormat)
     let mut out = stream();
     let mut is_first = true;
     let mut write_result = Ok(());
-    if format == QueryFormat::Csv {
-        csv_line(&mut out, compiled.columns.iter().map(|heading| heading.name.clone()))?;
+    if matches!(format, QueryFormat::Csv | QueryFormat::CsvBom) {
+        csv_head(&mut out, format == QueryFormat::CsvBom, compiled.columns.iter().map(|heading| heading.name.clone()))?;
     }
     let visited = store.visit(&compiled.plan, &mut |row| {
         write_result = match format {
-            QueryFormat::Csv => csv_line(&mut out, row.iter().zip(&compiled.columns).map(|(value, heading)| value.show(&heading.ty))),
+            QueryFormat::Csv | QueryFormat::CsvBom => {
+                csv_line(&mut out, row.iter().zip(&compiled.columns).map(|(value, heading)| value.show(&heading.ty)))
+            }
             QueryFormat::Ndjson => writeln!(out, "{}", row_json(&compiled.columns, &row)),
             _ => write!(out, "{}{}", if is_first { "[\n" } else { ",\n" }, row_json(&compiled.columns, &row)),
         };
@@ -244,7 +247,7 @@ fn typed(format: QueryFormat) -> Option<TypedFormat> {
         QueryFormat::Xlsx => Some(TypedFormat::Xlsx),
         QueryFormat::Parquet => Some(TypedFormat::Parquet),
         QueryFormat::Arrow => Some(TypedFormat::Arrow),
-        QueryFormat::Table | QueryFormat::Json | QueryFormat::Ndjson | QueryFormat::Csv => None,
+        QueryFormat::Table | QueryFormat::Json | QueryFormat::Ndjson | QueryFormat::Csv | QueryFormat::CsvBom => None,
     }
 }
 
@@ -276,9 +279,15 @@ fn write_typed(
 }
 
 pub fn csv_line(out: &mut dyn Write, values: impl Iterator<Item = String>) -> std::io::Result<()> {
-    let mut writer = csv::Writer::from_writer(out);
-    writer.write_record(values)?;
-    writer.flush()
+    out.write_all(stook_query::csv::csv_line(values, LineEnd::LineFeed).as_bytes())
+}
+
+/// Writes the names of columns, after a byte order mark if there is to be one.
+pub fn csv_head(out: &mut dyn Write, marked: bool, names: impl Iterator<Item = String>) -> std::io::Result<()> {
+    if marked {
+        out.write_all(BYTE_ORDER_MARK.as_bytes())?;
+    }
+    csv_line(out, names)
 }
 
 fn row_json(headings: &[ResultColumn], row: &[Value]) -> Json {
@@ -330,9 +339,9 @@ fn show_rows(shown: Shown<'_>, rows: Vec<Vec<Value>>, format: QueryFormat, total
                 eprintln!("{of} in {}", seconds(elapsed));
             }
         }
-        QueryFormat::Csv => {
+        QueryFormat::Csv | QueryFormat::CsvBom => {
             let mut out = stream();
-            csv_line(&mut out, headings.iter().map(|heading| heading.name.clone()))?;
+            csv_head(&mut out, format == QueryFormat::CsvBom, headings.iter().map(|heading| heading.name.clone()))?;
             for row in &rows {
                 csv_line(&mut out, row.iter().zip(headings).map(|(value, heading)| value.show(&heading.ty)))?;
             }

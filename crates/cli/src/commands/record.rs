@@ -7,6 +7,7 @@ use crate::output::{count, number, seconds, stream, table, yaml};
 use crate::output_file::Output;
 use crate::{CommandError, CommandResult};
 use serde_json::{Value as Json, json};
+use std::io::Write;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use stook_engine::change_feed;
@@ -19,6 +20,7 @@ use stook_formats::Syntax;
 use stook_formats::marc::{ReadOptions, Repairs};
 use stook_formats::typed::TypedFormat;
 use stook_formats::write::{MarcWriter, WriteError};
+use stook_query::csv::BYTE_ORDER_MARK;
 use stook_query::tags_of;
 
 pub fn get(location: &CatalogueLocation, arguments: &GetArgs) -> CommandResult {
@@ -186,7 +188,7 @@ pub fn export(location: &CatalogueLocation, arguments: &ExportArgs) -> CommandRe
     let tenant = open::tenant(&arguments.tenant)?;
     let format = match arguments.format {
         None | Some(ExportFormat::Ndjson) => export::ExportFormat::Ndjson,
-        Some(ExportFormat::Csv) => export::ExportFormat::Csv,
+        Some(ExportFormat::Csv | ExportFormat::CsvBom) => export::ExportFormat::Csv,
         Some(ExportFormat::Xlsx) => export::ExportFormat::Typed(TypedFormat::Xlsx),
         Some(ExportFormat::Parquet) => export::ExportFormat::Typed(TypedFormat::Parquet),
         Some(ExportFormat::Arrow) => export::ExportFormat::Typed(TypedFormat::Arrow),
@@ -196,6 +198,9 @@ pub fn export(location: &CatalogueLocation, arguments: &ExportArgs) -> CommandRe
     // read before the records are
     let cursor = change_feed::cursor_of_export(&catalogue, &*store, &tenant, collection)?;
     let mut out = Output::new(output.as_deref())?;
+    if arguments.format == Some(ExportFormat::CsvBom) {
+        out.write_all(BYTE_ORDER_MARK.as_bytes())?;
+    }
     let contents = match (arguments.explain, arguments.corrections) {
         (true, _) => ExportContents::Statements,
         (false, true) => ExportContents::Corrections,

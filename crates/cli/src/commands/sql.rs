@@ -1,6 +1,6 @@
 //! `sql`.
 
-use super::query::csv_line;
+use super::query::{csv_head, csv_line};
 use crate::arguments::records::{SqlArgs, SqlFormat};
 use crate::open::CatalogueLocation;
 use crate::output::{clean, count, number, stream, table_of_clean};
@@ -106,8 +106,8 @@ struct WrittenRows<'o> {
 
 impl SqlRows for WrittenRows<'_> {
     fn columns(&mut self, names: Vec<String>) -> Result<(), StoreError> {
-        if self.format == SqlFormat::Csv {
-            csv_line(self.out, names.iter().cloned()).map_err(not_written)?;
+        if matches!(self.format, SqlFormat::Csv | SqlFormat::CsvBom) {
+            csv_head(self.out, self.format == SqlFormat::CsvBom, names.iter().cloned()).map_err(not_written)?;
         } else if let Some(twice) = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
             return Err(StoreError::Wrong(format!("two columns are named `{}`; name one of them with AS", twice.1)));
         }
@@ -117,7 +117,7 @@ impl SqlRows for WrittenRows<'_> {
 
     fn row(&mut self, values: Vec<Json>) -> Result<(), StoreError> {
         self.rows += 1;
-        if self.format == SqlFormat::Csv {
+        if matches!(self.format, SqlFormat::Csv | SqlFormat::CsvBom) {
             return csv_line(self.out, values.iter().map(text)).map_err(not_written);
         }
         let row: Map<String, Json> = self.names.iter().cloned().zip(values).collect();

@@ -1,7 +1,7 @@
 //! Exports: all rows of a query, or all records of a collection, sent while they are read.
 
 use super::queries::{compile_for_all_collections, compiled};
-use super::rows::{CSV, NDJSON, csv, csv_line, shown};
+use super::rows::{CSV, NDJSON, csv, csv_row, shown};
 use crate::App;
 use crate::guard::admission::BlockingWork;
 use crate::guard::blocking::reading;
@@ -24,19 +24,21 @@ use stook_engine::export::{self, ExportContents, ExportFormat, ExportRemark, Exp
 use stook_formats::TableColumn;
 use stook_formats::spreadsheet::MAX_CELL_TEXT;
 use stook_formats::typed::{TypedFormat, TypedWriter};
+use stook_query::csv::BYTE_ORDER_MARK;
 use stook_query::{AllCollectionsQuery, CompiledQuery, ResultColumn};
 use stook_store::StoreError;
 
-/// All rows of a query as they are read, `?q=QUERY&format=ndjson|csv|xlsx|parquet|arrow`. Services are not asked.
+/// All rows of a query as they are read, `?q=QUERY&format=ndjson|csv|csv-bom|xlsx|parquet|arrow`. Services are not asked.
 pub async fn rows(ctx: UndecidedContext) -> HandlerResult {
     let mut ctx = ctx.decided(Decides::ByQuery);
     let Some(query) = ctx.params.single("q")? else { return Err(Problem::bad_request("give ?q=QUERY, for example ?q=authority%20heading=Smith*")) };
-    let format = match ctx.params.single("format")?.as_deref() {
-        None | Some("ndjson") => ExportFormat::Ndjson,
-        Some("csv") => ExportFormat::Csv,
+    let (format, mark) = match ctx.params.single("format")?.as_deref() {
+        None | Some("ndjson") => (ExportFormat::Ndjson, ""),
+        Some("csv") => (ExportFormat::Csv, ""),
+        Some("csv-bom") => (ExportFormat::Csv, BYTE_ORDER_MARK),
         Some(name) => match TypedFormat::named(name) {
-            Some(format) => ExportFormat::Typed(format),
-            None => return Err(Problem::bad_request("format is ndjson, csv, xlsx, parquet or arrow")),
+            Some(format) => (ExportFormat::Typed(format), ""),
+            None => return Err(Problem::bad_request("format is ndjson, csv, csv-bom, xlsx, parquet or arrow")),
         },
     };
     ctx.params.end()?;
@@ -71,12 +73,13 @@ pub async fn rows(ctx: UndecidedContext) -> HandlerResult {
         return Ok(streamed_file(format.media_type(), file));
     }
     let write = move |out: &mut dyn Write| -> Result<(), EngineError> {
+        out.write_all(mark.as_bytes()).map_err(failed)?;
         if format == ExportFormat::Csv {
             out.write_all(csv(&headings, &[]).as_bytes()).map_err(failed)?;
         }
         visit(&mut |row| {
             let line = match format {
-                ExportFormat::Csv => csv_line(row.iter().zip(&headings).map(|(value, heading)| value.show(&heading.ty))),
+                ExportFormat::Csv => csv_row(&headings, &row),
                 _ => Json::Object(shown(&headings, &row)).to_string() + "\n",
             };
             out.write_all(line.as_bytes()).map_err(failed)
@@ -151,18 +154,19 @@ pub fn streamed(media: &'static str, write: impl FnOnce(&mut dyn Write) -> Resul
 /// The reasons in the answer to a refused export; `report=true` lists all.
 const MAX_REASONS: usize = 20;
 
-/// Streams a complete collection: `?format=ndjson|csv|xlsx|parquet|arrow|marc|marcxml`. An export as MARC or XLSX that would have to change or leave out records is
+/// Streams a complete collection: `?format=ndjson|csv|csv-bom|xlsx|parquet|arrow|marc|marcxml`. An export as MARC or XLSX that would have to change or leave out records is
 /// refused before anything is sent, unless `lossy=true`; `report=true` lists those records instead. `explain=true` exports what contributors say, `corrections=true` edits.
 pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
     let collection = ctx.collection();
-    let (format, media) = match ctx.params.single("format")?.as_deref() {
-        None | Some("ndjson") => (ExportFormat::Ndjson, NDJSON),
-        Some("csv") => (ExportFormat::Csv, CSV),
-        Some("marc") => (ExportFormat::Marc, "application/marc"),
-        Some("marcxml") => (ExportFormat::MarcXml, "application/marcxml+xml"),
+    let (format, media, mark) = match ctx.params.single("format")?.as_deref() {
+        None | Some("ndjson") => (ExportFormat::Ndjson, NDJSON, ""),
+        Some("csv") => (ExportFormat::Csv, CSV, ""),
+        Some("csv-bom") => (ExportFormat::Csv, CSV, BYTE_ORDER_MARK),
+        Some("marc") => (ExportFormat::Marc, "application/marc", ""),
+        Some("marcxml") => (ExportFormat::MarcXml, "application/marcxml+xml", ""),
         Some(name) => match TypedFormat::named(name) {
-            Some(format) => (ExportFormat::Typed(format), format.media_type()),
-            None => return Err(Problem::bad_request("format is ndjson, csv, xlsx, parquet, arrow, marc or marcxml")),
+            Some(format) => (ExportFormat::Typed(format), format.media_type(), ""),
+            None => return Err(Problem::bad_request("format is ndjson, csv, csv-bom, xlsx, parquet, arrow, marc or marcxml")),
         },
     };
     let (lossy, report) = (ctx.params.flag("lossy")?, ctx.params.flag("report")?);
@@ -230,6 +234,7 @@ pub async fn collection(mut ctx: RequestContext) -> HandlerResult {
         }
     }
     let response = streamed(media, move |out| {
+        out.write_all(mark.as_bytes()).map_err(failed)?;
         let exported = export(out, &mut |_| {})?;
         // records may have changed since they were checked
         if lossy || is_lossless(&exported) { Ok(()) } else { Err(EngineError::Wrong(losses(&exported))) }

@@ -5,13 +5,11 @@ use axum::http::{HeaderName, header};
 use serde_json::{Map, Value as Json};
 use stook_catalogue::value::Value;
 use stook_query::ResultColumn;
+use stook_query::csv::{LineEnd, csv_line};
 
 /// Media types of rows.
 pub const CSV: &str = "text/csv; charset=utf-8; header=present";
 pub const NDJSON: &str = "application/x-ndjson";
-
-/// Expected length of a line of CSV, in bytes.
-const LINE: usize = 256;
 
 /// Returns a row as an object.
 pub fn shown(headings: &[ResultColumn], row: &[Value]) -> Map<String, Json> {
@@ -29,13 +27,11 @@ pub fn as_csv_or_ndjson(format: RowFormat, headings: &[ResultColumn], rows: &[Ve
 }
 
 pub fn csv(headings: &[ResultColumn], rows: &[Vec<Value>]) -> String {
-    let head = csv_line(headings.iter().map(|heading| heading.name.clone()));
-    rows.iter().fold(head, |text, row| text + &csv_line(row.iter().zip(headings).map(|(value, heading)| value.show(&heading.ty))))
+    let head = csv_line(headings.iter().map(|heading| heading.name.clone()), LineEnd::CarriageReturnLineFeed);
+    rows.iter().fold(head, |text, row| text + &csv_row(headings, row))
 }
 
-pub fn csv_line(cells: impl Iterator<Item = String>) -> String {
-    let mut line = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).buffer_capacity(LINE).from_writer(Vec::with_capacity(LINE));
-    // memory takes everything, and texts are UTF-8
-    let written = line.write_record(cells).ok().and_then(|()| line.into_inner().ok());
-    String::from_utf8(written.unwrap_or_default()).unwrap_or_default()
+/// Returns a row as a line of CSV.
+pub fn csv_row(headings: &[ResultColumn], row: &[Value]) -> String {
+    csv_line(row.iter().zip(headings).map(|(value, heading)| value.show(&heading.ty)), LineEnd::CarriageReturnLineFeed)
 }

@@ -383,7 +383,8 @@ pub async fn events(ctx: PageContext) -> Response {
 /// `?q=QUERY`: the results as a download.
 pub async fn download(ctx: PageContext) -> Response {
     let format = if ctx.param("format") == Some("ndjson") { "ndjson" } else { "csv" };
-    let path = ctx.api("/export", &[("q", ctx.param("q").unwrap_or_default()), ("format", format)]);
+    // people open what they download with spreadsheets, some of which need a byte order mark
+    let path = ctx.api("/export", &[("q", ctx.param("q").unwrap_or_default()), ("format", if format == "csv" { "csv-bom" } else { format })]);
     let mut response = ctx.get(&path).await;
     if !response.status().is_success() {
         let problem = bytes_of(response).await.err().unwrap_or_else(|| Problem::not_found("nothing found"));

@@ -102,7 +102,7 @@ pub fn describe(collection: &Collection, add: &mut impl FnMut(String, &str, Json
         }
         add(format!("{record_path}/{}", transition.name), "post", run.guarded());
     }
-    let mut formats = vec!["ndjson", "csv", "xlsx", "parquet", "arrow"];
+    let mut formats = vec!["ndjson", "csv", "csv-bom", "xlsx", "parquet", "arrow"];
     let mut export = Operation::new(&format!("export_{name}"), name, "The whole collection")
         .answer(200, "Records.", "application/x-ndjson", json!({}))
         .answer(200, "Records.", "text/csv", json!({}))
@@ -122,7 +122,11 @@ pub fn describe(collection: &Collection, add: &mut impl FnMut(String, &str, Json
         formats.extend(["marc", "marcxml"]);
         export = export.answer(200, "Records.", "application/marc", json!({})).answer(200, "Records.", "application/marcxml+xml", json!({}));
     }
-    let export = export.query("format", json!({ "enum": formats }), "The format; ndjson when it is not given.");
+    let export = export.query(
+        "format",
+        json!({ "enum": formats }),
+        "The format; ndjson when it is not given. csv-bom is csv that begins with a byte order mark, which Excel needs to read UTF-8.",
+    );
     add(format!("/v1/{{tenant}}/export/{name}"), "get", export.guarded());
 }
 

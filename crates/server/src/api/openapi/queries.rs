@@ -185,7 +185,11 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
     add("/v1/{tenant}/query".into(), "post", asked.guarded());
     let export = Operation::new("export", "catalogue", "All rows of a query as a stream; nothing is fetched from services")
         .parameter("q", "query", true, query.clone(), "The query.")
-        .query("format", json!({ "enum": ["ndjson", "csv", "xlsx", "parquet", "arrow"] }), "The format; ndjson when it is not given.")
+        .query(
+            "format",
+            json!({ "enum": ["ndjson", "csv", "csv-bom", "xlsx", "parquet", "arrow"] }),
+            "The format; ndjson when it is not given. csv-bom is csv that begins with a byte order mark, which Excel needs to read UTF-8.",
+        )
         .answer(200, "Rows.", "application/x-ndjson", json!({}))
         .answer(200, "Rows.", "text/csv", json!({}))
         .problems(&[409]);
