@@ -12,7 +12,7 @@ use stook_store::journal::ChunkJournal;
 use stook_store::postgres::PostgresStore;
 use stook_store::queue::{ChunkSlice, JobFile, NewChunk, NewJob, SplitProgress};
 use stook_store::sqlite::{SqliteOptions, SqliteStore};
-use stook_store::{DEFAULT_TENANT, LeaseToken, RecordWrite, Store, StoreError, Tenant, UniqueConflict, Unit, WriteConflict};
+use stook_store::{DEFAULT_TENANT, LeaseToken, RecordWrite, RefusedWrite, Store, StoreError, Tenant, Unit, WriteConflict};
 
 const DEFINITION: &str = "
 catalogue: queue
@@ -39,7 +39,7 @@ impl Unit for Nothing {
     fn resolve(&mut self, _: Vec<WriteConflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
         Ok(Vec::new())
     }
-    fn refused(&mut self, _: UniqueConflict) {}
+    fn refused(&mut self, _: RefusedWrite) {}
     fn journal(&mut self) -> Option<&ChunkJournal> {
         Some(&self.journal)
     }

@@ -404,7 +404,6 @@ fn an_incomplete_answer_retires_nothing_and_is_not_reported_as_complete() {
             random: Random::new(seed ^ 0x5eed),
             is_whole: true,
             unreadable: Vec::new(),
-            corrections: Vec::new(),
         };
         let shop = Arc::new(Mutex::new(shop));
         let url = serve(&shop);

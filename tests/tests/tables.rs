@@ -166,10 +166,16 @@ fn csv_for_spreadsheets_begins_with_a_byte_order_mark_and_can_be_imported_again(
         let query = url_encoded("thing | grep id, text");
         for (with_mark, plain) in [
             (sandbox.ok(&["export", "thing", "--format", "csv-bom"]), sandbox.ok(&["export", "thing", "--format", "csv"])),
-            (sandbox.ok(&["query", "thing | grep id, text", "--format", "csv-bom"]), sandbox.ok(&["query", "thing | grep id, text", "--format", "csv"])),
+            (
+                sandbox.ok(&["query", "thing | grep id, text", "--format", "csv-bom"]),
+                sandbox.ok(&["query", "thing | grep id, text", "--format", "csv"]),
+            ),
             (sandbox.ok(&["query", "thing | count(id)", "--format", "csv-bom"]), sandbox.ok(&["query", "thing | count(id)", "--format", "csv"])),
             (stook.get("/v1/main/export/thing?format=csv-bom").text(), stook.get("/v1/main/export/thing?format=csv").text()),
-            (stook.get(&format!("/v1/main/export?format=csv-bom&q={query}")).text(), stook.get(&format!("/v1/main/export?format=csv&q={query}")).text()),
+            (
+                stook.get(&format!("/v1/main/export?format=csv-bom&q={query}")).text(),
+                stook.get(&format!("/v1/main/export?format=csv&q={query}")).text(),
+            ),
         ] {
             assert_eq!(with_mark, format!("\u{feff}{plain}"));
             if plain.contains("Žofie") {

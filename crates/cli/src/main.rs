@@ -19,8 +19,8 @@ mod remote;
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 use commands::{
-    audit, backup, collect, definition, doctor, erase, follow, help, import, init, jobs, journal, man_pages, profile, query, queue, record, serve, settle,
-    sql, tag, token, undo, work,
+    audit, backup, collect, definition, doctor, erase, follow, help, import, init, jobs, journal, man_pages, profile, query, queue, record, serve,
+    settle, sql, tag, token, undo, work,
 };
 #[cfg(feature = "lab")]
 use commands::{lab, sample};

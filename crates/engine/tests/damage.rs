@@ -27,7 +27,7 @@ use stook_engine::work::{self, WorkerOptions};
 use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::queue::JobId;
 use stook_store::sqlite::{self, SqliteStore};
-use stook_store::{Queue, ReadDetail, RecordChange, RecordWrite, SettlePass, Settling, Store, Tenant, RefusedWrite, Unit};
+use stook_store::{Queue, ReadDetail, RecordChange, RecordWrite, RefusedWrite, SettlePass, Settling, Store, Tenant, Unit};
 
 const DEFINITION: &str = "\
 catalogue: damage

@@ -19,7 +19,7 @@ use stook_engine::split;
 use stook_engine::work::{self, WorkerOptions};
 use stook_store::plan::{PlanColumn, QueryPlan};
 use stook_store::queue::{NewJob, SplitProgress};
-use stook_store::{PassContext, PassWrites, SettlePass, SettlingChanges, StaleMark, Store, Tenant, RefusedWrite, lock_partition_of};
+use stook_store::{PassContext, PassWrites, RefusedWrite, SettlePass, SettlingChanges, StaleMark, Store, Tenant, lock_partition_of};
 
 const DEFINITION: &str = "\
 catalogue: settling
@@ -661,13 +661,7 @@ impl SettlePass for Hold {
         1
     }
 
-    fn run(
-        &self,
-        _tenant: &Tenant,
-        marks: &[StaleMark],
-        _refused: &[RefusedWrite],
-        _desk: &mut dyn PassContext,
-    ) -> stook_store::Result<PassWrites> {
+    fn run(&self, _tenant: &Tenant, marks: &[StaleMark], _refused: &[RefusedWrite], _desk: &mut dyn PassContext) -> stook_store::Result<PassWrites> {
         if marks.iter().all(|mark| mark.rule == self.rule) {
             self.holds.store(true, Ordering::SeqCst);
             wait("the lane is held too long", || self.let_go.load(Ordering::SeqCst));

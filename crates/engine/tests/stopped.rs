@@ -15,7 +15,7 @@ use stook_engine::settle::{self, SettleRules};
 use stook_engine::work::{self, JobRun, WorkerOptions};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{JobId, JobState};
-use stook_store::{PassContext, PassWrites, SettlePass, StaleMark, Store, Tenant, RefusedWrite};
+use stook_store::{PassContext, PassWrites, RefusedWrite, SettlePass, StaleMark, Store, Tenant};
 
 /// Longer than everything here takes, and shorter than the work that is given up would take.
 const MAX_WAIT: Duration = Duration::from_secs(60);

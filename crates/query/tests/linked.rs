@@ -18,7 +18,7 @@ use stook_catalogue::value::Value;
 use stook_query::{QueryScope, resolve};
 use stook_store::postgres::{PostgresOptions, PostgresStore};
 use stook_store::sqlite::{SqliteOptions, SqliteStore};
-use stook_store::{RecordChange, RecordContent, RecordWrite, Result, Store, Tenant, UniqueConflict, Unit, WriteConflict};
+use stook_store::{RecordChange, RecordContent, RecordWrite, RefusedWrite, Result, Store, Tenant, Unit, WriteConflict};
 use stook_testkit::postgres::TestServer;
 use support::{compiled, definition, main_tenant, try_compile};
 
@@ -180,7 +180,7 @@ impl Unit for Load {
         panic!("{} records are not new", conflicts.len())
     }
 
-    fn refused(&mut self, refused: UniqueConflict) {
+    fn refused(&mut self, refused: RefusedWrite) {
         panic!("{refused:?}")
     }
 }

@@ -34,8 +34,8 @@ pub use contract::audit::AuditLog;
 pub use contract::backup::Backups;
 pub use contract::change_feed::ChangeFeed;
 pub use contract::commit::{CommitReceipt, CommitReply, CommitResult, PendingCommit, Priority, Units, WakeFn};
-pub use contract::erasure::Erasures;
 pub use contract::edges::{Edge, EdgeChange, EdgeCursor, EdgeRange, StartRange};
+pub use contract::erasure::Erasures;
 pub use contract::error::{Result, StoreError};
 pub use contract::former::FormerContributions;
 pub use contract::health::Health;
@@ -45,8 +45,8 @@ pub use contract::plan::Queries;
 pub use contract::queue::Queue;
 pub(crate) use contract::records::FoundRow;
 pub use contract::records::{
-    ChangeLogEntry, NewChangeLogEntry, ReadDetail, RecordChange, RecordContent, RecordWrite, Records, RefusalReason, RefusedWrite, RowHint, StoredRecord, Version,
-    WriteConflict,
+    ChangeLogEntry, NewChangeLogEntry, ReadDetail, RecordChange, RecordContent, RecordWrite, Records, RefusalReason, RefusedWrite, RowHint,
+    StoredRecord, Version, WriteConflict,
 };
 pub use contract::settling::{
     LOCK_PARTITIONS, PassContext, PassReport, PassWrites, SettlePass, Settling, SettlingChanges, StaleMark, lock_partition_of,
@@ -55,7 +55,9 @@ pub use contract::sql_queries::SqlQueries;
 pub use contract::tag::{PackedTrees, Tags};
 pub use contract::tenant::{DEFAULT_TENANT, Tenant};
 pub use contract::unit::{CALL_RETENTION, IdempotentCall, Premises, ReadSet, RecordRead, RevisionRead, SearchRead, Unit};
-pub use contract::{Store, access, audit, backup, cancel, change_feed, changes, erasure, former, health, journal, plan, queue, sql_queries, stats, tag};
+pub use contract::{
+    Store, access, audit, backup, cancel, change_feed, changes, erasure, former, health, journal, plan, queue, sql_queries, stats, tag,
+};
 pub use sql::store_schema;
 
 /// Stored rows that cannot be read, and the reasons.

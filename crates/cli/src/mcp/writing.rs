@@ -19,6 +19,7 @@ use stook_engine::relations::SettleRules;
 use stook_engine::tags::TaggedCollection;
 use stook_engine::work::JobRun;
 use stook_store::cancel::CancelToken;
+use stook_store::erasure::ERASED;
 use stook_store::queue::JobId;
 
 /// Max records of one call.
@@ -43,7 +44,7 @@ pub fn correct_record(context: &Context, mut arguments: ToolArguments) -> ToolRe
         tenant: context.tenant.clone(),
         collection: id,
         key: Some(key.clone()),
-        action: EditAction::Patch(EditFields { values, clear }),
+        action: EditAction::Patch(EditFields::from_members(values, clear)),
         // a correction is of a record that exists
         conditions: Preconditions { is: Some(Vec::new()), is_not: None },
         caller: CALLER.to_owned(),
@@ -58,6 +59,7 @@ pub fn correct_record(context: &Context, mut arguments: ToolArguments) -> ToolRe
     Err(match edited {
         EditResult::Invalid(reasons) | EditResult::KeyMismatch(reasons) => reasons.join("\n"),
         EditResult::UniqueConflict { field, holder } => format!("{field} must be unique: record {holder:?} has this value"),
+        EditResult::Erased => ERASED.to_owned(),
         EditResult::StaysDeleted(reason) => format!("the {collection} stays deleted: {reason}"),
         EditResult::Missing | EditResult::PreconditionFailed => format!("there is no {collection} {:?}; keys are compared exactly", key.as_str()),
         EditResult::Exists(_) | EditResult::Done { .. } | EditResult::Replayed { .. } => "the record could not be corrected".into(),

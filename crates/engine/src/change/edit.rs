@@ -29,8 +29,8 @@ use stook_catalogue::survivorship::{Consolidator, GoldenRecord};
 use stook_catalogue::value::{SmolStr, Value};
 use stook_store::tag::{CollectionTags, TagWrites};
 use stook_store::{
-    IdempotentCall, NewChangeLogEntry, ReadDetail, RecordChange, RecordContent, RecordWrite, SettlingChanges, Store, StoreError, StoredRecord,
-    Tenant, RefusalReason, RefusedWrite, Unit, WriteConflict,
+    IdempotentCall, NewChangeLogEntry, ReadDetail, RecordChange, RecordContent, RecordWrite, RefusalReason, RefusedWrite, SettlingChanges, Store,
+    StoreError, StoredRecord, Tenant, Unit, WriteConflict,
 };
 
 /// How an edit changes the contribution of `api` to a record.

@@ -93,7 +93,8 @@ pub fn erase_again(catalogue: &Arc<Catalogue>, store: &dyn Store, erasures: &[Er
     }
     let mut reports = Vec::new();
     for ((tenant, collection), digests) in digests {
-        let (Ok(tenant), Some(id)) = (Tenant::new(tenant), catalogue.collections.ids().find(|id| catalogue.collections[*id].name == collection)) else {
+        let (Ok(tenant), Some(id)) = (Tenant::new(tenant), catalogue.collections.ids().find(|id| catalogue.collections[*id].name == collection))
+        else {
             continue;
         };
         let mut after = String::new();

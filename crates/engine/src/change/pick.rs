@@ -14,7 +14,7 @@ use stook_catalogue::eval::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
-use stook_store::{IdempotentCall, ReadDetail, RecordWrite, Store, StoreError, StoredRecord, Tenant, RefusedWrite, Unit, WriteConflict};
+use stook_store::{IdempotentCall, ReadDetail, RecordWrite, RefusedWrite, Store, StoreError, StoredRecord, Tenant, Unit, WriteConflict};
 
 /// The number of records that are read together.
 const READ_BATCH: usize = 4;

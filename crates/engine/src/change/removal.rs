@@ -24,8 +24,8 @@ use stook_store::journal::{ChunkJournal, Outcome};
 use stook_store::queue::JobId;
 use stook_store::tag::{CollectionTags, TagWrites};
 use stook_store::{
-    LeaseToken, NewChangeLogEntry, ReadDetail, RecordChange, RecordWrite, Result as StoreResult, SettlingChanges, Store, StoredRecord, Tenant,
-    RefusedWrite, Unit, WriteConflict,
+    LeaseToken, NewChangeLogEntry, ReadDetail, RecordChange, RecordWrite, RefusedWrite, Result as StoreResult, SettlingChanges, Store, StoredRecord,
+    Tenant, Unit, WriteConflict,
 };
 
 /// Removes contributions of a record, given all of them: those that count and former ones.

@@ -15,7 +15,7 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::tag::{CollectionTags, TagWrites};
 use stook_store::{
-    IdempotentCall, NewChangeLogEntry, Premises, ReadDetail, RecordWrite, SettlingChanges, Store, StoreError, Tenant, RefusedWrite, Unit,
+    IdempotentCall, NewChangeLogEntry, Premises, ReadDetail, RecordWrite, RefusedWrite, SettlingChanges, Store, StoreError, Tenant, Unit,
     WriteConflict,
 };
 

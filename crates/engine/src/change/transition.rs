@@ -17,8 +17,8 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value, from_json};
 use stook_store::{
-    CommitReceipt, IdempotentCall, NewChangeLogEntry, PendingCommit, Priority, ReadDetail, RecordChange, RecordWrite, Store, StoreError,
-    StoredRecord, Tenant, RefusedWrite, Unit, WriteConflict,
+    CommitReceipt, IdempotentCall, NewChangeLogEntry, PendingCommit, Priority, ReadDetail, RecordChange, RecordWrite, RefusedWrite, Store,
+    StoreError, StoredRecord, Tenant, Unit, WriteConflict,
 };
 
 /// A request for a transition.

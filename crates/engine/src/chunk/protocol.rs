@@ -12,7 +12,8 @@ use stook_store::former::{FormerChange, FormerWrite};
 use stook_store::journal::{ChunkJournal, Outcome};
 use stook_store::tag::{CollectionTags, TagWrites};
 use stook_store::{
-    LeaseToken, NewChangeLogEntry, ReadSet, RecordRead, RecordWrite, RefusalReason, RefusedWrite, SettlingChanges, StoreError, Tenant, Unit, WriteConflict,
+    LeaseToken, NewChangeLogEntry, ReadSet, RecordRead, RecordWrite, RefusalReason, RefusedWrite, SettlingChanges, StoreError, Tenant, Unit,
+    WriteConflict,
 };
 
 impl Unit for ChunkUnit {

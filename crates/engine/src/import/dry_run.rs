@@ -25,7 +25,7 @@ use stook_store::damage::ForRecord;
 use stook_store::journal::{Issue, OutcomeCounts};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{ChunkSlice, JobFile, JobRef, SplitProgress};
-use stook_store::{ReadDetail, RecordChange, Store, RefusalReason, RefusedWrite, StoredRecord, Unit, Version};
+use stook_store::{ReadDetail, RecordChange, RefusalReason, RefusedWrite, Store, StoredRecord, Unit, Version};
 
 /// The result of a dry run.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! Edges and marks that are written without a record.
 
-use stook_store::{SettlingChanges, Tenant, RefusedWrite, Unit};
+use stook_store::{RefusedWrite, SettlingChanges, Tenant, Unit};
 
 /// Writes edges and marks without changing a record.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::links::TargetRule;
 use stook_catalogue::value::{SmolStr, Value};
-use stook_store::queue::JobId;
 use stook_store::erasure::ERASED;
+use stook_store::queue::JobId;
 use stook_store::{NewChangeLogEntry, RecordChange, RecordContent, RecordWrite, RefusalReason, RefusedWrite, StaleMark, StoredRecord};
 
 /// The maximum number of edges that a pass from one record to its children reads at once.

@@ -10,7 +10,7 @@ use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_store::queue::JobId;
-use stook_store::{Priority, ReadDetail, ReadSet, RecordRead, Result, SettlingChanges, Store, StoredRecord, Tenant, RefusedWrite, Unit};
+use stook_store::{Priority, ReadDetail, ReadSet, RecordRead, RefusedWrite, Result, SettlingChanges, Store, StoredRecord, Tenant, Unit};
 
 /// Consolidates records again whose values other rules choose now, and marks all records if the store was settled by other rules than these; passes do
 /// the rest. Returns the number of records marked.

@@ -32,7 +32,7 @@ use stook_catalogue::xpath::{XPath, advise};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{JobId, JobState};
 use stook_store::tag::{CollectionTags, MAX_TAG_NAME, Tag, TagChanges, TagDefinition, TagRename, TagWrites};
-use stook_store::{ReadDetail, Store, StoreError, Tenant, RefusedWrite, Unit};
+use stook_store::{ReadDetail, RefusedWrite, Store, StoreError, Tenant, Unit};
 
 /// The time in microseconds after which a job whose chunks are not all in the queue counts as abandoned; writing them takes seconds.
 const ABANDONED_AFTER: i64 = 600_000_000;

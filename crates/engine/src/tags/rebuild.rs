@@ -19,7 +19,7 @@ use stook_store::journal::{ChunkJournal, DocumentOutcome, Issue, Outcome, Outcom
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{ChunkSlice, ChunkState, Job, JobFile, JobId, JobState, NewChunk, NewJob, SplitProgress};
 use stook_store::tag::{CollectionTags, Tag, TagChanges, TagWrites};
-use stook_store::{LeaseToken, ReadDetail, ReadSet, RecordRead, Store, StoredRecord, Tenant, RefusedWrite, Unit, WriteConflict};
+use stook_store::{LeaseToken, ReadDetail, ReadSet, RecordRead, RefusedWrite, Store, StoredRecord, Tenant, Unit, WriteConflict};
 
 /// The prefix of the source names of such jobs; no source of a definition can have it.
 const PREFIX: &str = "tags of ";

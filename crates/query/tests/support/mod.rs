@@ -11,7 +11,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 use stook_query::{CompiledQuery, compile, parse};
 use stook_store::sqlite::{SqliteOptions, SqliteStore};
-use stook_store::{DEFAULT_TENANT, RecordChange, RecordContent, RecordWrite, Result, Tenant, RefusedWrite, Unit, Units, WriteConflict};
+use stook_store::{DEFAULT_TENANT, RecordChange, RecordContent, RecordWrite, RefusedWrite, Result, Tenant, Unit, Units, WriteConflict};
 use tempfile::TempDir;
 
 /// The time of all queries: 2024-05-06T07:08:09Z.

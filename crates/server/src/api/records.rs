@@ -437,8 +437,7 @@ async fn erase(ctx: RequestContext, key: Key, reason: Option<String>) -> Handler
     ctx.count_store_reached();
     let (app, tenant, name, caller) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.caller.name.to_string());
     let report = blocking(move || {
-        let request =
-            ErasureRequest { tenant: &tenant, collection: &name, key: key.as_str(), reason: reason.as_deref(), caller: &caller };
+        let request = ErasureRequest { tenant: &tenant, collection: &name, key: key.as_str(), reason: reason.as_deref(), caller: &caller };
         erase::erase(&app.rules.catalogue, &*app.store, &request)
     })
     .await?;

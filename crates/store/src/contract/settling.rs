@@ -3,7 +3,7 @@
 use super::edges::{Edge, EdgeChange, EdgeCursor, StartRange};
 use super::error::Result;
 use super::ids::JobId;
-use super::records::{NewChangeLogEntry, RecordWrite, StoredRecord, RefusedWrite};
+use super::records::{NewChangeLogEntry, RecordWrite, RefusedWrite, StoredRecord};
 use super::tenant::Tenant;
 use std::collections::HashMap;
 use std::sync::Arc;

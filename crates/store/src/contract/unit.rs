@@ -1,12 +1,12 @@
 //! A unit of work: what is written in one transaction, and the methods that the store calls meanwhile.
 
 use super::edges::EdgeRange;
+use super::erasure::NewErasure;
 use super::error::{Result, StoreError};
 use super::former::FormerWrite;
 use super::ids::LeaseToken;
 use super::journal::ChunkJournal;
 use super::plan::QueryPlan;
-use super::erasure::NewErasure;
 use super::records::{NewChangeLogEntry, RecordWrite, RefusedWrite, Version, WriteConflict};
 use super::settling::SettlingChanges;
 use super::tag::{CollectionTags, TagChanges, TagWrites};

@@ -1,11 +1,11 @@
 //! Gives everything that the schema holds, for a backup, and fills a new schema from one.
 
-use super::{record_counts, records};
 use super::rows::UnitWriter;
 use super::session::{DatabaseError, DbResult, Session, SqlParameter};
 use super::store::PostgresStore;
 use super::tables::{self, StoreTables};
 use super::values::{BoundValue, RowExt};
+use super::{record_counts, records};
 use crate::backup::{BackupItem, Backups, Cell};
 use crate::sql::backed_up::{self, ColumnKind, FillTables, FixedTable, Numbering, RestoredRecord};
 use crate::sql::change_feed;

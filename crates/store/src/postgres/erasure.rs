@@ -154,7 +154,8 @@ impl Erasures for PostgresStore {
     }
 
     fn purge(&self) -> Result<()> {
-        let fixed = ["audit", "calls", "chunk_journals", "edges", "failed_documents", "marks", "record_log", "tagged", "trees", "troubles"].map(str::to_owned);
+        let fixed = ["audit", "calls", "chunk_journals", "edges", "failed_documents", "marks", "record_log", "tagged", "trees", "troubles"]
+            .map(str::to_owned);
         let catalogue = &self.catalogue;
         let kept = [(has_undo(catalogue), "former"), (change_feed::has_changes(catalogue), "changes")];
         let kept = kept.into_iter().filter(|(is_there, _)| *is_there).map(|(_, name)| name.to_owned());

@@ -8,8 +8,8 @@ use super::tables::{StoreTables, TenantTables, index_expression, quoted_name};
 use super::values::RowExt;
 use super::{marks, unit};
 use crate::{
-    Edge, EdgeCursor, LOCK_PARTITIONS, PassContext, PassReport, ReadDetail, Result, SettlePass, StartRange, StoreError, StoredRecord, Tenant,
-    RefusedWrite,
+    Edge, EdgeCursor, LOCK_PARTITIONS, PassContext, PassReport, ReadDetail, RefusedWrite, Result, SettlePass, StartRange, StoreError, StoredRecord,
+    Tenant,
 };
 use std::collections::HashSet;
 use stook_catalogue::ids::{CollectionId, FieldId};

@@ -36,7 +36,8 @@ pub fn count_all<'n>(session: &mut Session, collections: impl Iterator<Item = &'
     for name in collections {
         let table = quoted_name(&["r", name]);
         session.batch(&format!("LOCK TABLE {table} IN SHARE MODE"))?;
-        let sql = format!("INSERT INTO record_counts(tenant, collection, records) SELECT tenant, $1, count(*) FROM {table} WHERE alive GROUP BY tenant");
+        let sql =
+            format!("INSERT INTO record_counts(tenant, collection, records) SELECT tenant, $1, count(*) FROM {table} WHERE alive GROUP BY tenant");
         session.execute(&sql, &[name])?;
     }
     Ok(())

@@ -229,7 +229,17 @@ impl Session {
             }
         });
         let number = OPENED.fetch_add(1, Ordering::Relaxed);
-        let mut session = Self { number, runtime, client, tls, statements: HashMap::new(), deferred: Vec::new(), notifications, cancelled: false, has_erased: false };
+        let mut session = Self {
+            number,
+            runtime,
+            client,
+            tls,
+            statements: HashMap::new(),
+            deferred: Vec::new(),
+            notifications,
+            cancelled: false,
+            has_erased: false,
+        };
         // Statements outside of a transaction write what may be lost in a crash of the machine (leases); `begin` makes commits durable. A table,
         // however small, is scanned completely only if no index can be used, and joined rows are found one by one. Rows cost more than pages, so that
         // the index that touches fewest rows is used: frequently used data is in memory.

@@ -17,8 +17,8 @@ use super::{change_feed, former, journal, query, queue, record_counts, tags};
 use crate::damage::RecordPart;
 use crate::sql::unit::report_read_set_changes;
 use crate::{
-    CALL_RETENTION, CommitReceipt, EdgeChange, NewChangeLogEntry, Premises, ReadDetail, RecordRead, RecordWrite, RefusedWrite, SettlingChanges, StaleMark,
-    StoreError, StoredRecord, Unit, Version, WriteConflict, lock_partition_of,
+    CALL_RETENTION, CommitReceipt, EdgeChange, NewChangeLogEntry, Premises, ReadDetail, RecordRead, RecordWrite, RefusedWrite, SettlingChanges,
+    StaleMark, StoreError, StoredRecord, Unit, Version, WriteConflict, lock_partition_of,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

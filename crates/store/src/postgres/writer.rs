@@ -19,7 +19,7 @@ use crate::former::FormerWrite;
 use crate::queue::JobId;
 use crate::stats::CommitCounters;
 use crate::{
-    CommitReceipt, CommitReply, NewChangeLogEntry, PendingCommit, Priority, RecordWrite, SettlingChanges, StoreError, Tenant, RefusedWrite, Unit,
+    CommitReceipt, CommitReply, NewChangeLogEntry, PendingCommit, Priority, RecordWrite, RefusedWrite, SettlingChanges, StoreError, Tenant, Unit,
     WriteConflict,
 };
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -164,7 +164,12 @@ impl Drop for PostgresWriter {
 /// Whether a unit needs more of its transaction than one for several units can provide.
 fn needs_own_transaction(unit: &dyn Unit) -> bool {
     let has_read_set = unit.read_set().is_some_and(|read_set| !read_set.records.is_empty() || !read_set.ranges.is_empty());
-    has_read_set || !unit.erases().is_empty() || unit.premises().is_some() || unit.lease_token().is_some() || unit.call().is_some() || unit.tag_revision().is_some()
+    has_read_set
+        || !unit.erases().is_empty()
+        || unit.premises().is_some()
+        || unit.lease_token().is_some()
+        || unit.call().is_some()
+        || unit.tag_revision().is_some()
 }
 
 /// Number of rows below which the planner needs no statistics.

@@ -1,6 +1,6 @@
 //! The part of a unit's protocol that needs no SQL: what a pass writes as a unit, and checking a unit's read set.
 
-use crate::{NewChangeLogEntry, PassWrites, RecordWrite, SettlingChanges, StoreError, StoredRecord, Tenant, RefusedWrite, Unit, WriteConflict};
+use crate::{NewChangeLogEntry, PassWrites, RecordWrite, RefusedWrite, SettlingChanges, StoreError, StoredRecord, Tenant, Unit, WriteConflict};
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 

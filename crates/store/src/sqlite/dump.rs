@@ -2,11 +2,11 @@
 
 use super::connection::{SqliteOptions, connect};
 use super::error::store_error;
-use super::{record_counts, records};
 use super::rows::RowWriter;
 use super::store::SqliteStore;
 use super::tables::{self, StoreTables};
 use super::values::bind;
+use super::{record_counts, records};
 use crate::backup::{BackupItem, Backups, Cell};
 use crate::sql::backed_up::{self, ColumnKind, FillTables, FixedTable, Numbering, RestoredRecord};
 use crate::sql::change_feed;

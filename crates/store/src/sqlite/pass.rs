@@ -7,8 +7,8 @@ use super::tenants::tenant_id;
 use super::{marks, records, unit};
 use crate::cancel::CancelToken;
 use crate::{
-    ChangedRecord, Edge, EdgeCursor, PassContext, PassReport, ReadDetail, RecordWrite, Result, SettlePass, StartRange, StoreError, StoredRecord,
-    Tenant, RefusedWrite,
+    ChangedRecord, Edge, EdgeCursor, PassContext, PassReport, ReadDetail, RecordWrite, RefusedWrite, Result, SettlePass, StartRange, StoreError,
+    StoredRecord, Tenant,
 };
 use rusqlite::{Connection, params};
 use stook_catalogue::ids::{CollectionId, FieldId};

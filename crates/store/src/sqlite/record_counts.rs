@@ -9,14 +9,14 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 /// Adds what a unit changes.
 pub fn write(connection: &Connection, tables: &StoreTables, tenant: i64, changes: RecordCountChanges) -> Result<()> {
-    let sql = "INSERT INTO record_counts(tenant, collection, records) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET records = records + excluded.records";
+    let sql =
+        "INSERT INTO record_counts(tenant, collection, records) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET records = records + excluded.records";
     changes.changed().try_for_each(|(collection, records)| execute(connection, sql, params![tenant, tables.names[collection], records]))
 }
 
 /// Returns the number of records of a collection.
 pub fn read(connection: &Connection, tenant: i64, collection: &str) -> Result<u64> {
-    let mut statement =
-        connection.prepare_cached("SELECT records FROM record_counts WHERE tenant = ? AND collection = ?").map_err(store_error)?;
+    let mut statement = connection.prepare_cached("SELECT records FROM record_counts WHERE tenant = ? AND collection = ?").map_err(store_error)?;
     let records: Option<i64> = statement.query_row(params![tenant, collection], |row| row.get(0)).optional().map_err(store_error)?;
     Ok(records.unwrap_or(0).max(0) as u64)
 }

@@ -8,8 +8,8 @@ use super::tenants::tenant_id;
 use super::{change_feed, edges, erasure, former, jobs, journal, query, queue, record_counts, records, tags, unique};
 use crate::sql::unit::report_read_set_changes;
 use crate::{
-    CALL_RETENTION, CommitReceipt, EdgeChange, Premises, ReadDetail, RecordWrite, Result, RevisionRead, SettlingChanges, StoreError, StoredRecord,
-    RefusedWrite, Unit, WriteConflict,
+    CALL_RETENTION, CommitReceipt, EdgeChange, Premises, ReadDetail, RecordWrite, RefusedWrite, Result, RevisionRead, SettlingChanges, StoreError,
+    StoredRecord, Unit, WriteConflict,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashSet;

@@ -18,9 +18,10 @@ pub fn erased_records_are_not_written_until_that_is_lifted(location: &StoreLocat
     for (name, expect) in [("x", read), ("x", None), ("never", None)] {
         let other = put(collection, "y", fixture.version("y"), content());
         let again = content();
-        let unit = fixture.unit().writes([put(collection, name, expect, content()), other]).resolve(move |conflicts| {
-            Ok(conflicts.into_iter().map(|own| put(own.collection, own.key.as_str(), None, again.clone())).collect())
-        });
+        let unit = fixture
+            .unit()
+            .writes([put(collection, name, expect, content()), other])
+            .resolve(move |conflicts| Ok(conflicts.into_iter().map(|own| put(own.collection, own.key.as_str(), None, again.clone())).collect()));
         let (written, feedback) = unit.commit(&*fixture.store);
         assert_eq!((written.expect("the other one is written").rows, feedback.erased), (1, vec![name.to_owned()]));
         assert_eq!(fixture.record(name), None);

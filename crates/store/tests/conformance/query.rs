@@ -387,7 +387,7 @@ fn element_satisfies(element: &Value, test: &Comparison, naive_column: &NaiveCol
             _ => false,
         },
         Comparison::NotEqual(_) | Comparison::NotWildcard(_) | Comparison::Exists(_) => unreachable!("handled for the whole value"),
-        Comparison::Words(_) => unreachable!("have tests of their own"),
+        Comparison::Words(_) | Comparison::Among(_) | Comparison::NotAmong(_) => unreachable!("have tests of their own"),
     }
 }
 

@@ -61,7 +61,11 @@ pub fn describe(collection: &Collection, add: &mut impl FnMut(String, &str, Json
     let delete = operation("delete", "Delete a record").key().etags(&["If-Match"]).empty(204, "Deleted.").problems(&[409, 412, 422]).call_once();
     // other contributions may keep the record alive
     let delete = delete
-        .query("erase", json!({ "type": "boolean" }), "Erase the record with everything that was ever said of it, for admins; see docs/howto/erase-a-person.md.")
+        .query(
+            "erase",
+            json!({ "type": "boolean" }),
+            "Erase the record with everything that was ever said of it, for admins; see docs/howto/erase-a-person.md.",
+        )
         .query("reason", json!({ "type": "string" }), "Why it is erased, for the list of erasures.");
     let erased = json!({ "type": "object", "required": ["collection", "key", "existed", "traces", "linked"] });
     let delete = delete.json(
