@@ -57,7 +57,7 @@ MAY_INSTALL = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
 # Reference implementations that tests and benches compare with.
 reference:
 	@python3 -c 'import ensurepip, venv' 2>/dev/null || { $(MAY_INSTALL) && { $(INSTALL) python3 python3-venv; } >/dev/null 2>&1; } || true
-	@if [ -x $(STOOK_TEST_PYTHON) ] && $(STOOK_TEST_PYTHON) -c 'import pymarc, lxml, jsonschema, yaml, schemathesis, shapely, pyproj, pyarrow, duckdb, duckdb_extension_sqlite_scanner, duckdb_extension_postgres_scanner' 2>/dev/null; then :; else \
+	@if [ -x $(STOOK_TEST_PYTHON) ] && $(STOOK_TEST_PYTHON) -c 'import pymarc, lxml, jsonschema, yaml, schemathesis, shapely, pyproj, pyarrow, pandas, mcp, reconciler, duckdb, duckdb_extension_sqlite_scanner, duckdb_extension_postgres_scanner' 2>/dev/null; then :; else \
 	  { python3 -m venv $(VENV) && $(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/reference/requirements.txt; } \
 	  || echo "skipped: no Python packages of reference implementations; tests that need them will say so"; fi
 

@@ -15,6 +15,7 @@ serve: { origins: ['http://127.0.0.1:3333'] }
 sources:
   authors: { format: csv, into: author, as_of: meta.received }
   books: { format: csv, into: book, as_of: meta.received }
+  shelves: { format: csv, into: shelf, as_of: meta.received }
 collections:
   author:
     key: id

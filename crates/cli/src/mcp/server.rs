@@ -11,6 +11,8 @@ use stook_store::cancel::CancelToken;
 
 /// Max bytes of a message.
 const MAX_MESSAGE: usize = 4 << 20;
+/// How long calls may go on when there is no more input.
+const TIME_AFTER_INPUT: Duration = Duration::from_secs(5);
 /// Max calls of tools that run at a time; further ones wait.
 const MAX_RUNNING: usize = 4;
 /// Max calls that run or wait.
@@ -80,6 +82,11 @@ impl Calls {
         }
     }
 
+    /// Waits until all calls have ended, at most for this time.
+    fn wait_for_all(&self, time: Duration) {
+        drop(self.changed.wait_timeout_while(self.lock(), time, |state| !state.tokens.is_empty()));
+    }
+
     fn cancel_all(&self) {
         self.lock().tokens.values().for_each(CancelToken::cancel);
     }
@@ -129,7 +136,8 @@ pub fn serve(context: &Context, mut input: impl BufRead, output: impl Write + Se
             Ok(())
         };
         let ended = read_all();
-        // nobody reads what is not answered yet
+        // whoever writes a few messages and closes the pipe still reads the responses; nobody waits for longer ones
+        calls.wait_for_all(TIME_AFTER_INPUT);
         calls.cancel_all();
         ended
     })

@@ -11,7 +11,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::key::Key;
+use stook_catalogue::value::Value;
 use stook_store::erasure::{ErasedTraces, Erasure, MAX_SHARED, NewErasure, digest};
+use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::{Store, Tenant};
 
 /// What an erasure has done.
@@ -71,8 +73,10 @@ pub fn erase(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &ErasureReq
     let mut linked = Vec::new();
     for link in catalogue.links.iter().filter(|link| link.target_collection == id) {
         let child = &catalogue.collections[link.child_collection].name;
-        let edges = store.edges(tenant, link.edges(), key.as_str())?;
-        linked.extend(edges.into_iter().map(|edge| (child.clone(), edge.child.to_string())));
+        let names_it = Condition { column: PlanColumn::Field(link.field), test: Comparison::Equal(Value::text(key.as_str())) };
+        let all = QueryPlan::all(tenant.clone(), link.child_collection);
+        let found = store.find(&QueryPlan { conditions: vec![names_it], any_order: true, limit: Some(MAX_SHARED as u64), ..all })?;
+        linked.extend(found.rows.iter().filter_map(|row| Some((child.clone(), row.first()?.as_text()?.to_owned()))));
     }
     linked.sort();
     linked.dedup();
