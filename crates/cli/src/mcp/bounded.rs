@@ -41,8 +41,9 @@ pub fn shortened(value: &mut Json) -> bool {
             }
             None => false,
         },
-        Json::Array(items) => items.iter_mut().fold(false, |any, item| shortened(item) || any),
-        Json::Object(members) => members.values_mut().fold(false, |any, member| shortened(member) || any),
+        // all of them, also after the first that is too long
+        Json::Array(items) => items.iter_mut().filter_map(|item| shortened(item).then_some(())).count() > 0,
+        Json::Object(members) => members.values_mut().filter_map(|member| shortened(member).then_some(())).count() > 0,
         _ => false,
     }
 }

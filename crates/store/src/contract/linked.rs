@@ -23,7 +23,7 @@ impl LinkedColumn {
     /// Whether each record has one value at most.
     pub fn is_single(&self, catalogue: &Catalogue) -> bool {
         let links = || self.links.iter().flatten().map(|link| &catalogue.links[*link]);
-        let Some(target) = links().last().map(|link| &catalogue.collections[link.target_collection]) else { return false };
+        let Some(target) = links().next_back().map(|link| &catalogue.collections[link.target_collection]) else { return false };
         let is_list = match self.part {
             LinkedPart::Key => false,
             LinkedPart::Field(field) => target.fields[field].golden_type().is_list(),

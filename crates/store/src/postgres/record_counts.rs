@@ -43,20 +43,36 @@ pub fn count_all<'n>(session: &mut Session, collections: impl Iterator<Item = &'
     Ok(())
 }
 
+/// The numbers that are wrong, as one statement sees records and numbers: so the difference is right whatever is written meanwhile.
+fn wrong_sql(table: &str) -> String {
+    format!(
+        "WITH counted AS (SELECT tenant, count(*) AS records FROM {table} WHERE alive GROUP BY tenant), \
+         kept AS (SELECT tenant, sum(records)::bigint AS records FROM record_counts WHERE collection = $1 GROUP BY tenant), \
+         wrong AS (SELECT t.id, t.name, coalesce(k.records, 0) AS kept, coalesce(c.records, 0) AS counted \
+           FROM tenants t LEFT JOIN counted c ON c.tenant = t.id LEFT JOIN kept k ON k.tenant = t.id \
+           WHERE coalesce(k.records, 0) <> coalesce(c.records, 0))"
+    )
+}
+
+/// Whether a number is wrong.
+pub fn is_any_wrong(session: &mut Session, tables: &StoreTables) -> DbResult<bool> {
+    for (id, collection) in tables.catalogue().collections.enumerate() {
+        let sql = format!("{} SELECT EXISTS(SELECT 1 FROM wrong)", wrong_sql(&tables.collections[id].table));
+        if session.query_one(&sql, &[&collection.name])?.at(0)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Corrects the numbers that are wrong; returns a sentence for each.
 pub fn correct(session: &mut Session, tables: &StoreTables) -> DbResult<Vec<String>> {
     let mut corrected = Vec::new();
     for (id, collection) in tables.catalogue().collections.enumerate() {
-        // one statement sees one state of records and numbers, so the difference is right whatever is written meanwhile
         let sql = format!(
-            "WITH counted AS (SELECT tenant, count(*) AS records FROM {} WHERE alive GROUP BY tenant), \
-             kept AS (SELECT tenant, sum(records)::bigint AS records FROM record_counts WHERE collection = $1 GROUP BY tenant), \
-             wrong AS (SELECT t.id, t.name, coalesce(k.records, 0) AS kept, coalesce(c.records, 0) AS counted \
-               FROM tenants t LEFT JOIN counted c ON c.tenant = t.id LEFT JOIN kept k ON k.tenant = t.id \
-               WHERE coalesce(k.records, 0) <> coalesce(c.records, 0)), \
-             corrected AS (INSERT INTO record_counts(tenant, collection, records) SELECT id, $1, counted - kept FROM wrong) \
+            "{}, corrected AS (INSERT INTO record_counts(tenant, collection, records) SELECT id, $1, counted - kept FROM wrong) \
              SELECT name, kept, counted FROM wrong ORDER BY id",
-            tables.collections[id].table
+            wrong_sql(&tables.collections[id].table)
         );
         for row in session.query(&sql, &[&collection.name])? {
             corrected.push(wrong_count(&collection.name, row.at(0)?, row.at(1)?, row.at(2)?));

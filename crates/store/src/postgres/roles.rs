@@ -283,7 +283,11 @@ impl Settling for PostgresStore {
     }
 
     fn correct_record_counts(&self) -> Result<Vec<String>> {
-        self.write(|session, _| record_counts::correct(session, &self.context.tables))
+        let tables = &self.context.tables;
+        if !self.with_reader(|session| record_counts::is_any_wrong(session, tables))? {
+            return Ok(Vec::new());
+        }
+        self.write(|session, _| record_counts::correct(session, tables))
     }
 
     fn awaiting_consolidation(&self) -> Result<Vec<CollectionId>> {
