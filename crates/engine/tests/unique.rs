@@ -183,8 +183,10 @@ fn a_unique_value_that_is_given_up_during_a_pass_is_noticed() {
                 let writers: Vec<_> = (0..2)
                     .map(|turn| scope.spawn(move || steps.iter().skip(turn).step_by(2).for_each(|step| desk.apply(turn, tenant, step))))
                     .collect();
-                writers.into_iter().for_each(|writer| writer.join().expect("it writes"));
+                let written: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+                // also when a writer has panicked: the others would settle for ever
                 done.store(true, Ordering::SeqCst);
+                written.into_iter().for_each(|written| written.expect("it writes"));
                 settlers.into_iter().for_each(|settler| settler.join().expect("it settles"));
             });
             desk.settle(0);

@@ -434,6 +434,11 @@ pub async fn delete(mut ctx: RequestContext) -> HandlerResult {
 async fn erase(ctx: RequestContext, key: Key, reason: Option<String>) -> HandlerResult {
     ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
+    // erasing again does nothing new, so no answer is kept; but a key that is none is a mistake
+    call_of(&ctx, "erase", "")?;
+    if revisions(&ctx, header::IF_MATCH)?.is_some() {
+        return Err(Problem::unprocessable(vec!["a record is erased whatever its revision is: leave If-Match out".to_owned()]));
+    }
     ctx.count_store_reached();
     let (app, tenant, name, caller) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.caller.name.to_string());
     let report = blocking(move || {
