@@ -66,7 +66,7 @@ pub fn describe(collection: &Collection, add: &mut impl FnMut(String, &str, Json
             json!({ "type": "boolean" }),
             "Erase the record with everything that was ever said of it, for admins; see docs/howto/erase-a-person.md.",
         )
-        .query("reason", json!({ "type": "string" }), "Why it is erased, for the list of erasures.");
+        .query("reason", json!({ "type": "string", "pattern": "^[^\\u0000]*$" }), "Why it is erased, for the list of erasures.");
     let erased = json!({ "type": "object", "required": ["collection", "key", "existed", "traces", "linked"] });
     let delete = delete.json(
         200,
