@@ -83,6 +83,9 @@ fn filled(sandbox: &Sandbox) {
     sandbox.run(&["import", &failing, "--source", "lasting"]);
     let letters = sandbox.write_file("letters.ndjson", format!("{{\"number\":\"l1\",\"to\":\"{KEY}\"}}\n{{\"number\":\"l2\",\"to\":\"p1\"}}\n"));
     sandbox.import(&[&letters, "--source", "letters"]);
+    // a letter that is not read, which happens to have the same key
+    let unread = sandbox.write_file("unread.ndjson", format!("{{\"number\":\"{KEY}\",\"to\":[\"p1\",\"p2\"]}}\n"));
+    sandbox.run(&["import", &unread, "--source", "letters"]);
     sandbox.ok(&["tag", "create", "known"]);
     sandbox.ok(&["tag", "add", "known", KEY]);
 }
@@ -109,6 +112,7 @@ fn nothing_of_an_erased_record_is_left_and_nothing_brings_it_back() {
             assert_ne!(erased["traces"][trace], json!(0), "{trace}: {report}");
         }
         assert_eq!(found(&sandbox, CANARY), Vec::<String>::new());
+        assert_eq!((sandbox.troubles(4).len(), sandbox.troubles(6).len()), (0, 1), "what is said of a letter with this key stays");
         sandbox.ok(&["check", "--deep"]);
         assert_eq!(sandbox.records("person").len(), 40);
         assert_eq!(sandbox.get("letter", "l1")["name"], json!(null));

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
-use stook_store::erasure::{ErasedTraces, Erasure, MAX_SHARED, NewErasure, digest};
-use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
+use stook_store::erasure::{ErasedTraces, Erasure, MAX_SHARED, NewErasure, digest, digits};
+use stook_store::plan::{Condition, PlanColumn, QueryPlan};
 use stook_store::{Store, Tenant};
 
 /// What an erasure has done.
@@ -73,7 +73,7 @@ pub fn erase(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &ErasureReq
     let mut linked = Vec::new();
     for link in catalogue.links.iter().filter(|link| link.target_collection == id) {
         let child = &catalogue.collections[link.child_collection].name;
-        let names_it = Condition { column: PlanColumn::Field(link.field), test: Comparison::Equal(Value::text(key.as_str())) };
+        let names_it = Condition::equal(PlanColumn::Field(link.field), Value::text(key.as_str()));
         let all = QueryPlan::all(tenant.clone(), link.child_collection);
         let found = store.find(&QueryPlan { conditions: vec![names_it], any_order: true, limit: Some(MAX_SHARED as u64), ..all })?;
         linked.extend(found.rows.iter().filter_map(|row| Some((child.clone(), row.first()?.as_text()?.to_owned()))));
@@ -107,7 +107,7 @@ pub fn erase_again(catalogue: &Arc<Catalogue>, store: &dyn Store, erasures: &[Er
             let Some(last) = keys.last() else { break };
             last.as_str().clone_into(&mut after);
             let is_erased = |key: &&Key| {
-                let hash: String = digest(&tenant, collection, key.as_str()).iter().map(|byte| format!("{byte:02x}")).collect();
+                let hash = digits(&digest(&tenant, collection, key.as_str()));
                 digests.contains(hash.as_str())
             };
             for key in keys.iter().filter(is_erased) {

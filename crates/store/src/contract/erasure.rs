@@ -26,6 +26,11 @@ pub fn digest(tenant: &Tenant, collection: &str, key: &str) -> Vec<u8> {
     hasher.finalize().as_bytes()[..DIGEST_BYTES].to_vec()
 }
 
+/// A hash in hexadecimal digits, as [`Erasure::digest`] has it.
+pub fn digits(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// An erasure that is to be noted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewErasure {

@@ -7,11 +7,11 @@ use super::session::{DbResult, Session};
 use super::store::PostgresStore;
 use super::tables::StoreTables;
 use super::values::RowExt;
-use crate::erasure::{ErasedTraces, Erasure, Erasures, digest};
+use crate::erasure::{ErasedTraces, Erasure, Erasures, digest, digits};
 use crate::sql::change_feed;
-use crate::sql::erasure::{ERASED_OPERATION, PAGE, could_revive, hex, with_digests, without_record};
+use crate::sql::erasure::{ERASED_OPERATION, ErasedRecords, PAGE, digest_of, other_sources, positions, with_digests, without_record};
 use crate::sql::former::has_undo;
-use crate::{RecordWrite, RefusalReason, RefusedWrite, Result, StoreError, Tenant, Unit};
+use crate::{RecordWrite, Result, StoreError, Tenant, Unit};
 use std::collections::HashSet;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
@@ -47,42 +47,17 @@ pub fn note(session: &mut Session, tables: &StoreTables, tenant: i64, unit: &dyn
     Ok(())
 }
 
-/// Those of a unit's records that were erased.
-#[derive(Default)]
-pub struct ErasedRecords(HashSet<(CollectionId, Key)>);
-
-impl ErasedRecords {
-    /// Reads which of the records that are written were erased; asks only if any record was.
-    pub fn read(session: &mut Session, tables: &StoreTables, owner: &Tenant, writes: &[RecordWrite]) -> DbResult<Self> {
-        if !session.has_erased {
-            return Ok(Self::default());
-        }
-        let written: Vec<&RecordWrite> = writes.iter().filter(|write| could_revive(write)).collect();
-        let digest_of = |write: &&RecordWrite| digest(owner, &tables.catalogue().collections[write.collection].name, write.key.as_str());
-        let digests: Vec<Vec<u8>> = written.iter().map(digest_of).collect();
-        let mut found: HashSet<Vec<u8>> = HashSet::new();
-        for row in session.query("SELECT digest FROM erased WHERE digest = ANY($1)", &[&digests])? {
-            found.insert(row.at(0)?);
-        }
-        let erased = written.into_iter().zip(&digests).filter(|(_, digest)| found.contains(*digest));
-        Ok(Self(erased.map(|(write, _)| (write.collection, write.key.clone())).collect()))
-    }
-
-    /// Whether a write is of an erased record.
-    pub fn refuses(&self, write: &RecordWrite) -> bool {
-        !self.0.is_empty() && could_revive(write) && self.0.contains(&(write.collection, write.key.clone()))
-    }
-
-    /// The writes that are refused.
-    pub fn refused(&self) -> impl Iterator<Item = RefusedWrite> + '_ {
-        self.0.iter().map(|(collection, key)| RefusedWrite { collection: *collection, key: key.clone(), reason: RefusalReason::Erased })
-    }
+/// Those of these hashes that are noted.
+fn find(session: &mut Session, digests: &[Vec<u8>]) -> DbResult<HashSet<Vec<u8>>> {
+    session.query("SELECT digest FROM erased WHERE digest = ANY($1)", &[&digests])?.into_iter().map(|row| row.at(0)).collect()
 }
 
-impl PostgresStore {
-    fn digest(&self, tenant: &Tenant, collection: CollectionId, key: &Key) -> Vec<u8> {
-        digest(tenant, &self.catalogue.collections[collection].name, key.as_str())
+/// Reads which of the records that are written were erased; asks only if any record was.
+pub fn among(session: &mut Session, tables: &StoreTables, owner: &Tenant, writes: &[RecordWrite]) -> DbResult<ErasedRecords> {
+    if !session.has_erased {
+        return Ok(ErasedRecords::default());
     }
+    ErasedRecords::among(tables.catalogue(), owner, writes, |digests| find(session, digests))
 }
 
 impl Erasures for PostgresStore {
@@ -90,7 +65,7 @@ impl Erasures for PostgresStore {
         self.with_reader(|session| {
             let sql = "SELECT tenant, collection, digest, at, reason, finished FROM erased ORDER BY at, digest";
             let erasure = |row: ::tokio_postgres::Row| {
-                let (tenant, collection, digest) = (row.at(0)?, row.at(1)?, hex(row.at(2)?));
+                let (tenant, collection, digest) = (row.at(0)?, row.at(1)?, digits(row.at(2)?));
                 Ok(Erasure { tenant, collection, digest, at: row.at(3)?, reason: row.at(4)?, finished: row.at(5)? })
             };
             session.query(sql, &[])?.into_iter().map(erasure).collect()
@@ -110,14 +85,13 @@ impl Erasures for PostgresStore {
     }
 
     fn erased(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<usize>> {
-        let sql = "SELECT digest FROM erased WHERE tenant = $1";
-        let erased: HashSet<Vec<u8>> =
-            self.with_reader(|session| session.query(sql, &[&tenant.as_str()])?.into_iter().map(|row| row.at(0)).collect())?;
-        if erased.is_empty() {
-            return Ok(Vec::new());
-        }
-        let is_erased = |(_, key): &(usize, &Key)| erased.contains(&self.digest(tenant, collection, key));
-        Ok(keys.iter().enumerate().filter(is_erased).map(|(position, _)| position).collect())
+        self.with_reader(|session| {
+            if !session.query_one("SELECT EXISTS(SELECT 1 FROM erased)", &[])?.at(0)? {
+                return Ok(Vec::new());
+            }
+            let digests: Vec<Vec<u8>> = keys.iter().map(|key| digest_of(&self.catalogue, tenant, collection, key)).collect();
+            Ok(positions(&digests, &find(session, &digests)?))
+        })
     }
 
     fn clear_traces(&self, tenant: &Tenant, collection: CollectionId, key: &Key) -> Result<ErasedTraces> {
@@ -128,16 +102,16 @@ impl Erasures for PostgresStore {
         if self.catalogue.collections[collection].changes.is_some() {
             self.clear_changes(number, (name, text), &mut traces)?;
         }
-        let digest = self.digest(tenant, collection, key);
+        let (digest, others) = (digest_of(&self.catalogue, tenant, collection, key), other_sources(&self.catalogue, collection));
         let [log, issues, answers, audited] = self.write(|session, _| {
-            let of_tenant = "job IN (SELECT id FROM jobs WHERE tenant = $1)";
+            let of_collection = "job IN (SELECT id FROM jobs WHERE tenant = $1 AND source <> ALL($3))";
             let failed = format!(
-                "DELETE FROM failed_documents WHERE {of_tenant} AND (job, document) IN (SELECT job, document FROM troubles WHERE key = $2 AND position >= 0)"
+                "DELETE FROM failed_documents WHERE {of_collection} AND (job, document) IN (SELECT job, document FROM troubles WHERE key = $2 AND position >= 0)"
             );
-            session.execute(&failed, &[&number, &text])?;
+            session.execute(&failed, &[&number, &text, &others])?;
             let found = [
                 session.execute("DELETE FROM record_log WHERE tenant = $1 AND collection = $2 AND key = $3", &[&number, name, &text])?,
-                session.execute(&format!("DELETE FROM troubles WHERE {of_tenant} AND key = $2 AND position >= 0"), &[&number, &text])?,
+                session.execute(&format!("DELETE FROM troubles WHERE {of_collection} AND key = $2 AND position >= 0"), &[&number, &text, &others])?,
                 session.execute("DELETE FROM calls WHERE tenant = $1 AND position($2 IN answer) > 0", &[&number, &text.as_bytes()])?,
                 session.execute(
                     "UPDATE audit SET key = NULL, operation = $1 WHERE tenant = $2 AND collection = $3 AND key = $4",
@@ -168,7 +142,7 @@ impl Erasures for PostgresStore {
     }
 
     fn lift_erasure(&self, tenant: &Tenant, collection: CollectionId, key: &Key) -> Result<bool> {
-        let digest = self.digest(tenant, collection, key);
+        let digest = digest_of(&self.catalogue, tenant, collection, key);
         self.write(|session, _| Ok(session.execute("DELETE FROM erased WHERE digest = $1", &[&digest])? > 0))
     }
 }

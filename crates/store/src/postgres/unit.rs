@@ -6,7 +6,7 @@
 //! through them is possible, and the unit is then repeated (decision 007).
 
 use super::edges::{self, NEW_RECORDS_LOCK};
-use super::erasure::{self, ErasedRecords};
+use super::erasure;
 use super::records::{self, by_key_locked_sql};
 use super::rows::UnitWriter;
 use super::session::{DatabaseError, DbResult, Session};
@@ -60,7 +60,7 @@ pub fn write(
     }
     let mut writer = UnitWriter { session, tables, tenant, commit_time, waits_for_locks: unit.waits_for_locks(), locked: HashMap::new() };
     let writes = unit.writes();
-    let erased = ErasedRecords::read(writer.session, tables, unit.tenant(), writes)?;
+    let erased = erasure::among(writer.session, tables, unit.tenant(), writes)?;
     let mut refused: Vec<RefusedWrite> = erased.refused().collect();
     let writes: Vec<&RecordWrite> = writes.iter().filter(|write| !erased.refuses(write)).collect();
     writer.lock(&writes)?;
@@ -93,7 +93,7 @@ pub fn write(
             }
         }
         let mut resolved = unit.resolve(conflicts)?;
-        let erased = ErasedRecords::read(writer.session, tables, unit.tenant(), &resolved)?;
+        let erased = erasure::among(writer.session, tables, unit.tenant(), &resolved)?;
         refused.extend(erased.refused());
         resolved.retain(|write| !erased.refuses(write));
         writer.lock(&resolved.iter().collect::<Vec<_>>())?;

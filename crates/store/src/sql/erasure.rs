@@ -1,12 +1,14 @@
 //! What both stores share of erasing records: which writes are refused, and what tells of a record in packed outcomes.
 
-use crate::erasure::{DIGEST_BYTES, ErasedTraces, Erasure, MAX_SHARED};
+use crate::erasure::{DIGEST_BYTES, ErasedTraces, Erasure, MAX_SHARED, digest};
 use crate::journal::{DocumentOutcome, pack};
 use crate::queue::JobId;
 use crate::sql::listing::read_job_outcomes;
-use crate::{RecordChange, RecordWrite, Result, StoreError};
-use std::collections::BTreeSet;
+use crate::{RecordChange, RecordWrite, RefusalReason, RefusedWrite, Result, StoreError, Tenant};
+use std::collections::{BTreeSet, HashSet};
+use stook_catalogue::definition::{Catalogue, Source};
 use stook_catalogue::ids::{CollectionId, IdVec};
+use stook_catalogue::key::Key;
 
 /// Rows that are read at a time.
 pub const PAGE: i64 = 500;
@@ -14,9 +16,55 @@ pub const PAGE: i64 = 500;
 /// What an audit log has instead of the name of an operation on an erased record, which may contain its key.
 pub const ERASED_OPERATION: &str = "(on a record that was erased)";
 
+/// Those of a unit's records that were erased.
+#[derive(Default)]
+pub struct ErasedRecords(HashSet<(CollectionId, Key)>);
+
+impl ErasedRecords {
+    /// Finds which of the records that could exist again by these writes were erased. `find` returns those of these hashes that are noted.
+    pub fn among<E>(
+        catalogue: &Catalogue,
+        owner: &Tenant,
+        writes: &[RecordWrite],
+        find: impl FnOnce(&[Vec<u8>]) -> std::result::Result<HashSet<Vec<u8>>, E>,
+    ) -> std::result::Result<Self, E> {
+        let written: Vec<&RecordWrite> = writes.iter().filter(|write| could_revive(write)).collect();
+        let digests: Vec<Vec<u8>> = written.iter().map(|write| digest_of(catalogue, owner, write.collection, &write.key)).collect();
+        let found = find(&digests)?;
+        let erased = written.into_iter().zip(&digests).filter(|(_, digest)| found.contains(*digest));
+        Ok(Self(erased.map(|(write, _)| (write.collection, write.key.clone())).collect()))
+    }
+
+    /// Whether a write is of an erased record.
+    pub fn refuses(&self, write: &RecordWrite) -> bool {
+        !self.0.is_empty() && could_revive(write) && self.0.contains(&(write.collection, write.key.clone()))
+    }
+
+    /// The writes that are refused.
+    pub fn refused(&self) -> impl Iterator<Item = RefusedWrite> + '_ {
+        self.0.iter().map(|(collection, key)| RefusedWrite { collection: *collection, key: key.clone(), reason: RefusalReason::Erased })
+    }
+}
+
 /// Whether a write could make an erased record exist, or keep what was said of it.
-pub fn could_revive(write: &RecordWrite) -> bool {
+fn could_revive(write: &RecordWrite) -> bool {
     matches!(write.change, RecordChange::Put(_))
+}
+
+/// The hash of a record of a collection.
+pub fn digest_of(catalogue: &Catalogue, tenant: &Tenant, collection: CollectionId, key: &Key) -> Vec<u8> {
+    digest(tenant, &catalogue.collections[collection].name, key.as_str())
+}
+
+/// The positions of those hashes that are found.
+pub fn positions(digests: &[Vec<u8>], found: &HashSet<Vec<u8>>) -> Vec<usize> {
+    digests.iter().enumerate().filter(|(_, digest)| found.contains(*digest)).map(|(position, _)| position).collect()
+}
+
+/// The sources whose documents cannot be of a collection, so that what their jobs say of a key is of another record.
+pub fn other_sources(catalogue: &Catalogue, collection: CollectionId) -> Vec<&str> {
+    let is_other = |source: &&Source| source.embeds.is_empty() && source.feeds.iter().all(|feed| feed.collection != collection);
+    catalogue.sources.iter().filter(is_other).map(|source| source.name.as_str()).collect()
 }
 
 /// The outcomes of a chunk without the key of a record; nothing if they do not name it. Adds to `traces` what was found.
@@ -49,11 +97,6 @@ pub fn without_record(
         }
     }
     Ok(Some(pack(&outcomes)))
-}
-
-/// A hash as hexadecimal digits.
-pub fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Erasures with the bytes of their hashes.

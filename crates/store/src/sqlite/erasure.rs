@@ -6,11 +6,11 @@ use super::sql::execute;
 use super::store::SqliteStore;
 use super::tables::StoreTables;
 use super::tenants::tenant_id;
-use crate::erasure::{ErasedTraces, Erasure, Erasures, digest};
+use crate::erasure::{ErasedTraces, Erasure, Erasures, digest, digits};
 use crate::sql::change_feed;
-use crate::sql::erasure::{ERASED_OPERATION, PAGE, could_revive, hex, with_digests, without_record};
+use crate::sql::erasure::{ERASED_OPERATION, ErasedRecords, PAGE, digest_of, other_sources, positions, with_digests, without_record};
 use crate::sql::former::has_undo;
-use crate::{RecordWrite, RefusalReason, RefusedWrite, Result, StoreError, Tenant, Unit};
+use crate::{RecordWrite, Result, StoreError, Tenant, Unit};
 use rusqlite::{Connection, params};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -40,43 +40,29 @@ pub fn note(connection: &Connection, tables: &StoreTables, unit: &dyn Unit, comm
     Ok(())
 }
 
-/// The hashes of the records of a tenant that were erased.
-fn read_digests(connection: &Connection, tenant: &Tenant) -> Result<HashSet<Vec<u8>>> {
-    let mut statement = connection.prepare_cached("SELECT digest FROM erased WHERE tenant = ?").map_err(store_error)?;
-    statement.query_map([tenant.as_str()], |row| row.get(0)).and_then(Iterator::collect).map_err(store_error)
+/// Whether any record was erased: nothing is hashed while none was.
+fn has_erased(connection: &Connection) -> Result<bool> {
+    connection.prepare_cached("SELECT 1 FROM erased LIMIT 1").and_then(|mut statement| statement.exists([])).map_err(store_error)
 }
 
-/// The records of a tenant that were erased.
-pub struct ErasedRecords<'t> {
-    tables: &'t StoreTables,
-    tenant: Tenant,
-    digests: HashSet<Vec<u8>>,
+/// Those of these hashes that are noted.
+fn find(connection: &Connection, digests: &[Vec<u8>]) -> Result<HashSet<Vec<u8>>> {
+    let mut statement = connection.prepare_cached("SELECT 1 FROM erased WHERE digest = ?").map_err(store_error)?;
+    let mut found = HashSet::new();
+    for digest in digests {
+        if statement.exists([digest]).map_err(store_error)? {
+            found.insert(digest.clone());
+        }
+    }
+    Ok(found)
 }
 
-impl<'t> ErasedRecords<'t> {
-    pub fn read(connection: &Connection, tables: &'t StoreTables, tenant: &Tenant) -> Result<Self> {
-        Ok(Self { tables, tenant: tenant.clone(), digests: read_digests(connection, tenant)? })
+/// Reads which of the records that are written were erased.
+pub fn among(connection: &Connection, tables: &StoreTables, owner: &Tenant, writes: &[RecordWrite]) -> Result<ErasedRecords> {
+    if !has_erased(connection)? {
+        return Ok(ErasedRecords::default());
     }
-
-    /// Whether a write is of an erased record.
-    pub fn refuses(&self, write: &RecordWrite) -> bool {
-        // nothing is hashed while nothing was erased
-        !self.digests.is_empty()
-            && could_revive(write)
-            && self.digests.contains(&digest(&self.tenant, &self.tables.names[write.collection], write.key.as_str()))
-    }
-
-    /// The writes that are refused.
-    pub fn refused(&self, writes: &[RecordWrite]) -> Vec<RefusedWrite> {
-        let refused = writes.iter().filter(|write| self.refuses(write));
-        refused.map(|write| RefusedWrite { collection: write.collection, key: write.key.clone(), reason: RefusalReason::Erased }).collect()
-    }
-}
-
-impl SqliteStore {
-    fn digest(&self, tenant: &Tenant, collection: CollectionId, key: &Key) -> Vec<u8> {
-        digest(tenant, &self.tables.names[collection], key.as_str())
-    }
+    ErasedRecords::among(tables.catalogue(), owner, writes, |digests| find(connection, digests))
 }
 
 impl Erasures for SqliteStore {
@@ -86,7 +72,7 @@ impl Erasures for SqliteStore {
             let mut statement = connection.prepare_cached(sql).map_err(store_error)?;
             let found = statement.query_map([], |row| {
                 let digest: Vec<u8> = row.get(2)?;
-                let (tenant, collection, digest) = (row.get(0)?, row.get(1)?, hex(&digest));
+                let (tenant, collection, digest) = (row.get(0)?, row.get(1)?, digits(&digest));
                 Ok(Erasure { tenant, collection, digest, at: row.get(3)?, reason: row.get(4)?, finished: row.get(5)? })
             });
             found.and_then(Iterator::collect).map_err(store_error)
@@ -106,12 +92,13 @@ impl Erasures for SqliteStore {
     }
 
     fn erased(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<usize>> {
-        let erased = self.with_reader(|connection| read_digests(connection, tenant))?;
-        if erased.is_empty() {
-            return Ok(Vec::new());
-        }
-        let is_erased = |(_, key): &(usize, &Key)| erased.contains(&self.digest(tenant, collection, key));
-        Ok(keys.iter().enumerate().filter(is_erased).map(|(position, _)| position).collect())
+        self.with_reader(|connection| {
+            if !has_erased(connection)? {
+                return Ok(Vec::new());
+            }
+            let digests: Vec<Vec<u8>> = keys.iter().map(|key| digest_of(&self.catalogue, tenant, collection, key)).collect();
+            Ok(positions(&digests, &find(connection, &digests)?))
+        })
     }
 
     fn clear_traces(&self, tenant: &Tenant, collection: CollectionId, key: &Key) -> Result<ErasedTraces> {
@@ -122,19 +109,20 @@ impl Erasures for SqliteStore {
         if self.catalogue.collections[collection].changes.is_some() {
             self.clear_changes(number, (&name, &text), &mut traces)?;
         }
-        let (digest, owner) = (self.digest(tenant, collection, key), tenant.as_str().to_owned());
+        let (digest, owner) = (digest_of(&self.catalogue, tenant, collection, key), tenant.as_str().to_owned());
+        let others = serde_json::Value::from(other_sources(&self.catalogue, collection)).to_string();
         let [log, issues, answers, audited] = self.write(move |connection, _| {
             let changed = |sql: &str, arguments: &[&dyn rusqlite::ToSql]| {
                 connection.prepare_cached(sql).and_then(|mut statement| statement.execute(arguments)).map(|rows| rows as u64).map_err(store_error)
             };
-            let of_tenant = "job IN (SELECT id FROM jobs WHERE tenant = ?1)";
+            let of_collection = "job IN (SELECT id FROM jobs WHERE tenant = ?1 AND source NOT IN (SELECT value FROM json_each(?3)))";
             let failed = format!(
-                "DELETE FROM failed_documents WHERE {of_tenant} AND (job, document) IN (SELECT job, document FROM troubles WHERE key = ?2 AND position >= 0)"
+                "DELETE FROM failed_documents WHERE {of_collection} AND (job, document) IN (SELECT job, document FROM troubles WHERE key = ?2 AND position >= 0)"
             );
-            changed(&failed, params![number, text])?;
+            changed(&failed, params![number, text, others])?;
             let found = [
                 changed("DELETE FROM record_log WHERE tenant = ? AND collection = ? AND key = ?", params![number, name, text])?,
-                changed(&format!("DELETE FROM troubles WHERE {of_tenant} AND key = ?2 AND position >= 0"), params![number, text])?,
+                changed(&format!("DELETE FROM troubles WHERE {of_collection} AND key = ?2 AND position >= 0"), params![number, text, others])?,
                 changed("DELETE FROM calls WHERE tenant = ? AND instr(answer, cast(? AS BLOB)) > 0", params![number, text])?,
                 changed(
                     "UPDATE audit SET key = NULL, operation = ? WHERE tenant = ? AND collection = ? AND key = ?",
@@ -161,7 +149,7 @@ impl Erasures for SqliteStore {
     }
 
     fn lift_erasure(&self, tenant: &Tenant, collection: CollectionId, key: &Key) -> Result<bool> {
-        let digest = self.digest(tenant, collection, key);
+        let digest = digest_of(&self.catalogue, tenant, collection, key);
         self.write(move |connection, _| {
             let mut statement = connection.prepare_cached("DELETE FROM erased WHERE digest = ?").map_err(store_error)?;
             Ok(statement.execute([&digest]).map_err(store_error)? > 0)

@@ -56,17 +56,17 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
         }
     }
     erasure::note(connection, tables, unit, commit_time)?;
-    let erased = erasure::ErasedRecords::read(connection, tables, unit.tenant())?;
     if let Some(premises) = unit.premises() {
         check_premises(connection, tables, tenant, premises)?;
     }
     let writes = unit.writes();
+    let erased = erasure::among(connection, tables, unit.tenant(), writes)?;
+    let mut refused: Vec<RefusedWrite> = erased.refused().collect();
     let mut rows = 0;
     let mut outdated: Vec<(CollectionId, Vec<Key>)> = Vec::new();
     let mut writer = RowWriter::new(connection, tables, tenant, commit_time);
     // unique values are assigned when all claims are known
     let mut claiming: Vec<usize> = Vec::new();
-    let mut refused = erased.refused(writes);
     for (index, write) in writes.iter().enumerate() {
         if erased.refuses(write) {
             continue;
@@ -94,7 +94,8 @@ pub fn write(connection: &Connection, tables: &StoreTables, unit: &mut dyn Unit,
             conflicts.extend(found.map(|((key, record), former)| WriteConflict { collection, key, record, former }));
         }
         let mut resolved = unit.resolve(conflicts)?;
-        refused.extend(erased.refused(&resolved));
+        let erased = erasure::among(connection, tables, unit.tenant(), &resolved)?;
+        refused.extend(erased.refused());
         resolved.retain(|write| !erased.refuses(write));
         for write in &resolved {
             if unique::may_change_values(tables, write) && !writer.is_current(write)? {
