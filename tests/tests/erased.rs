@@ -124,6 +124,8 @@ fn nothing_of_an_erased_record_is_left_and_nothing_brings_it_back() {
         let server = Served::new(&sandbox, &[]);
         let refused = server.call("PUT", &path, &json!({ "name": "somebody" })).expect_json(409);
         assert!(refused["detail"].as_str().unwrap().contains("erased"), "{refused}");
+        let delivered = server.send("POST", "/v1/main/deliver?source=lasting", &[], person(KEY, CANARY).as_bytes()).expect_json(200);
+        assert_eq!((&delivered["counts"]["skipped"], &delivered["records"][0]["outcome"]), (&json!(1), &json!("skipped")), "{delivered}");
         assert_eq!(server.get(&path).status, 404);
         drop(server);
         let letters = sandbox.write_file("more.ndjson", format!("{{\"number\":\"l3\",\"to\":\"{KEY}\"}}\n"));

@@ -130,7 +130,8 @@ enum Reads {
 
 impl Reads {
     fn consolidate(self, chunk: &mut ChunkUnit, store: &dyn Store) {
-        let read = if self == Self::Never && chunk.may_consolidate_unread() { chunk.consolidate_unread(store) } else { chunk.consolidate(store) };
+        let read =
+            if self == Self::Never && chunk.may_consolidate_unread() { chunk.consolidate_unread(Some(store)) } else { chunk.consolidate(store) };
         read.expect("consolidated");
         chunk.prepare();
     }

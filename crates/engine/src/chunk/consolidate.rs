@@ -33,16 +33,17 @@ impl ChunkUnit {
     }
 
     /// Consolidates as if none of its records existed. When the store finds on writing that one exists, it locks the record and has the unit resolve
-    /// the conflict.
+    /// the conflict. Without a `store` nothing is read, so that it never blocks; only a chunk that is [independent](ChunkUnit::is_independent) can be
+    /// consolidated so.
     ///
     /// # Errors
     /// When the store fails.
-    pub fn consolidate_unread(&mut self, store: &dyn Store) -> std::result::Result<(), StoreError> {
-        self.consolidate_with(Some(store), |_, _, keys| Ok(vec![None; keys.len()]))
+    pub fn consolidate_unread(&mut self, store: Option<&dyn Store>) -> std::result::Result<(), StoreError> {
+        self.consolidate_with(store, |_, _, keys| Ok(vec![None; keys.len()]))
     }
 
     /// As [`ChunkUnit::consolidate`], but reads the records through `read`. With a `store`, records can also be settled inline by reading others,
-    /// which the store checks when the chunk is written.
+    /// which the store checks when the chunk is written, and erased records are left out before the store refuses them.
     ///
     /// # Errors
     /// When `read` or the store fails.

@@ -109,10 +109,10 @@ impl MappedDelivery {
     /// # Errors
     /// When the store fails.
     pub fn submit(self, store: &dyn Store) -> Result<PendingDelivery> {
-        let unread = self.may_consolidate_unread(store);
+        let (is_unread, blocks) = (self.may_consolidate_unread(store), self.reads(store));
         let Self(mut chunk) = self;
-        if unread {
-            chunk.consolidate_unread(store)?
+        if is_unread {
+            chunk.consolidate_unread(blocks.then_some(store))?
         } else {
             chunk.consolidate(store)?
         }
