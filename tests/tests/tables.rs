@@ -88,14 +88,14 @@ fn sheets_of_one_form_of_file_are_told_apart_by_what_they_have() {
 #[test]
 fn a_newer_record_of_a_library_takes_back_its_items() {
     let definition = "catalogue: library\nsources:\n  bibs:\n    format: marc\n    let: { id: '001' }\n    as_of: [made, meta.received]\n    feeds:\n      \
-        - { into: bib, map: { id: { expr: id }, names: { path: '7..', map: { name: $a, kind: '^1' } } } }\n      \
+        - { into: bib, map: { id: { expr: id }, names: { path: '7..', map: { name: $a, kind: '^1', tag: tag } } } }\n      \
         - { into: item, each: 945, map: { barcode: $i, shelf: $l, bib: { expr: id } } }\ncollections:\n  \
-        bib: { key: id, fields: { id: text, names: { type: [{ name: text, kind: text }] }, items: { type: integer, rollup: { over: item.of, count: true } } } }\n  \
+        bib: { key: id, fields: { id: text, names: { type: [{ name: text, kind: text, tag: text }] }, items: { type: integer, rollup: { over: item.of, count: true } } } }\n  \
         item: { key: barcode, fields: { barcode: text, shelf: text, bib: text }, links: { of: { to: bib, key: '{bib}' } } }\n"
         .replace("let: { id", "let: { made: { path: '005', type: timestamp, format: '%Y%m%d%H%M%S.0' }, id");
     let line_mode = |made: &str, items: &[&str]| {
         let items: String = items.iter().map(|item| format!("=945  \\\\$i{item}$lmain\n")).collect();
-        format!("=LDR  00000nam a2200000 a 4500\n=001  b1\n=005  {made}\n=700  1\\$aAbel, A.\n=700  0\\$aBede\n{items}\n")
+        format!("=LDR  00000nam a2200000 a 4500\n=001  b1\n=005  {made}\n=700  1\\$aAbel, A.\n=710  0\\$aBede\n{items}\n")
     };
     let (first, second) = (line_mode("20240101000000.0", &["i1", "i2"]), line_mode("20240201000000.0", &["i2", "i3"]));
     for sandbox in Sandbox::on_each_store(&definition) {
@@ -111,7 +111,10 @@ fn a_newer_record_of_a_library_takes_back_its_items() {
             let items: Vec<Json> = sandbox.records("item").iter().map(|record| record["barcode"].clone()).collect();
             assert_eq!(items, [json!("i2"), json!("i3")]);
             let bib = &sandbox.records("bib")[0];
-            assert_eq!((&bib["items"], &bib["names"]), (&json!(2), &json!([{ "name": "Abel, A.", "kind": "1" }, { "name": "Bede", "kind": "0" }])));
+            assert_eq!(
+                (&bib["items"], &bib["names"]),
+                (&json!(2), &json!([{ "name": "Abel, A.", "kind": "1", "tag": "700" }, { "name": "Bede", "kind": "0", "tag": "710" }]))
+            );
             sandbox.ok(&["withdraw", "bibs"]);
         }
         sandbox.assert_sound();

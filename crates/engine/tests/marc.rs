@@ -1,5 +1,5 @@
 //! Damaged MARC records in imports: a source that repairs stores them and reports each repair in the journal, a strict one fails them;
-//! kept documents stay unchanged, and exports report what they had to change.
+//! kept documents stay unchanged, and exports write what any reader reads, and report what they had to change for that.
 
 #![allow(clippy::expect_used, reason = "a test may stop")]
 
@@ -12,10 +12,11 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::parse::parse;
 use stook_engine::export::{ExportContents, ExportFormat, ExportReport, ExportRequest, export};
 use stook_engine::import::{self, ImportRequest};
+use stook_engine::record::find_collection;
 use stook_engine::work::JobRun;
 use stook_formats::marc::MarcBuilder;
 use stook_store::journal::Outcome;
-use stook_store::{Store, Tenant};
+use stook_store::{ReadDetail, Store, Tenant};
 
 fn definition(words: &str) -> Arc<Catalogue> {
     let text = format!(
@@ -101,13 +102,41 @@ fn damaged_documents_are_repaired_unless_the_source_is_strict() {
         let is_sound = *kind == "none";
         assert_eq!(strict.0, !is_sound, "{kind}: {strict:?}");
         assert!(!repaired.0 && repaired.1.is_empty() == is_sound, "{kind}: {repaired:?}");
+        assert_eq!(repaired.1.iter().any(|warning| warning.contains("`encoding: latin-1`")), *kind == "character", "{repaired:?}");
     }
     assert_eq!(records.matches("\"title\":\"B").count(), KINDS.len(), "{records}");
     assert_eq!(records.matches("\"title\":\"Bücher\"").count(), KINDS.len() - 1, "{records}");
-    // kept documents are unchanged
-    let mut out = Vec::new();
-    let exported = exported(&catalogue, &*store, ExportFormat::Marc, &mut out, &mut |_| ());
-    assert_eq!((exported.records, out), (KINDS.len() as u64, file));
+    // the sound document is exported as it came, the others so that any reader reads them
+    let (mut out, mut messages) = (Vec::new(), Vec::new());
+    let exported = exported(&catalogue, &*store, ExportFormat::Marc, &mut out, &mut |text| messages.push(text.to_owned()));
+    assert_eq!((exported.records, exported.changed, exported.left_out), (KINDS.len() as u64, KINDS.len() as u64 - 1, 0), "{messages:?}");
+    assert!(out.starts_with(&damaged("none")) && messages.iter().all(|text| text.starts_with("changed: ")), "{messages:?}");
+    let (again, records_again, ..) = imported(&folder.join("again"), "    tolerance: strict\n", &out);
+    assert!(again.iter().all(|(failed, _)| !failed) && again.len() == KINDS.len(), "{again:?}");
+    assert_eq!(records_again, records);
+    // the documents themselves are kept as they came
+    let tenant = Tenant::new("main").expect("a tenant");
+    let (index, definition) = find_collection(&catalogue, "book").expect("a collection");
+    let keys = store.keys_after(&tenant, index, "", 100).expect("keys");
+    let read = store.read(&tenant, index, &keys, ReadDetail::Full).expect("records");
+    let contributions = read.iter().flatten().flat_map(|record| record.contributions_of(definition).expect("contributions"));
+    let kept: Vec<u8> = contributions.flat_map(|contribution| contribution.raw.expect("a document").bytes.to_vec()).collect();
+    assert_eq!(kept, file);
+}
+
+/// A field that is too long for the format, under a length that is wrong for that reason.
+#[test]
+fn a_record_too_long_for_its_format_is_exported_as_it_came() {
+    let mut long = record(&"x".repeat(9_000));
+    let at = long.windows(3).position(|bytes| bytes == b"xxx").expect("the title");
+    long.splice(at..at, std::iter::repeat_n(b'x', 2_000));
+    let (outcomes, records, store, catalogue) = imported(&support::folder("marc").join("long"), "", &[record("one"), long.clone()].concat());
+    assert!(outcomes.iter().all(|(failed, _)| !failed) && records.contains(&"x".repeat(11_000)), "{outcomes:?}");
+    let (mut out, mut messages) = (Vec::new(), Vec::new());
+    let exported = exported(&catalogue, &*store, ExportFormat::Marc, &mut out, &mut |text| messages.push(text.to_owned()));
+    assert_eq!((exported.records, exported.changed, exported.left_out), (2, 1, 0), "{messages:?}");
+    assert!(messages.iter().any(|text| text.starts_with("changed: 2: written as it came, damaged: field 245 is too long")), "{messages:?}");
+    assert_eq!(out, [record("one"), long].concat());
 }
 
 #[test]
@@ -129,9 +158,11 @@ fn a_source_overrides_the_encoding_of_a_wrong_leader() {
         assert!(outcomes.iter().all(|(failed, _)| !failed), "{words}: {outcomes:?}");
         assert!(records.contains(title), "{words}: {records}");
         // an export reads kept documents as their source does
-        let mut out = Vec::new();
-        exported(&catalogue, &*store, ExportFormat::MarcXml, &mut out, &mut |_| ());
-        assert!(String::from_utf8_lossy(&out).contains(title), "{words}");
+        for format in [ExportFormat::MarcXml, ExportFormat::Marc] {
+            let mut out = Vec::new();
+            exported(&catalogue, &*store, format, &mut out, &mut |_| ());
+            assert!(String::from_utf8_lossy(&out).contains(title), "{words}");
+        }
     }
 }
 

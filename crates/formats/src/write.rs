@@ -1,6 +1,6 @@
 //! Writes MARC documents to a stream.
 
-use crate::marc::{MarcError, MarcRecord, ReadOptions, Repairs};
+use crate::marc::{MarcError, MarcRecord, ReadOptions, RepairKind, Repairs};
 use crate::{Document, DocumentError, ParseContext, Syntax};
 use std::io::{self, Write};
 use stook_catalogue::definition::DocumentOptions;
@@ -66,17 +66,24 @@ impl<W: Write> MarcWriter<W> {
         Ok(self.records.write(record)?)
     }
 
-    /// Writes one kept document like [`MarcWriter::write`], but reads it with the options of its source. What the syntax cannot express is written in
-    /// the nearest form and reported in `repairs`, as is what had to be repaired while reading.
+    /// Writes one kept document so that others read in it what its source read. What had to be repaired while reading, and what the syntax cannot
+    /// express, is written in the nearest form and reported in `repairs`. ISO 2709 that any reader reads as its source did is written unchanged.
     ///
     /// # Errors
     /// As [`MarcWriter::write`].
     pub fn write_nearest(&mut self, bytes: &[u8], syntax: Syntax, options: &ReadOptions, repairs: &mut Repairs) -> Result<(), WriteError> {
-        if syntax == Syntax::Marc && self.syntax == Syntax::Marc {
-            return Ok(self.records.write_bytes(bytes)?);
-        }
         let document = Document::read(bytes, syntax, &ParseContext::default(), &DocumentOptions::from_marc(*options), repairs)?;
         let Some(record) = document.marc() else { return Err(WriteError::NotMarc(syntax.name())) };
+        if syntax == Syntax::Marc && self.syntax == Syntax::Marc {
+            if MarcRecord::parse(bytes).is_ok_and(|strict| strict == *record) {
+                return Ok(self.records.write_bytes(bytes)?);
+            }
+            // a record that is too long for the format came in spite of that
+            if let Err(reason) = record.to_nearest_iso2709(&mut Repairs::default()) {
+                repairs.add(RepairKind::RecordLength, None, None, format!("written as it came, damaged: {reason}"));
+                return Ok(self.records.write_bytes(bytes)?);
+            }
+        }
         Ok(self.records.write_nearest(record, repairs)?)
     }
 

@@ -9,7 +9,7 @@
 //! test        = [ left ] operator right ; operator = "=" "!=" "~" "!~" "?" "!"
 //! left, right = spec, a part of the field at hand ($a, ^1, /3), or "\" and a literal
 //! ```
-//! A [`FieldSpec`] is what follows the tag, and selects from one field. A condition after the field restricts fields, one after a subfield restricts those subfields. An abbreviated left side
+//! A [`FieldSpec`] is what follows the tag, or the word `tag` for the tag itself, and selects from one field. A condition after the field restricts fields, one after a subfield restricts those subfields. An abbreviated left side
 //! (`$a`, `^1`, `/3`) speaks of the field at hand. Literals use MARCspec's escapes: `\s` is a blank.
 
 /// A parsed MARCspec.
@@ -25,7 +25,7 @@ pub struct MarcSpec {
     pub conditions: Vec<SubSpec>,
 }
 
-/// A part of one field: a MARCspec without its tag, such as `$a`, `^1` or `/0-3`.
+/// A part of one field: a MARCspec without its tag, such as `$a`, `^1` or `/0-3`, or its tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldSpec {
     /// Which part of it.
@@ -60,6 +60,8 @@ pub enum FieldPart {
     Indicator(u8),
     /// Some subfields, in the order they occur in the record.
     Subfields(Vec<SubfieldSpec>),
+    /// Its tag; only a [`FieldSpec`] selects it, whose field was found by a pattern of tags.
+    Tag,
 }
 
 /// A subfield or a range of subfields (`$a`, `$a-d`).
@@ -187,6 +189,9 @@ impl MarcSpec {
     }
 }
 
+/// The tag of a field, in a [`FieldSpec`].
+const TAG: &str = "tag";
+
 impl FieldSpec {
     /// Parses a part of a field.
     ///
@@ -195,10 +200,16 @@ impl FieldSpec {
     pub fn parse(text: &str) -> Result<Self, SpecError> {
         let mut parser = SpecParser { text: text.as_bytes(), at: 0, depth: 0 };
         let mut conditions = parser.conditions()?;
-        let part = parser.part(false)?;
+        let part = match text[parser.at..].starts_with(TAG) {
+            true => {
+                parser.at += TAG.len();
+                FieldPart::Tag
+            }
+            false => parser.part(false)?,
+        };
         conditions.extend(parser.conditions()?);
         if part == FieldPart::Whole || parser.at < text.len() {
-            return Err(parser.error("expected a part of the field: `$a`, `^1` or `/0-3`"));
+            return Err(parser.error("expected a part of the field: `$a`, `^1` or `/0-3`, or its `tag`"));
         }
         Ok(Self { part, conditions })
     }
@@ -473,7 +484,9 @@ mod tests {
         assert_eq!(part("^1"), Ok(FieldPart::Indicator(1)));
         assert_eq!(part("/0-3"), Ok(parse("008/0-3").part));
         assert_eq!(FieldSpec::parse(r"{^1=\f}$s").map(|spec| spec.conditions.len()), Ok(1));
-        for (text, at) in [("", 0), ("945$a", 0), ("$a ", 2), ("^3", 1)] {
+        assert_eq!(part("tag"), Ok(FieldPart::Tag));
+        assert_eq!(FieldSpec::parse(r"tag{$2=\fast}").map(|spec| spec.conditions.len()), Ok(1));
+        for (text, at) in [("", 0), ("945$a", 0), ("$a ", 2), ("^3", 1), ("tags", 3), ("tag$a", 3)] {
             assert_eq!(FieldSpec::parse(text).expect_err(text).at, at, "{text}");
         }
     }

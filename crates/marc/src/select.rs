@@ -64,13 +64,16 @@ fn select_from_record<'d>(record: &'d MarcRecord<'_>, spec: &MarcSpec, found: &m
 }
 
 fn select_part<'d>(record: &'d MarcRecord<'_>, field: MarcField<'d>, part: &FieldPart, number: u32, found: &mut dyn FnMut(Cow<'d, str>, u32)) {
+    if *part == FieldPart::Tag {
+        return found(Cow::Owned(String::from_utf8_lossy(&field.tag).into_owned()), number);
+    }
     if field.is_control() || field.tag == *b"LDR" {
         return select_from_control(field.data, part, number, found);
     }
     match part {
         FieldPart::Whole => field.subfields().for_each(|(_, value)| found(Cow::Borrowed(value), number)),
         FieldPart::Indicator(which) => found(Cow::Borrowed(field.indicators()[usize::from(*which) - 1]), number),
-        FieldPart::Characters(_) => {}
+        FieldPart::Characters(_) | FieldPart::Tag => {}
         FieldPart::Subfields(specs) => select_subfields(record, field, specs, number, found),
     }
 }
@@ -84,7 +87,7 @@ fn select_from_control<'d>(data: &'d str, part: &FieldPart, number: u32, found: 
                 found(Cow::Borrowed(text), number);
             }
         }
-        FieldPart::Indicator(_) | FieldPart::Subfields(_) => {}
+        FieldPart::Indicator(_) | FieldPart::Subfields(_) | FieldPart::Tag => {}
     }
 }
 

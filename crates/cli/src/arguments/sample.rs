@@ -45,7 +45,7 @@ pub struct SampleArgs {
     #[arg(long, default_value = "ascending")]
     pub keys: KeyOrder,
     /// Number of the first record.
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub first: u64,
     /// Where to write: a file for authorities [default: standard output], a folder for all others.
     #[arg(short, long, value_name = "FILE")]

@@ -67,7 +67,11 @@ pub fn get(location: &CatalogueLocation, arguments: &GetArgs) -> CommandResult {
                 (Some((number, bytes)), Some(name)) => {
                     let source = name.split_once(':').map_or(name, |(source, _)| source);
                     let options = catalogue.source(source).map_or(ReadOptions::REPAIR, |(_, source)| source.reading.marc);
-                    writer.write_nearest(bytes, Syntax::from_number(number).unwrap_or(Syntax::Marc), &options, &mut repairs)?;
+                    match Syntax::from_number(number).unwrap_or(Syntax::Marc) {
+                        // the document itself is asked for
+                        Syntax::Marc if syntax == Syntax::Marc => writer.write(bytes, Syntax::Marc)?,
+                        kept_syntax => writer.write_nearest(bytes, kept_syntax, &options, &mut repairs)?,
+                    }
                 }
                 (_, Some(name)) => {
                     let names: Vec<&str> = found.contributions.iter().filter(|own| own.raw.is_some()).map(|own| &*own.contributor).collect();

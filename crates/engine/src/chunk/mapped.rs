@@ -11,12 +11,12 @@ use crate::{EngineError, Result};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use stook_catalogue::definition::{Catalogue, CompleteDelivery, OnMatched};
+use stook_catalogue::definition::{Catalogue, CompleteDelivery, OnMatched, Source};
 use stook_catalogue::eval::Evaluator;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{ContributionOrigin, Reception};
-use stook_formats::marc::Repairs;
+use stook_formats::marc::{Encoding, Repair, RepairKind, Repairs};
 use stook_formats::{Document, Syntax, frame};
 use stook_store::journal::{Issue, Outcome};
 use stook_store::queue::{ChunkSlice, JobFile};
@@ -142,7 +142,7 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
         let (partial_list, arguments) = (input.file.part.as_deref(), &input.file.arguments);
         let envelope = Envelope { name: &name, ordinal: record, received: context.received, now, partial_list, arguments };
         let mapped = mapper.map(&parsed, &bytes, syntax, &envelope);
-        chunk.troubles.extend(repairs.into_iter().map(|repair| trouble(&mapped.key, false, repair.to_string())));
+        chunk.troubles.extend(repairs.into_iter().map(|repair| trouble(&mapped.key, false, describe(repair, source))));
         chunk.troubles.extend(more(&repairs).map(|more| trouble(&mapped.key, false, more)));
         chunk.troubles.extend(mapped.warnings.into_iter().map(|warning| trouble(&mapped.key, false, warning)));
         if mapped.failed.is_none()
@@ -186,6 +186,17 @@ pub(super) fn map_documents(context: &JobContext, store: &dyn Store, input: &Chu
         None => {}
     }
     Ok(chunk)
+}
+
+/// A warning that says what was repaired, and how a source is declared whose files have another encoding.
+fn describe(repair: &Repair, source: &Source) -> String {
+    let is_encoding_unknown = source.reading.marc.encoding == Encoding::Auto;
+    match repair.kind {
+        RepairKind::Character if is_encoding_unknown => {
+            format!("{repair}; if the files have another encoding, say `encoding: latin-1`, `cp1252` or `marc-8` of the source `{}`", source.name)
+        }
+        _ => repair.to_string(),
+    }
 }
 
 /// A warning that there were more repairs than are listed.
