@@ -1,6 +1,9 @@
 //! Maps the documents of one source: what each contributes through which feed, or why it is skipped or fails.
 
-use super::document::{CompleteDocument, Envelope, MappedDocument, SkippedContribution};
+mod elements;
+mod embedded;
+
+use super::document::{Envelope, MappedDocument, SkippedContribution};
 use super::hash::content_hash;
 use super::names::{DocumentScope, LetResult, MappedFields};
 use super::values::{PathOrigin, ValueIssue, ValueReader, allowed};
@@ -8,26 +11,21 @@ use crate::content::key::{key_of, shown};
 use crate::merge::{NewContribution, ScopePosition};
 use crate::settle::complete_delivery;
 use bytes::Bytes;
-use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::HashSet;
-use stook_catalogue::definition::{AsOfRule, Catalogue, Feed, FeedEach, FormatFamily, Source, SourceRef, ValueOrigin};
+use stook_catalogue::definition::{AsOfRule, Catalogue, Feed, Source, SourceRef, ValueOrigin};
 use stook_catalogue::eval::{Evaluator, Expression};
 use stook_catalogue::ids::{FieldId, IdVec, SourceId};
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{ContributionContent, KeptDocument};
 use stook_catalogue::value::{FieldType, SmolStr, Value, show_timestamp};
-use stook_formats::{ContextNode, Document, DocumentError, ParseContext, SelectedValue, Syntax, find_context_nodes, select, unreadable};
+use stook_formats::{ContextNode, Document, SelectedValue, Syntax};
 
 /// How far ahead of the store's clock an as-of time may be, in microseconds: one in 2099 would block its record until then.
 const MAX_AHEAD_OF_CLOCK: i64 = 24 * 3600 * 1_000_000;
 
 /// Why a document is skipped that is only the header of a record.
 const NO_RECORD: &str = "it is the header of a record without the record, as of one that was deleted: `around` and `gone` say what that means";
-
-/// The maximum number of elements of one document that contribute through one feed.
-const MAX_ELEMENTS: usize = 10_000;
 
 /// The maximum length of a scope's name, in bytes.
 const MAX_SCOPE_BYTES: usize = 512;
@@ -248,134 +246,6 @@ impl<'c> DocumentMapper<'c> {
     /// Whether the source has one feed, so that its conditions may use the fields of that feed.
     fn is_only_feed(&self) -> bool {
         self.source.feeds.len() == 1 && !self.has_elements
-    }
-
-    /// Adds the contributions of the elements of a document, through the feeds that say `each:`, and what the document is complete for.
-    ///
-    /// # Errors
-    /// When the document has no identity or too many elements; it then fails.
-    fn elements<'s>(&'s self, input: DocumentInput<'_>, scope: &mut DocumentScope<'s, 'c>, mapped: &mut MappedDocument) -> Result<(), String> {
-        let (document_key, as_of) = (mapped.key.clone(), self.as_of(scope, &[])?);
-        let is_deleted = match &self.source.gone {
-            Some(gone) => self.evaluator.holds(gone, scope).map_err(|error| format!("`gone`: {error}"))?,
-            None => false,
-        };
-        let (mut has_unread_elements, mut keys) = (false, HashSet::new());
-        for (index, feed) in self.source.feeds.iter().enumerate() {
-            let Some(each) = &feed.each else { continue };
-            let identity = self.identity(each, scope, mapped)?;
-            let is_complete = mapped.complete_document.get_or_insert(CompleteDocument { scope: identity.clone(), as_of }).scope == identity;
-            if !is_complete {
-                return Err(format!("the feeds with `each` identify the document differently: {identity}"));
-            }
-            let is_wanted = match &feed.when {
-                Some(when) => {
-                    let name = &self.catalogue.collections[feed.collection].name;
-                    self.evaluator.holds(when, scope).map_err(|error| format!("`when` of {name}: {error}"))?
-                }
-                None => true,
-            };
-            let nodes = if is_wanted && !is_deleted { find_context_nodes(input.document, &each.path) } else { Vec::new() };
-            if nodes.len() > MAX_ELEMENTS {
-                return Err(format!(
-                    "{} elements contribute to {}; {MAX_ELEMENTS} may",
-                    nodes.len(),
-                    self.catalogue.collections[feed.collection].name
-                ));
-            }
-            let mut found = Vec::new();
-            for (number, node) in nodes.into_iter().enumerate() {
-                let mut element = MappedDocument::default();
-                let input = DocumentInput { element: Some(Element { node, identity: &identity }), ..input };
-                let contribution = self.feed(input, index, scope, &mut element, &mut found);
-                scope.feed = None;
-                let name = format!("{} {}", self.catalogue.collections[feed.collection].name, number + 1);
-                let has_unreadable_value = !element.warnings.is_empty();
-                mapped.warnings.extend(element.warnings.into_iter().map(|warning| format!("{name}: {warning}")));
-                match contribution {
-                    Some(own) if !keys.insert((feed.collection, own.key.clone())) => {
-                        mapped.warnings.push(format!("{name}: an element before it has the key `{}`, too; it is left out", own.key));
-                    }
-                    Some(own) => mapped.contributions.push(own),
-                    None => {
-                        // an element whose key is absent is none of those that older documents contained; one whose key cannot be read may be
-                        has_unread_elements |= has_unreadable_value;
-                        let reason = element.failed.unwrap_or_else(|| "it cannot be read".into());
-                        mapped.warnings.push(format!("{name}: {reason}; it is left out"));
-                    }
-                }
-            }
-        }
-        mapped.key = document_key;
-        if has_unread_elements {
-            mapped.complete_document = None;
-            mapped.warnings.push("an element cannot be read, so nothing that older documents contained is retired".into());
-        }
-        Ok(())
-    }
-
-    /// What identifies a document of which elements contribute: a `let` value, or the key of its first contribution as a whole.
-    fn identity(&self, each: &FeedEach, scope: &DocumentScope<'_, '_>, mapped: &MappedDocument) -> Result<String, String> {
-        let identity = match &each.of {
-            Some(name) => {
-                let value = scope.get_let(name).and_then(shown);
-                value.ok_or_else(|| format!("`each`: the document has no `{name}`, which identifies it"))?
-            }
-            None => {
-                let whole = mapped.contributions.iter().find(|own| self.source.feeds[own.feed].each.is_none());
-                whole.map(|own| own.key.to_string()).ok_or("`each`: the document as a whole contributes to nothing, so nothing identifies it")?
-            }
-        };
-        if identity.len() > MAX_SCOPE_BYTES {
-            return Err(format!("`each`: what identifies the document has {} bytes; {MAX_SCOPE_BYTES} are allowed", identity.len()));
-        }
-        Ok(identity)
-    }
-
-    /// Maps the documents embedded in a document. A problem with one of them is a warning, and only that one is left out.
-    fn embedded(&self, document: &Document<'_>, scope: &DocumentScope<'_, '_>, as_of: i64, mapped: &mut MappedDocument) {
-        for embed in &self.source.embeds {
-            let inner = &self.catalogue.sources[embed.source];
-            let mut found = Vec::new();
-            select(document, &embed.path, &mut found);
-            if let Some(reason) = found.first().and_then(|first| unreadable(document, first)) {
-                mapped.warnings.push(format!("{}: {reason}; it is left out", inner.name));
-                continue;
-            }
-            let text = match found.first() {
-                Some(SelectedValue::Text(text, _)) => text,
-                Some(SelectedValue::Json(Json::String(text))) => text.as_str(),
-                Some(SelectedValue::Json(_)) => {
-                    mapped.warnings.push(format!("{}: not text; ignored", inner.name));
-                    continue;
-                }
-                None => continue,
-            };
-            // nothing is contributed, so an earlier contribution stays
-            if text.trim().is_empty() {
-                continue;
-            }
-            let Some(name) = embed.name.fill(|name| shown(scope.get_let(name)?).map(Cow::Owned)) else {
-                mapped.warnings.push(format!("{}: a value of its name is missing; it is left out", inner.name));
-                continue;
-            };
-            let syntax = if inner.family == FormatFamily::Xml { Syntax::Xml } else { Syntax::Json };
-            let envelope = Envelope { name: &name, partial_list: None, ..scope.meta.clone() };
-            let inner_document = self
-                .embedded_document(embed.source, text, syntax, &envelope)
-                .unwrap_or_else(|error| MappedDocument { failed: Some(error.to_string()), ..MappedDocument::default() });
-            mapped.warnings.extend(inner_document.warnings.into_iter().map(|warning| format!("{}: {warning}", inner.name)));
-            mapped.warnings.extend(inner_document.failed.map(|reason| format!("{}: {reason}; it is left out", inner.name)));
-            let as_embedded = |contribution: NewContribution| NewContribution { as_of, embedded: true, ..contribution };
-            mapped.contributions.extend(inner_document.contributions.into_iter().map(as_embedded));
-        }
-    }
-
-    /// Maps a document that is embedded in another one as text.
-    fn embedded_document(&self, source: SourceId, text: &str, syntax: Syntax, envelope: &Envelope<'_>) -> Result<MappedDocument, DocumentError> {
-        let bytes = Bytes::copy_from_slice(stook_formats::embedded(text, syntax)?.as_bytes());
-        let parsed = Document::parse(&bytes, syntax, &ParseContext::default())?;
-        Ok(DocumentMapper::new(self.catalogue, source, self.evaluator).map(&parsed, &bytes, syntax, envelope))
     }
 
     /// The contribution of a document, or of one of its elements, through one feed.
