@@ -70,10 +70,12 @@ browser:
 	@[ -d $(STOOK_TEST_BROWSER)/node_modules/axe-core ] || { command -v npm >/dev/null && mkdir -p $(STOOK_TEST_BROWSER) && cp tests/browser/package.json $(STOOK_TEST_BROWSER)/ \
 	  && npm install --prefix $(STOOK_TEST_BROWSER) --silent --no-audit --no-fund >/dev/null 2>&1; } || echo "skipped: no playwright-core and axe-core (npm); tests in a browser will say so"
 
-# Shells that read the completions made for them, and what the documentation's examples use.
+# Shells that read the completions made for them, a client that searches published records, and what the documentation's examples use.
 shells:
 	@{ command -v zsh && command -v fish; } >/dev/null || { $(MAY_INSTALL) && { $(INSTALL) zsh fish; } >/dev/null 2>&1; } \
 	  || echo "skipped: no zsh, or no fish (Debian: apt install zsh fish); tests of completions will say so"
+	@command -v yaz-client >/dev/null || { $(MAY_INSTALL) && { $(INSTALL) yaz; } >/dev/null 2>&1; } \
+	  || echo "skipped: no yaz-client (Debian: apt install yaz); the test that needs it will say so"
 	@command -v curl >/dev/null || { $(MAY_INSTALL) && { $(INSTALL) curl; } >/dev/null 2>&1; } \
 	  || echo "no curl (Debian: apt install curl): the documentation's examples need it"
 
