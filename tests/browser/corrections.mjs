@@ -103,4 +103,20 @@ await step("all of it is there without scripts", plain, async () => {
   await row(plain, "pages").getByText("until a source gives another value").waitFor();
 });
 
+await step("undoes an import after a second click", page, async () => {
+  await page.goto(`${url}/t/main/job?id=1`);
+  await page.getByText("can be undone until").waitFor();
+  expect((await page.getByRole("button", { name: "yes, undo this import" }).count()) === 0, "not by one click");
+  await page.locator("summary", { hasText: "undo" }).click();
+  await page.getByRole("button", { name: "yes, undo this import" }).click();
+  await page.getByText("undoes").waitFor();
+  await page.getByText("completed", { exact: true }).first().waitFor();
+  const { fields } = await answer();
+  // only the library said the title; what was edited stays
+  expect(!fields.title && fields.published.value === "1998-05", JSON.stringify(fields));
+  await page.goto(`${url}/t/main/job?id=1`);
+  await page.getByText("undone by").waitFor();
+  expect((await page.getByText("can be undone until").count()) === 0, "only once");
+});
+
 await end();

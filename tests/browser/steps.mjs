@@ -54,7 +54,7 @@ export async function step(name, page, work) {
     await fits(name, page);
     console.log(`ok ${name}`);
   } catch (error) {
-    troubles.push(`${name} at ${page.url()}: ${error.message}\n${(await page.locator("main").innerText().catch(() => "")).slice(0, 800)}`);
+    troubles.push(`${name} at ${page.url()}: ${error.message} ${error.cause ?? ""}\n${(await page.locator("main").innerText().catch(() => "")).slice(0, 800)}`);
   }
 }
 

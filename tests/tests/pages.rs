@@ -95,7 +95,7 @@ fn a_data_centre_tags_machines() {
     }
 }
 
-const BOOKS: &str = "catalogue: books\nsources:\n  library: { format: csv, as_of: meta.received, into: book }\n  shop: { format: json, as_of: meta.received, into: book }\n\
+const BOOKS: &str = "catalogue: books\nsources:\n  library: { format: csv, as_of: meta.received, undo: 30d, into: book }\n  shop: { format: json, as_of: meta.received, into: book }\n\
                      collections:\n  book:\n    key: isbn\n    fields:\n      isbn: text\n      title: { type: text, compare: folded }\n      \
                      pages: { type: integer, compare: { within: 1 } }\n      published: partial_date\n      bound: { type: text, one_of: [paper, cloth] }\n      \
                      notes: [text]\n";

@@ -235,7 +235,8 @@ fn progress(ctx: &PageContext, id: &str, job: &Json) -> Markup {
         @for (name, text) in [("undoes", "undoes "), ("undone_by", "undone by ")] {
             @if let Some(other) = job[name].as_u64() { p { (text) a href=(ctx.to("job", &[("id", &other.to_string())])) { "job " (other) } } }
         }
-        p { (state(named(job, "state"))) " " @if let Some(reason) = job["reason"].as_str() { (reason) } }
+        // that it was undone is said above, with a link
+        p { (state(named(job, "state"))) " " @if let Some(reason) = job["reason"].as_str().filter(|_| job["undone_by"].is_null()) { (reason) } }
         @if job["state"] == "interrupted" {
             p {
                 "The process that ran this job has stopped. "
