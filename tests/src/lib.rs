@@ -9,6 +9,7 @@
 
 pub mod datasets;
 pub mod http;
+pub mod operations;
 pub mod service;
 
 use serde_json::Value as Json;

@@ -6,6 +6,7 @@ use serde_json::{Value as Json, json};
 use std::time::{Duration, Instant};
 use stook_tests::Sandbox;
 use stook_tests::http::{Client, Served, url_encoded};
+use stook_tests::operations::{Sent, send_all};
 
 /// Two collections with all that shows records: links between them, tags, words, coverage, feeds, declared routes.
 const DEFINITION: &str = "
@@ -94,42 +95,16 @@ fn fill(path: &str, name: &str) -> String {
     }
 }
 
-fn filled_path(path: &str) -> String {
-    let mut out = path.to_owned();
-    while let Some((before, rest)) = out.clone().split_once('{') {
-        let (name, after) = rest.split_once('}').unwrap();
-        out = format!("{before}{}{after}", fill(path, name));
-    }
-    out
-}
-
 /// Sends every operation of the document; returns each with its status and answer.
 fn walk(client: &Client, document: &Json) -> Vec<(String, u16, String)> {
-    let mut answers = Vec::new();
-    for (path, methods) in document["paths"].as_object().unwrap() {
-        for (method, operation) in methods.as_object().unwrap() {
-            let parameters = operation["parameters"].as_array().into_iter().flatten();
-            let query: Vec<String> = parameters
-                .filter(|parameter| parameter["in"] == "query" && parameter["required"] == true)
-                .map(|parameter| parameter["name"].as_str().unwrap())
-                .map(|name| format!("{name}={}", fill(path, name)))
-                .collect();
-            let body = match operation["operationId"].as_str().unwrap() {
-                "query_long" => json!({"q": "loan"}),
-                "lookup" => json!({"collection": "loan", "keys": [format!("{SECRET}-1")]}),
-                "pick" => json!({"query": "loan", "transition": "give_back"}),
-                "create_token" => json!({"role": "admin", "name": "x"}),
-                _ => json!({}),
-            };
-            let media = if method == "patch" { "application/merge-patch+json" } else { "application/json" };
-            let body = if operation.get("requestBody").is_some() { body.to_string() } else { String::new() };
-            let target = format!("{}?{}", filled_path(path), query.join("&"));
-            // events go on until the job has ended; it has
-            let answer = client.send(&method.to_uppercase(), &target, &[("content-type", media)], body.as_bytes());
-            answers.push((format!("{method} {path}"), answer.status, answer.text()));
-        }
-    }
-    answers
+    let body = |operation: &str| match operation {
+        "query_long" => Some(json!({"q": "loan"})),
+        "lookup" => Some(json!({"collection": "loan", "keys": [format!("{SECRET}-1")]})),
+        "pick" => Some(json!({"query": "loan", "transition": "give_back"})),
+        "create_token" => Some(json!({"role": "admin", "name": "x"})),
+        _ => None,
+    };
+    send_all(client, document, &Sent { parameter: &fill, body: &body })
 }
 
 #[test]

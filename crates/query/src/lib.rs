@@ -100,7 +100,7 @@ pub use language::{MAX_CONDITIONS, MAX_GROUP_COLUMNS, MAX_PARTS, MAX_QUERY, MAX_
 pub use language::{as_value, consists_of, identity, named_columns, parse};
 pub use plan::{AllCollectionsQuery, CompiledQuery, ResultColumn, may_query_all_collections, resolve_all_collections};
 pub use plan::{ElementMember, Highlights, LinkedUse, QueryScope, TagQuery, check_tag, compile, compile_conditions, resolve_parsed};
-pub use plan::{tags_of, tags_that_name, words_alone};
+pub use plan::{record_filter, tags_of, tags_that_name, words_alone};
 
 use stook_catalogue::diagnostic::Diagnostic;
 use stook_store::StoreError;

@@ -532,7 +532,7 @@ fn linked_records_that_the_caller_may_not_read_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&folder.path().join("store"), catalogue.clone(), SqliteOptions::default()).unwrap();
     let (tenant, institute) = (main_tenant(), catalogue.collection("institute").unwrap().0);
-    let scope = QueryScope { visible: &|collection| collection != institute, ..QueryScope::all(&catalogue, &store, &tenant) };
+    let scope = QueryScope { visible: &|collection| (collection != institute).into(), ..QueryScope::all(&catalogue, &store, &tenant) };
     for query in [
         "work authors.institute.name=x",
         "work not editor.institute.founded>2",

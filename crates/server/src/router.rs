@@ -120,7 +120,23 @@ pub fn router(app: &Arc<App>) -> Router {
 
 /// Returns the routes of one collection.
 fn collection_routes(index: CollectionId, collection: &Collection) -> Router<Arc<App>> {
-    // reads and writes the collection, if the caller may
+    // reads and writes the collection, if the caller may; a part of it where the handler takes that
+    macro_rules! read_part {
+        ($handler:path) => {
+            move |ctx: UndecidedContext| async move {
+                let (ctx, part) = ctx.of_part(Operation::Read, index)?;
+                $handler(ctx, part).await
+            }
+        };
+    }
+    macro_rules! write_part {
+        ($handler:path) => {
+            move |ctx: UndecidedContext, body: Body| async move {
+                let (ctx, part) = ctx.of_part(Operation::Write, index)?;
+                $handler(ctx, part, body).await
+            }
+        };
+    }
     macro_rules! read {
         ($handler:path) => {
             move |ctx: UndecidedContext| async move { $handler(ctx.of(Operation::Read, index)?).await }
@@ -133,14 +149,17 @@ fn collection_routes(index: CollectionId, collection: &Collection) -> Router<Arc
     }
     let collection_path = format!("/v1/{{tenant}}/{}", collection.name);
     let record_path = format!("{collection_path}/{{key}}");
-    let delete = move |ctx: UndecidedContext| async move { records::delete(ctx.of(Operation::Write, index)?).await };
-    let record_handlers = get(read!(records::get)).put(write!(records::put)).patch(write!(records::patch)).delete(delete);
+    let delete = move |ctx: UndecidedContext| async move {
+        let (ctx, part) = ctx.of_part(Operation::Write, index)?;
+        records::delete(ctx, part).await
+    };
+    let record_handlers = get(read_part!(records::get)).put(write_part!(records::put)).patch(write_part!(records::patch)).delete(delete);
     let mut router = Router::new()
-        .route(&collection_path, get(read!(records::by_key)).post(write!(records::create)))
+        .route(&collection_path, get(read_part!(records::by_key)).post(write_part!(records::create)))
         .route(&record_path, record_handlers)
-        .route(&format!("{record_path}/explain"), get(read!(records::explain)))
+        .route(&format!("{record_path}/explain"), get(read_part!(records::explain)))
         .route(&format!("{record_path}/document"), get(read!(records::document)))
-        .route(&format!("{record_path}/log"), get(read!(records::log)));
+        .route(&format!("{record_path}/log"), get(read_part!(records::log)));
     if collection.tags.is_some() {
         let tags_path = format!("/v1/{{tenant}}/tags/{}", collection.name);
         let tag_path = format!("{tags_path}/{{tag}}");
@@ -151,12 +170,11 @@ fn collection_routes(index: CollectionId, collection: &Collection) -> Router<Arc
             .route(&tags_path, tags_handlers)
             .route(&tag_path, get(read!(tags::get)).patch(write!(tags::set)).delete(remove))
             .route(&format!("{tag_path}/rebuild"), post(rebuild))
-            .route(&format!("{tag_path}/records"), post(write!(tags::assign)));
+            .route(&format!("{tag_path}/records"), post(write_part!(tags::assign)));
     }
     for transition in &collection.transitions {
         let name = transition.name.clone();
-        let run =
-            move |ctx: UndecidedContext, body: Body| async move { transitions::run(ctx.of(Operation::Write, index)?, name.clone(), body).await };
+        let run = move |ctx: UndecidedContext, body: Body| transitions::run(ctx, index, name.clone(), body);
         router = router.route(&format!("{record_path}/{}", transition.name), post(run));
     }
     router

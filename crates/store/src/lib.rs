@@ -43,6 +43,7 @@ pub use contract::ids::LeaseToken;
 pub use contract::observer::{ChangedRecord, CommitNumbers, CommitObserver};
 pub use contract::plan::Queries;
 pub use contract::queue::Queue;
+pub use contract::record_filter::{FilteredRecord, RecordFilter, Visibility};
 pub(crate) use contract::records::FoundRow;
 pub use contract::records::{
     ChangeLogEntry, NewChangeLogEntry, ReadDetail, RecordChange, RecordContent, RecordWrite, Records, RefusalReason, RefusedWrite, RowHint,

@@ -98,7 +98,8 @@ pub enum TokenCommand {
         /// What the token allows, for all collections.
         #[arg(long, value_name = "ROLE", value_parser = ["metrics", "read", "write", "admin"], required_unless_present = "may", conflicts_with = "may")]
         role: Option<String>,
-        /// What the token allows, for single collections: read, import or write, with commas between them.
+        /// What the token allows, for single collections: read, import or write, with commas between them. Conditions in brackets limit read and write to
+        /// some records: 'read:book[library=north]'.
         #[arg(long, value_name = "RIGHTS")]
         may: Option<String>,
         /// The tenant whose records the token gives access to; `*` for all tenants.

@@ -118,7 +118,7 @@ fn as_json(token: &Token) -> serde_json::Value {
         "id": token.id,
         "tenant": tenant(token),
         "role": details.rights.role().name(),
-        "may": details.rights.to_string().split(',').collect::<Vec<_>>(),
+        "may": details.rights.texts(),
         "name": details.name,
         "created": show_timestamp(token.created),
         "used": token.used.map(show_timestamp),

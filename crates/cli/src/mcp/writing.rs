@@ -46,7 +46,7 @@ pub fn correct_record(context: &Context, mut arguments: ToolArguments) -> ToolRe
         key: Some(key.clone()),
         action: EditAction::Patch(EditFields::from_members(values, clear)),
         // a correction is of a record that exists
-        conditions: Preconditions { is: Some(Vec::new()), is_not: None },
+        conditions: Preconditions { is: Some(Vec::new()), ..Preconditions::default() },
         caller: CALLER.to_owned(),
         call: None,
     };
@@ -62,6 +62,7 @@ pub fn correct_record(context: &Context, mut arguments: ToolArguments) -> ToolRe
         EditResult::Erased => ERASED.to_owned(),
         EditResult::StaysDeleted(reason) => format!("the {collection} stays deleted: {reason}"),
         EditResult::Missing | EditResult::PreconditionFailed => format!("there is no {collection} {:?}; keys are compared exactly", key.as_str()),
+        EditResult::OutOfReach { part, by_edit } => part.refusal(&collection, by_edit),
         EditResult::Exists(_) | EditResult::Done { .. } | EditResult::Replayed { .. } => "the record could not be corrected".into(),
     })
 }

@@ -29,8 +29,8 @@ use stook_catalogue::survivorship::{Consolidator, GoldenRecord};
 use stook_catalogue::value::{SmolStr, Value};
 use stook_store::tag::{CollectionTags, TagWrites};
 use stook_store::{
-    IdempotentCall, NewChangeLogEntry, ReadDetail, RecordChange, RecordContent, RecordWrite, RefusalReason, RefusedWrite, SettlingChanges, Store,
-    StoreError, StoredRecord, Tenant, Unit, WriteConflict,
+    IdempotentCall, NewChangeLogEntry, ReadDetail, RecordChange, RecordContent, RecordFilter, RecordWrite, RefusalReason, RefusedWrite,
+    SettlingChanges, Store, StoreError, StoredRecord, Tenant, Unit, WriteConflict,
 };
 
 /// How an edit changes the contribution of `api` to a record.
@@ -90,13 +90,15 @@ impl EditFields {
     }
 }
 
-/// Conditions on the record's revision that must hold for the edit to be done (HTTP: If-Match, If-None-Match).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// Conditions on the record that must hold for the edit to be done: on its revision (HTTP: If-Match, If-None-Match), and those of the caller's rights.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Preconditions {
     /// The record has one of these revisions; an empty list means that it exists.
     pub is: Option<Vec<i64>>,
     /// The record has none of these revisions; an empty list means that it does not exist.
     pub is_not: Option<Vec<i64>>,
+    /// The records that the caller may change; `None` for all. Both the record as it is and as it would be are among them.
+    pub part: Option<Arc<RecordFilter>>,
 }
 
 /// An edit of one record.
@@ -158,6 +160,13 @@ pub enum EditResult {
     PreconditionFailed,
     /// The record was erased, and must not exist again.
     Erased,
+    /// The caller's rights are not for this record.
+    OutOfReach {
+        /// The records that the rights are for.
+        part: Arc<RecordFilter>,
+        /// Whether it is the edit that would make the record one of the others.
+        by_edit: bool,
+    },
     /// Another record has the value of a unique field.
     UniqueConflict {
         /// The field's name.
@@ -326,8 +335,13 @@ impl EditContext {
         drop(evaluator.failures());
         let collection = &self.rules.catalogue.collections[self.edit.collection];
         let living = stored.as_ref().filter(|record| record.exists);
-        if !self.edit.conditions.are_met(living) {
+        let others = self.edit.conditions.part.as_ref().filter(|part| living.is_some_and(|living| !part.admits(collection, living.values())));
+        if !self.edit.conditions.are_met(living.filter(|_| others.is_none_or(|part| !part.hides))) {
             return Ok(Err(EditResult::PreconditionFailed));
+        }
+        if let Some(part) = others {
+            let is_missing = part.hides && matches!(self.edit.action, EditAction::Patch(_) | EditAction::Delete);
+            return Ok(Err(if is_missing { EditResult::Missing } else { EditResult::OutOfReach { part: part.clone(), by_edit: false } }));
         }
         match (&self.edit.action, living) {
             (EditAction::Create(_), Some(_)) => return Ok(Err(EditResult::Exists(self.key.clone()))),
@@ -388,6 +402,9 @@ impl EditContext {
         let content = merger.content(stored.as_ref(), created_job, golden, &contributions);
         let version = stored.as_ref().map(|record| record.version);
         let record = Box::new(as_record(&self.key, version.unwrap_or_default(), &content));
+        if let Some(part) = self.edit.conditions.part.as_ref().filter(|part| record.exists && !part.admits(collection, record.values())) {
+            return Ok(Err(EditResult::OutOfReach { part: part.clone(), by_edit: true }));
+        }
         let change = if stays { RecordChange::Touch { contributions: packed } } else { RecordChange::Put(Box::new(content)) };
         let reason = self.corrections.reason();
         let logged = golden_change(collection, stored.as_ref(), &change).map(|mut change| {

@@ -17,8 +17,8 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value, from_json};
 use stook_store::{
-    CommitReceipt, IdempotentCall, NewChangeLogEntry, PendingCommit, Priority, ReadDetail, RecordChange, RecordWrite, RefusedWrite, Store,
-    StoreError, StoredRecord, Tenant, Unit, WriteConflict,
+    CommitReceipt, FilteredRecord, IdempotentCall, NewChangeLogEntry, PendingCommit, Priority, ReadDetail, RecordChange, RecordFilter, RecordWrite,
+    RefusedWrite, Store, StoreError, StoredRecord, Tenant, Unit, WriteConflict,
 };
 
 /// A request for a transition.
@@ -38,6 +38,8 @@ pub struct TransitionRequest {
     pub role: &'static str,
     /// The idempotency key, if there is one.
     pub call: Option<IdempotentCall>,
+    /// The records that the caller may change; `None` for all. Both the record as it is and as it would be are among them.
+    pub part: Option<Arc<RecordFilter>>,
 }
 
 /// The arguments of a transition, each of its type.
@@ -163,6 +165,9 @@ impl TransitionRequest {
     ) -> TransitionDecision {
         let Some(record) = record.filter(|record| record.exists) else { return TransitionDecision::Missing };
         let collection = &catalogue.collections[self.collection];
+        if let Some(part) = self.part.as_ref().filter(|part| !part.admits(collection, record.values())) {
+            return if part.hides { TransitionDecision::Missing } else { TransitionDecision::Refused(vec![out_of_reach(collection, part, false)]) };
+        }
         let transition = &collection.transitions[self.transition];
         let scope = TransitionScope { request: self, collection, record, key, now };
         match scope.refusals(evaluator, &transition.refuse) {
@@ -172,8 +177,23 @@ impl TransitionRequest {
         }
         match scope.change(evaluator, transition) {
             Err(reason) => TransitionDecision::Refused(vec![RefusalReason { code: 422, text: reason }]),
-            Ok(changed) => TransitionDecision::Change(Box::new(changed)),
+            Ok(changed) => match self.part.as_ref().filter(|part| !part.admits(collection, changed.values(record))) {
+                Some(part) => TransitionDecision::Refused(vec![out_of_reach(collection, part, true)]),
+                None => TransitionDecision::Change(Box::new(changed)),
+            },
         }
+    }
+}
+
+fn out_of_reach(collection: &Collection, part: &RecordFilter, by_change: bool) -> RefusalReason {
+    RefusalReason { code: 403, text: part.refusal(&collection.name, by_change) }
+}
+
+impl StateChange {
+    /// What a filter looks at after the change of a record.
+    fn values<'r>(&'r self, record: &'r StoredRecord) -> FilteredRecord<'r> {
+        let state = if let RecordChange::State { state, .. } = &self.write.change { state } else { &record.state };
+        FilteredRecord { state, ..record.values() }
     }
 }
 

@@ -22,6 +22,7 @@ use rebuild::Rebuild;
 pub use run::run;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Catalogue, Collection, TagAttribute, TagSettings};
 use stook_catalogue::diagnostic::known_instead;
@@ -32,7 +33,7 @@ use stook_catalogue::xpath::{XPath, advise};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
 use stook_store::queue::{JobId, JobState};
 use stook_store::tag::{CollectionTags, MAX_TAG_NAME, Tag, TagChanges, TagDefinition, TagRename, TagWrites};
-use stook_store::{ReadDetail, RefusedWrite, Store, StoreError, Tenant, Unit};
+use stook_store::{ReadDetail, RecordFilter, RefusedWrite, Store, StoreError, StoredRecord, Tenant, Unit};
 
 /// The time in microseconds after which a job whose chunks are not all in the queue counts as abandoned; writing them takes seconds.
 const ABANDONED_AFTER: i64 = 600_000_000;
@@ -112,6 +113,8 @@ pub struct TaggedCollection<'c> {
     index: CollectionId,
     collection: &'c Collection,
     rules: &'c TagSettings,
+    /// The records to which the caller may assign tags; `None` for all.
+    part: Option<Arc<RecordFilter>>,
 }
 
 impl<'c> TaggedCollection<'c> {
@@ -121,7 +124,12 @@ impl<'c> TaggedCollection<'c> {
     /// When there is no such collection, or its records have no tags.
     pub fn new(catalogue: &'c Catalogue, store: &'c dyn Store, tenant: &'c Tenant, of: &str) -> Result<Self> {
         let (index, rules) = collection(catalogue, of)?;
-        Ok(Self { catalogue, store, tenant, index, collection: &catalogue.collections[index], rules })
+        Ok(Self { catalogue, store, tenant, index, collection: &catalogue.collections[index], rules, part: None })
+    }
+
+    /// The same for a caller who may assign them to these records only.
+    pub fn within(self, part: Option<Arc<RecordFilter>>) -> Self {
+        Self { part, ..self }
     }
 
     /// The collection's tags as JSON, with the number of records that have each, and the progress of its evaluation.
@@ -281,7 +289,7 @@ impl<'c> TaggedCollection<'c> {
     }
 
     /// Gives a manual tag to records and removes it from others. Returns to how many it was given and from how many it was removed, and the keys for
-    /// which there is no record.
+    /// which there is no record, or none that the caller may change.
     ///
     /// # Errors
     /// When the tag is not manual, or the store fails.
@@ -295,18 +303,29 @@ impl<'c> TaggedCollection<'c> {
         if let Some(both) = add.iter().find(|key| remove.contains(key)) {
             return Err(EngineError::Wrong(format!("{:?} is in both `add` and `remove`", both.as_str())));
         }
-        let found = self.store.read(self.tenant, self.index, add, ReadDetail::Head)?;
-        let exists = |record: &Option<stook_store::StoredRecord>| record.as_ref().is_some_and(|record| record.exists);
-        let (known, unknown): (Vec<_>, Vec<_>) = add.iter().zip(&found).partition(|(_, record)| exists(record));
-        let mut carried: Vec<(Key, Vec<u32>)> = known.into_iter().map(|(key, _)| (key.clone(), vec![0])).collect();
-        carried.extend(remove.iter().map(|key| (key.clone(), Vec::new())));
+        let (known, mut unknown) = self.known(add)?;
+        // a record that was deleted may have a tag that is to be removed
+        let (taken, others) = if self.part.is_some() { self.known(remove)? } else { (remove.to_vec(), Vec::new()) };
+        unknown.extend(others);
+        let mut carried: Vec<(Key, Vec<u32>)> = known.into_iter().map(|key| (key, vec![0])).collect();
+        carried.extend(taken.into_iter().map(|key| (key, Vec::new())));
         carried.sort();
         carried.dedup();
         let (sender, receiver) = std::sync::mpsc::channel();
         let tagging = TagWrites { collection: self.index, tags: vec![name.to_owned()], assignments: carried, trees: Vec::new() };
         self.store.commit(Box::new(TagAssignment { tenant: self.tenant.clone(), revision: tags.revision, tagging, sender }))?;
         let given = receiver.try_iter().last().unwrap_or_default();
-        Ok((given, unknown.into_iter().map(|(key, _)| key.clone()).collect()))
+        Ok((given, unknown))
+    }
+
+    /// The keys of records that exist and that the caller may change, and the others.
+    fn known(&self, keys: &[Key]) -> Result<(Vec<Key>, Vec<Key>)> {
+        let detail = if self.part.is_some() { ReadDetail::Values } else { ReadDetail::Head };
+        let found = self.store.read(self.tenant, self.index, keys, detail)?;
+        let may_change = |record: &StoredRecord| self.part.as_ref().is_none_or(|part| part.admits(self.collection, record.values()));
+        let is_known: Vec<bool> = found.iter().map(|record| record.as_ref().is_some_and(|record| record.exists && may_change(record))).collect();
+        let of = |wanted: bool| keys.iter().zip(&is_known).filter(|(_, known)| **known == wanted).map(|(key, _)| key.clone()).collect();
+        Ok((of(true), of(false)))
     }
 
     /// Evaluates an XPath on the first records; writes nothing.

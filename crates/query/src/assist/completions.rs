@@ -10,7 +10,7 @@ use stook_catalogue::ids::CollectionId;
 use stook_catalogue::links::Link;
 use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::{Comparison, Condition, FUNCTIONS, PERCENTILE, PERIODS, PlanColumn, QueryPlan, SortKey};
-use stook_store::{Result, Store, Tenant};
+use stook_store::{Result, Store, Visibility};
 
 /// The maximum number of completions.
 const MAX_COMPLETIONS: usize = 12;
@@ -39,7 +39,7 @@ impl Completion {
 ///
 /// Cost: one index lookup for each value.
 pub fn complete(text: &str, scope: &QueryScope<'_>) -> Result<Vec<Completion>> {
-    let QueryScope { catalogue, store, tenant, visible } = *scope;
+    let QueryScope { catalogue, .. } = *scope;
     let start = last_word(text);
     let (before, last) = text.split_at(start);
     let first = before.split([' ', ',', '\t']).find(|part| !part.is_empty());
@@ -66,16 +66,12 @@ pub fn complete(text: &str, scope: &QueryScope<'_>) -> Result<Vec<Completion>> {
             let tag = collection.tags.as_ref().map(|_| "tag");
             let names = fields.chain(states).chain(tag).map(|name| format!("{name}="));
             let links = || catalogue.links.iter().filter(|link| link.child_collection == index);
-            let of_records = links().filter(|link| visible(link.target_collection)).flat_map(|link| linked_fields(catalogue, link, last));
+            let of_records = links().filter(|link| scope.sees_all(link.target_collection)).flat_map(|link| linked_fields(catalogue, link, last));
             names.chain(links().map(|link| format!("{}.exists=", link.name))).chain(of_records).collect()
         }
         (Some(index), Some((name, prefix))) => {
             let prefix = prefix.trim_start_matches('"');
-            let values = if prefix.contains(['*', '"']) || !visible(index) {
-                Vec::new()
-            } else {
-                values(catalogue, store, tenant, &BegunCondition { collection: index, name, prefix })?
-            };
+            let values = if prefix.contains(['*', '"']) { Vec::new() } else { values(scope, &BegunCondition { collection: index, name, prefix })? };
             values.iter().map(|value| format!("{name}={}", as_value(value))).collect()
         }
         _ => Vec::new(),
@@ -144,9 +140,14 @@ struct BegunCondition<'b> {
 }
 
 /// Values of a field with this beginning.
-fn values(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, condition: &BegunCondition<'_>) -> Result<Vec<String>> {
+fn values(scope: &QueryScope<'_>, condition: &BegunCondition<'_>) -> Result<Vec<String>> {
+    let QueryScope { catalogue, store, tenant, .. } = *scope;
     let BegunCondition { collection: index, name, prefix } = *condition;
     let collection = &catalogue.collections[index];
+    let visible = (scope.visible)(index);
+    if visible == Visibility::Nothing {
+        return Ok(Vec::new());
+    }
     if name == "tag" && collection.tags.is_some() {
         return Ok(store.tags(tenant, index)?.tags.into_iter().map(|tag| tag.name).filter(|name| name.starts_with(prefix)).collect());
     }
@@ -169,7 +170,11 @@ fn values(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, condition: 
         FieldType::Boolean => Ok(shown(&[Value::Bool(true), Value::Bool(false)])),
         FieldType::Text if is_indexed => {
             let folds = column != PlanColumn::Key && collection.field(name).is_some_and(|(_, field)| field.fold);
-            indexed_values(QueryPlan { columns: vec![column], ..QueryPlan::all(tenant.clone(), index) }, column, (prefix, folds), store)
+            let mut plan = QueryPlan { columns: vec![column], ..QueryPlan::all(tenant.clone(), index) };
+            if let Visibility::Part(filter) = visible {
+                filter.apply(&mut plan);
+            }
+            indexed_values(plan, column, (prefix, folds), store)
         }
         _ => Ok(Vec::new()),
     }
@@ -183,8 +188,9 @@ fn indexed_values(plan: QueryPlan, column: PlanColumn, (prefix, folds): (&str, b
     while found.len() < MAX_COMPLETIONS {
         // a lower bound only, so that the index is searched from there
         let low = found.last().map_or((Value::text(prefix), true), |last| (Value::text(last.as_str()), false));
-        let conditions = vec![Condition { column, test: Comparison::Range { low: Some(low), high: None } }];
-        match store.find(&QueryPlan { conditions, ..plan.clone() })?.rows.pop().and_then(|mut row| row.pop()) {
+        let mut next = plan.clone();
+        next.conditions.push(Condition { column, test: Comparison::Range { low: Some(low), high: None } });
+        match store.find(&next)?.rows.pop().and_then(|mut row| row.pop()) {
             Some(Value::Text(text)) if begins(&text) => found.push(text.into()),
             _ => break,
         }

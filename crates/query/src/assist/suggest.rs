@@ -203,13 +203,14 @@ struct ScoredInterpretation {
 /// # Errors
 /// When the store fails.
 pub fn suggest(vocabulary: &Vocabulary, scope: &QueryScope<'_>, text: &str) -> Result<Vec<Suggestion>> {
-    let QueryScope { catalogue, store, tenant, visible } = *scope;
+    let QueryScope { catalogue, store, tenant, .. } = *scope;
     let tokens = tokens(text);
     let mut found: Vec<Suggestion> = Vec::new();
     let (exact_matches, similar_words) = (RefCell::default(), RefCell::default());
-    for (index, collection) in catalogue.collections.enumerate().filter(|(index, collection)| collection.rows_of.is_none() && visible(*index)) {
+    for (index, collection) in catalogue.collections.enumerate().filter(|(index, collection)| collection.rows_of.is_none() && scope.sees_all(*index))
+    {
         let (exact_matches, similar_words) = (&exact_matches, &similar_words);
-        let suggester = Suggester { vocabulary, catalogue, store, tenant, visible, index, collection, exact_matches, similar_words };
+        let suggester = Suggester { vocabulary, scope, catalogue, store, tenant, index, collection, exact_matches, similar_words };
         found.extend(suggester.suggestion(&tokens)?);
     }
     found.retain(|suggestion| {
@@ -284,8 +285,8 @@ struct Suggester<'r> {
     catalogue: &'r Catalogue,
     store: &'r dyn Store,
     tenant: &'r Tenant,
-    /// Whether the caller may read a collection.
-    visible: &'r dyn Fn(CollectionId) -> bool,
+    /// What the caller may read.
+    scope: &'r QueryScope<'r>,
     index: CollectionId,
     collection: &'r Collection,
     /// The field that has a value, by collection and value, so that the store is read once for each.
@@ -605,7 +606,7 @@ impl Suggester<'_> {
     /// The alias, and the field it tests here, if a record of another collection has exactly this value.
     fn alias_with_value(&self, token: &str) -> Result<Option<(String, String)>> {
         for alias in &self.catalogue.aliases {
-            let Some(other) = alias.select.filter(|other| *other != self.index && (self.visible)(*other)) else { continue };
+            let Some(other) = alias.select.filter(|other| *other != self.index && self.scope.sees_all(*other)) else { continue };
             let test = alias.tests.iter().find(|test| test.matches.as_ref().is_none_or(|shape| shape.is_match(token)));
             let own_field = test.and_then(|test| test.fields.iter().find(|(collection, _)| *collection == self.index));
             let Some((_, field)) = own_field else { continue };

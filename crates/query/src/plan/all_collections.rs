@@ -12,7 +12,7 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::Diagnostic;
 use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::{Comparison, Condition, PlanColumn, QueryPlan};
-use stook_store::{Result, Store};
+use stook_store::{Result, Store, Visibility};
 
 /// The name that stands for all collections.
 pub const ALL_COLLECTIONS: &str = "records";
@@ -52,7 +52,10 @@ pub fn resolve_all_collections(text: &str, scope: &QueryScope<'_>, now: i64) -> 
         return Ok(Some(Err(problem.help("leave out all but `grep`, or ask one collection"))));
     }
     let (mut plans, mut refused) = (Vec::new(), None);
-    let visible = catalogue.collections.enumerate().filter(|(index, collection)| collection.rows_of.is_none() && (scope.visible)(*index));
+    let visible = catalogue
+        .collections
+        .enumerate()
+        .filter(|(index, collection)| collection.rows_of.is_none() && (scope.visible)(*index) != Visibility::Nothing);
     for (index, collection) in visible {
         let mut collection_query: Query = query.clone();
         collection_query.lookup.collection.text.clone_from(&collection.name);

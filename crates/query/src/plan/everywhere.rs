@@ -12,7 +12,7 @@ use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
 use stook_catalogue::value::{FieldType, Value};
 use stook_catalogue::words::WordSearch;
 use stook_store::plan::{PlanColumn, QueryPlan};
-use stook_store::{Result, Store, StoreError};
+use stook_store::{Result, Store, StoreError, Visibility};
 
 /// Maximum number of rows, as they are all sorted by their rank.
 pub const MAX_ROWS_EVERYWHERE: u64 = 10_000;
@@ -58,11 +58,14 @@ impl EverywhereSearch {
     /// # Errors
     /// What is wrong with the words.
     pub fn of_text(text: &str, scope: &QueryScope<'_>, now: i64) -> std::result::Result<Option<Self>, Diagnostic> {
-        let QueryScope { catalogue, tenant, visible, .. } = *scope;
+        let QueryScope { catalogue, tenant, .. } = *scope;
         let Some(search) = words_alone(text, catalogue) else { return Ok(None) };
         let mut plans = Vec::new();
-        let searched = catalogue.collections.enumerate().filter(|(index, collection)| visible(*index) && !word_fields(collection).is_empty());
-        for (_, collection) in searched {
+        for (index, collection) in catalogue.collections.enumerate().filter(|(_, collection)| !word_fields(collection).is_empty()) {
+            let visible = (scope.visible)(index);
+            if visible == Visibility::Nothing {
+                continue;
+            }
             let path = FieldPath { text: collection.name.clone(), span: 0..text.len() };
             let value = ValueLiteral { pieces: vec![text.to_owned()], span: 0..text.len() };
             let condition = QueryCondition { path: path.clone(), operator: ComparisonOperator::Words, values: vec![value], span: 0..text.len() };
@@ -78,6 +81,9 @@ impl EverywhereSearch {
             let mut plan = compile(&Query { lookup, stages: Vec::new() }, catalogue, tenant, now)?.plan;
             let searched = collection.fields.enumerate().filter(|(_, field)| field.index.words).map(|(id, _)| PlanColumn::Field(id));
             plan.columns = [PlanColumn::Key, PlanColumn::Rank].into_iter().chain(searched).collect();
+            if let Visibility::Part(filter) = visible {
+                filter.apply(&mut plan);
+            }
             plans.push((collection.name.clone(), plan));
         }
         let names = catalogue.collections.iter().map(|collection| collection.name.as_str());

@@ -1,7 +1,7 @@
 //! From a parsed query to a plan of the store.
 //!
 //! `resolve` takes all steps: it replaces aliases; `tags` replaces tags that are queries by their conditions; `compile` makes the plan, with
-//! `columns` for names, `linked` for those of linked records, `conditions` for comparisons and `words` for searches. `elements` aggregates members of structs. `all_collections` does this for each collection of a query of `records`, `everywhere` for words alone.
+//! `columns` for names, `linked` for those of linked records, `conditions` for comparisons and `words` for searches. `elements` aggregates members of structs. `filter` makes the filters of rights. `all_collections` does this for each collection of a query of `records`, `everywhere` for words alone.
 
 mod all_collections;
 mod columns;
@@ -10,6 +10,7 @@ mod compile;
 mod conditions;
 mod elements;
 mod everywhere;
+mod filter;
 mod linked;
 mod resolve;
 mod scope;
@@ -21,6 +22,7 @@ pub use columns::ResultColumn;
 pub use compile::{CompiledQuery, compile};
 pub use elements::ElementMember;
 pub use everywhere::words_alone;
+pub use filter::record_filter;
 pub use linked::LinkedUse;
 pub use resolve::resolve_parsed;
 pub use scope::QueryScope;

@@ -43,19 +43,27 @@ pub const MAX_TYPED_CHARS: usize = 4_000;
 /// Max bytes of a query.
 const MAX_QUERY_BYTES: usize = 16_384;
 
-/// Compiles a query against the definition, if the caller may read the collection that it is about.
+/// Compiles a query against the definition, if the caller may read the collection that it is about. It finds the records that the caller may read.
 ///
 /// # Errors
 /// 400 with the position of the mistake; 403.
 pub async fn compiled(ctx: &RequestContext, text: &str) -> HandlerResult<CompiledQuery> {
-    compiled_with(ctx, text, Vec::new()).await
+    let compiled = compiled_text(ctx, text, Vec::new()).await?;
+    ctx.part(Operation::Read, compiled.plan.collection)?;
+    Ok(compiled)
 }
 
-/// The same with words and their values, which hold if the query has no condition on them.
+/// The same with words and their values, which hold if the query has no condition on them, for callers who may read all records of its collection.
 ///
 /// # Errors
-/// 400 with the position of the mistake.
+/// 400 with the position of the mistake; 403.
 pub async fn compiled_with(ctx: &RequestContext, text: &str, given: Vec<(String, String)>) -> HandlerResult<CompiledQuery> {
+    let compiled = compiled_text(ctx, text, given).await?;
+    ctx.require(Operation::Read, compiled.plan.collection)?;
+    Ok(compiled)
+}
+
+async fn compiled_text(ctx: &RequestContext, text: &str, given: Vec<(String, String)>) -> HandlerResult<CompiledQuery> {
     if text.len() > MAX_QUERY_BYTES {
         return Err(Problem::bad_request(format!("a query has at most {MAX_QUERY_BYTES} bytes")));
     }
@@ -73,9 +81,7 @@ pub async fn compiled_with(ctx: &RequestContext, text: &str, given: Vec<(String,
     };
     // the queries of tags are read from the store
     let resolved = if has_tags { reading(resolve_text).await? } else { resolve_text()? };
-    let compiled = resolved.map_err(|problem| misread(text, &problem))?;
-    ctx.require(Operation::Read, compiled.plan.collection)?;
-    Ok(compiled)
+    resolved.map_err(|problem| misread(text, &problem))
 }
 
 /// Converts an error in a query to a problem with its position.
@@ -220,6 +226,10 @@ async fn run(ctx: RequestContext, request: QueryRequest) -> HandlerResult {
     }
     ctx.count_store_reached();
     let needs_services = !request.explain && ctx.app.fetcher.has_services_for(&compiled.plan, &compiled.aggregated_columns());
+    if needs_services || request.explain {
+        // what services answer, and how the database plans, is of all records
+        ctx.require(Operation::Read, compiled.plan.collection)?;
+    }
     if let Some(wait) = request.fetch_options.time.filter(|_| needs_services) {
         // a caller who chose to wait for services is not cut off by the request time limit
         ctx.extra_time.store(wait.as_millis() as u64, Ordering::Relaxed);
@@ -269,7 +279,7 @@ pub async fn events(ctx: UndecidedContext) -> HandlerResult {
     let mut ctx = ctx.decided(Decides::ByQuery);
     let Some(text) = ctx.params.single("q")? else { return Err(Problem::bad_request("say ?q=QUERY")) };
     ctx.params.end()?;
-    let query = Arc::new(compiled(&ctx, &text).await?);
+    let query = Arc::new(compiled_with(&ctx, &text, Vec::new()).await?);
     ctx.count_store_reached();
     let app = ctx.app.clone();
     let read_state = move || {

@@ -3,10 +3,11 @@
 use super::response::{json_answer, percent};
 use super::transitions::{call_of, used_before};
 use crate::App;
+use crate::app::counts::RecordCounts;
 use crate::guard::blocking::{blocking, reading};
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::{JSON, MAX_INTEGER, PATCH, RequestContext, reject_other_members};
-use crate::guard::undecided::{Decides, UndecidedContext};
+use crate::guard::undecided::{Decides, Part, UndecidedContext};
 use crate::reads::{MissPolicy, ServedRecord, etag};
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
@@ -26,7 +27,8 @@ use stook_engine::tags::joined_attributes;
 use stook_engine::transition::{TransitionArguments, TransitionRequest, refused_now};
 use stook_store::access::{Operation, Role};
 use stook_store::erasure::ERASED;
-use stook_store::{ReadDetail, Version};
+use stook_store::plan::QueryPlan;
+use stook_store::{ReadDetail, StoredRecord, Version, Visibility};
 
 /// Max keys of one lookup.
 pub const MAX_KEYS: usize = 1_000;
@@ -128,12 +130,13 @@ pub async fn overview(ctx: UndecidedContext) -> HandlerResult {
     let mut ctx = ctx.decided(Decides::ByFilter);
     let counts = ctx.params.flag("counts")?;
     ctx.params.end()?;
+    let visible = ctx.visible();
     let mut collections: Vec<Json> = ctx
         .app
         .catalogue
         .collections
         .enumerate()
-        .filter(|(index, _)| ctx.sees(*index))
+        .filter(|(index, _)| visible(*index) != Visibility::Nothing)
         .map(|(index, collection)| {
             let fields: Map<String, Json> =
                 collection.shown_fields().map(|(_, field)| (field.name.clone(), field.golden_type().to_string().into())).collect();
@@ -160,18 +163,27 @@ pub async fn overview(ctx: UndecidedContext) -> HandlerResult {
     let mut settling = None;
     if counts {
         ctx.count_store_reached();
-        let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
+        let (app, tenant, counted) = (ctx.app.clone(), ctx.tenant.clone(), ctx.visible());
         let count = move || {
-            let numbers = app.counts.for_tenant(&app.catalogue, &*app.store, &tenant)?;
+            let mut numbers = app.counts.for_tenant(&app.catalogue, &*app.store, &tenant)?;
+            for (index, number) in app.catalogue.collections.ids().zip(&mut numbers) {
+                if let Visibility::Part(filter) = counted(index) {
+                    let mut plan = QueryPlan::all(tenant.clone(), index);
+                    filter.apply(&mut plan);
+                    // a rate and conflicts are of all records
+                    *number = RecordCounts { records: app.store.count(&plan)?, rate: None, conflicts: None };
+                }
+            }
             let stale = app.catalogue.collections.ids().map(|index| stook_engine::tags::stale(&app.catalogue, &*app.store, &tenant, index));
             let stale = stale.collect::<stook_engine::Result<Vec<Vec<String>>>>()?;
             Ok::<_, stook_engine::EngineError>((numbers, stale, !app.store.marks(&tenant, 1)?.is_empty()))
         };
         let (numbers, stale, has_marks) = blocking(count).await?;
         settling = Some(has_marks);
-        let counted = ctx.app.catalogue.collections.ids().zip(numbers.into_iter().zip(stale)).filter(|(index, _)| ctx.sees(*index));
-        for (collection, (_, (number, stale))) in collections.iter_mut().zip(counted) {
-            if collection["tags"] == true {
+        let counted =
+            ctx.app.catalogue.collections.ids().zip(numbers.into_iter().zip(stale)).filter(|(index, _)| visible(*index) != Visibility::Nothing);
+        for (collection, (index, (number, stale))) in collections.iter_mut().zip(counted) {
+            if collection["tags"] == true && ctx.sees(index) {
                 collection["stale_tags"] = stale.into();
             }
             collection["records"] = number.records.into();
@@ -200,24 +212,29 @@ pub async fn overview(ctx: UndecidedContext) -> HandlerResult {
 }
 
 /// Returns one record by the key in the path.
-pub async fn get(mut ctx: RequestContext) -> HandlerResult {
+pub async fn get(mut ctx: RequestContext, part: Part) -> HandlerResult {
     let collection = ctx.collection();
     let key = ctx.key()?;
-    get_one(ctx, collection, key).await
+    get_one(ctx, part, collection, key).await
 }
 
 /// Returns one record by `?key=`.
-pub async fn by_key(mut ctx: RequestContext) -> HandlerResult {
+pub async fn by_key(mut ctx: RequestContext, part: Part) -> HandlerResult {
     let collection = ctx.collection();
     let Some(text) = ctx.params.single("key")? else {
         let name = ctx.name();
         return Err(Problem::bad_request(format!("give ?key=KEY for one record; /v1/{}/query?q={name} lists records", ctx.tenant)));
     };
     let key = Key::new(text).map_err(|error| Problem::bad_request(error.to_string()))?;
-    get_one(ctx, collection, key).await
+    get_one(ctx, part, collection, key).await
 }
 
-async fn get_one(mut ctx: RequestContext, collection: CollectionId, key: Key) -> HandlerResult {
+/// Whether a record is visible to a caller who may read a part of its collection. What is deleted has no values by which it could be one of them.
+fn is_visible(part: &Part, collection: &Collection, record: &StoredRecord) -> bool {
+    part.as_ref().is_none_or(|part| record.exists && part.admits(collection, record.values()))
+}
+
+async fn get_one(mut ctx: RequestContext, part: Part, collection: CollectionId, key: Key) -> HandlerResult {
     let deleted = ctx.params.flag("deleted")?;
     ctx.params.end()?;
     let tags_to_match = tags(&ctx, header::IF_NONE_MATCH)?;
@@ -233,6 +250,7 @@ async fn get_one(mut ctx: RequestContext, collection: CollectionId, key: Key) ->
                 &RecordAddress { tenant: &tenant, collection: name, key: record_key.as_str() },
                 true,
             )?;
+            let found = found.filter(|found| is_visible(&part, found.collection, &found.stored));
             Ok::<_, stook_engine::EngineError>(found.map(|found| (found.stored.version, found.to_json().to_string().into())))
         };
         let (version, body): (Version, Bytes) = reading(read).await?.ok_or_else(|| not_found(&ctx, &key))?;
@@ -240,7 +258,7 @@ async fn get_one(mut ctx: RequestContext, collection: CollectionId, key: Key) ->
     } else {
         let found: Option<std::sync::Arc<ServedRecord>> =
             ctx.app.reads.begin(&ctx.tenant, MissPolicy::Batched).await?.record(collection, key.clone()).await?;
-        let found = found.ok_or_else(|| not_found(&ctx, &key))?;
+        let found = found.filter(|found| is_visible(&part, ctx.definition(collection), &found.stored)).ok_or_else(|| not_found(&ctx, &key))?;
         (found.stored.version, found.etag.clone(), found.json(ctx.definition(collection)))
     };
     let is_unchanged = |known: &Version| known.revision == version.revision && (!settles || known.touches == version.touches);
@@ -267,7 +285,7 @@ pub async fn lookup(ctx: UndecidedContext, body: Body) -> HandlerResult {
         },
         _ => return Err(Problem::unprocessable(vec!["collection: the name of a collection is missing".into()])),
     };
-    ctx.require(Operation::Read, collection)?;
+    let part = ctx.part(Operation::Read, collection)?;
     let wrong_keys = || Problem::unprocessable(vec![format!("keys: a list of at most {MAX_KEYS} keys is missing")]);
     let Some(Json::Array(keys)) = sent.remove("keys").filter(|keys| keys.as_array().is_some_and(|keys| keys.len() <= MAX_KEYS)) else {
         return Err(wrong_keys());
@@ -284,7 +302,7 @@ pub async fn lookup(ctx: UndecidedContext, body: Body) -> HandlerResult {
         if index > 0 {
             out.push(b',');
         }
-        match record {
+        match record.as_ref().filter(|record| is_visible(&part, ctx.definition(collection), &record.stored)) {
             Some(record) => out.extend_from_slice(&record.json(ctx.definition(collection))),
             None => out.extend_from_slice(b"null"),
         }
@@ -296,8 +314,8 @@ pub async fn lookup(ctx: UndecidedContext, body: Body) -> HandlerResult {
 /// Reads a record with its contributions and makes a response of it.
 async fn read_explained(
     ctx: &RequestContext,
-    collection: CollectionId,
-    key: &Key,
+    part: Part,
+    (collection, key): (CollectionId, &Key),
     deleted: bool,
     show: impl FnOnce(&App, engine_record::ExplainedRecord<'_>) -> stook_engine::Result<Response> + Send + 'static,
 ) -> HandlerResult {
@@ -307,13 +325,13 @@ async fn read_explained(
         let name = &app.catalogue.collections[collection].name;
         let found =
             engine_record::get(&app.catalogue, &*app.store, &RecordAddress { tenant: &tenant, collection: name, key: record_key.as_str() }, deleted)?;
-        found.map(|found| show(&app, found)).transpose()
+        found.filter(|found| is_visible(&part, found.collection, &found.stored)).map(|found| show(&app, found)).transpose()
     };
     reading(read).await?.ok_or_else(|| not_found(ctx, key))
 }
 
 /// Explains a record.
-pub async fn explain(mut ctx: RequestContext) -> HandlerResult {
+pub async fn explain(mut ctx: RequestContext, part: Part) -> HandlerResult {
     let (collection, key) = (ctx.collection(), ctx.key()?);
     let deleted = ctx.params.flag("deleted")?;
     ctx.params.end()?;
@@ -330,6 +348,7 @@ pub async fn explain(mut ctx: RequestContext) -> HandlerResult {
                 caller,
                 role,
                 call: None,
+                part: None,
             };
             let refused = refused_now(&request, found.collection, &app.evaluator(), &found.stored, app.store.clock());
             explained["transitions"] = refused.into_iter().map(|(name, reasons)| (name, Json::from(reasons))).collect::<Map<_, _>>().into();
@@ -352,7 +371,7 @@ pub async fn explain(mut ctx: RequestContext) -> HandlerResult {
         }
         Ok(json_answer(StatusCode::OK, explained.to_string()))
     };
-    read_explained(&ctx, collection, &key, deleted, show).await
+    read_explained(&ctx, part, (collection, &key), deleted, show).await
 }
 
 /// Returns the newest kept document of a record, or that of a `?contributor=`, as it was delivered.
@@ -366,11 +385,12 @@ pub async fn document(mut ctx: RequestContext) -> HandlerResult {
             None => StatusCode::NO_CONTENT.into_response(),
         })
     };
-    read_explained(&ctx, collection, &key, false, show).await
+    // a document may say something of other records, so it is only for callers who may read all
+    read_explained(&ctx, None, (collection, &key), false, show).await
 }
 
 /// Returns the change log of a record, newest first.
-pub async fn log(mut ctx: RequestContext) -> HandlerResult {
+pub async fn log(mut ctx: RequestContext, part: Part) -> HandlerResult {
     let (collection, key) = (ctx.collection(), ctx.key()?);
     let limit = ctx.params.number("limit", 1, 1_000)?.unwrap_or(100) as usize;
     let deleted = ctx.params.flag("deleted")?;
@@ -379,7 +399,8 @@ pub async fn log(mut ctx: RequestContext) -> HandlerResult {
     ctx.count_store_reached();
     let (app, tenant, record_key) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
     let read = move || {
-        let found = app.store.read(&tenant, collection, std::slice::from_ref(&record_key), ReadDetail::Head)?.pop().flatten();
+        let found = app.store.read(&tenant, collection, std::slice::from_ref(&record_key), ReadDetail::Values)?.pop().flatten();
+        let found = found.filter(|record| is_visible(&part, &app.catalogue.collections[collection], record));
         let exists = found.is_some_and(|record| record.exists || deleted);
         if exists { app.store.log(&tenant, collection, &record_key, before, limit).map(Some) } else { Ok(None) }
     };
@@ -397,28 +418,24 @@ pub async fn log(mut ctx: RequestContext) -> HandlerResult {
 }
 
 /// Creates a record.
-pub async fn create(ctx: RequestContext, body: Body) -> HandlerResult {
-    let collection = ctx.collection();
-    change(ctx, collection, None, Some((body, JSON)), EditAction::Create).await
+pub async fn create(ctx: RequestContext, part: Part, body: Body) -> HandlerResult {
+    change(ctx, part, None, Some((body, JSON)), EditAction::Create).await
 }
 
 /// Replaces the contribution of `api` to a record.
-pub async fn put(mut ctx: RequestContext, body: Body) -> HandlerResult {
-    let collection = ctx.collection();
+pub async fn put(mut ctx: RequestContext, part: Part, body: Body) -> HandlerResult {
     let key = ctx.key()?;
-    change(ctx, collection, Some(key), Some((body, JSON)), EditAction::Put).await
+    change(ctx, part, Some(key), Some((body, JSON)), EditAction::Put).await
 }
 
 /// Changes the contribution of `api` to a record.
-pub async fn patch(mut ctx: RequestContext, body: Body) -> HandlerResult {
-    let collection = ctx.collection();
+pub async fn patch(mut ctx: RequestContext, part: Part, body: Body) -> HandlerResult {
     let key = ctx.key()?;
-    change(ctx, collection, Some(key), Some((body, PATCH)), EditAction::Patch).await
+    change(ctx, part, Some(key), Some((body, PATCH)), EditAction::Patch).await
 }
 
 /// Contributes for `api` that a record does not exist.
-pub async fn delete(mut ctx: RequestContext) -> HandlerResult {
-    let collection = ctx.collection();
+pub async fn delete(mut ctx: RequestContext, part: Part) -> HandlerResult {
     let key = ctx.key()?;
     let (is_erased, reason) = (ctx.params.flag("erase")?, ctx.params.single("reason")?);
     if is_erased {
@@ -427,7 +444,7 @@ pub async fn delete(mut ctx: RequestContext) -> HandlerResult {
     if reason.is_some() {
         return Err(Problem::unprocessable(vec!["`reason` is that of an erasure: say `erase=true`".to_owned()]));
     }
-    change(ctx, collection, Some(key), None, |_| EditAction::Delete).await
+    change(ctx, part, Some(key), None, |_| EditAction::Delete).await
 }
 
 /// Erases a record with everything that was ever said of it.
@@ -470,11 +487,12 @@ fn answered(ctx: &RequestContext, collection: CollectionId, answer: &EditAnswer)
 
 async fn change(
     mut ctx: RequestContext,
-    collection: CollectionId,
+    part: Part,
     key: Option<Key>,
     body: Option<(Body, &[&str])>,
     action: impl FnOnce(EditFields) -> EditAction,
 ) -> HandlerResult {
+    let collection = ctx.collection();
     let fields = match body {
         Some((body, media)) => {
             let clear = ctx.params.all("clear");
@@ -486,9 +504,12 @@ async fn change(
             EditFields::default()
         }
     };
-    let conditions = Preconditions { is: revisions(&ctx, header::IF_MATCH)?, is_not: revisions(&ctx, header::IF_NONE_MATCH)? };
+    let (is, is_not) = (revisions(&ctx, header::IF_MATCH)?, revisions(&ctx, header::IF_NONE_MATCH)?);
     let EditFields { values, clear, corrects, reason, .. } = &fields;
-    let sent = format!("{key:?}\n{}\n{clear:?}\n{corrects}\n{reason}\n{conditions:?}", Json::Object(values.clone()));
+    let sent =
+        format!("{key:?}\n{}\n{clear:?}\n{corrects}\n{reason}\nPreconditions {{ is: {is:?}, is_not: {is_not:?} }}", Json::Object(values.clone()));
+    let hides = part.as_ref().is_some_and(|part| part.hides);
+    let conditions = Preconditions { is, is_not, part };
     let action = action(fields);
     let call = call_of(&ctx, &format!("{} {}", action.name(), ctx.definition(collection).name), &sent)?;
     let edit = Edit { tenant: ctx.tenant.clone(), collection, key, action, conditions, caller: ctx.caller.name.to_string(), call };
@@ -518,6 +539,15 @@ async fn change(
         EditResult::Erased => return Err(Problem::new(StatusCode::CONFLICT, ERASED)),
         EditResult::PreconditionFailed => {
             return Err(Problem::new(StatusCode::PRECONDITION_FAILED, "the record has changed since you read it; read it again"));
+        }
+        EditResult::OutOfReach { part, by_edit: false } if part.hides => {
+            let detail = format!("this key is that of a {} that you may not see; use another one", ctx.name());
+            return Err(Problem::new(StatusCode::CONFLICT, detail));
+        }
+        EditResult::OutOfReach { part, by_edit } => return Err(Problem::new(StatusCode::FORBIDDEN, part.refusal(ctx.name(), by_edit))),
+        EditResult::UniqueConflict { field, .. } if hides => {
+            let detail = format!("{field} must be unique: another record has this value");
+            return Err(Problem::new(StatusCode::CONFLICT, detail).with("field", field));
         }
         EditResult::UniqueConflict { field, holder } => {
             let detail = format!("{field} must be unique: record {holder:?} has this value");

@@ -6,6 +6,7 @@ use crate::guard::blocking::{blocking, reading};
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::{JSON, RequestContext};
 use crate::guard::request::{PATCH, reject_other_members};
+use crate::guard::undecided::Part;
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
@@ -215,7 +216,7 @@ pub async fn rebuild(ctx: RequestContext) -> HandlerResult {
 }
 
 /// `{"add": [KEY, ...], "remove": [KEY, ...]}`: gives a manual tag to records and takes it from others.
-pub async fn assign(ctx: RequestContext, body: Body) -> HandlerResult {
+pub async fn assign(ctx: RequestContext, part: Part, body: Body) -> HandlerResult {
     ctx.params.end()?;
     let mut sent = ctx.object(body, JSON).await?;
     let mut keys = |name: &str| -> HandlerResult<Vec<Key>> {
@@ -234,7 +235,8 @@ pub async fn assign(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.count_store_reached();
     let (app, tenant, collection_name, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
     let (given, unknown) =
-        blocking(move || TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &collection_name)?.assign(&name, &add, &remove)).await?;
+        blocking(move || TaggedCollection::new(&app.catalogue, &*app.store, &tenant, &collection_name)?.within(part).assign(&name, &add, &remove))
+            .await?;
     let unknown: Vec<&str> = unknown.iter().map(Key::as_str).collect();
     Ok(json_answer(StatusCode::OK, json!({ "added": given.added.len(), "removed": given.removed.len(), "unknown": unknown }).to_string()))
 }

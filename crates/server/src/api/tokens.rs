@@ -22,18 +22,13 @@ fn shown(token: &Token) -> Json {
         "id": id,
         "tenant": token.tenant.as_ref().map(|tenant| tenant.as_str()),
         "role": token.rights.role().name(),
-        "may": may(&token.rights),
+        "may": token.rights.texts(),
         "name": token.name,
         "created": show_timestamp(*created),
         "used": time(*used),
         "expires": time(token.expires),
         "replaced_secret_until": time(former.as_ref().map(|former| former.until).filter(|until| *until > now())),
     })
-}
-
-/// Rights as a list of texts such as `read:book`.
-fn may(rights: &Rights) -> Vec<String> {
-    rights.to_string().split(',').map(str::to_owned).collect()
 }
 
 /// Lists the tenant's tokens.
@@ -123,7 +118,7 @@ pub async fn create(ctx: RequestContext, body: Body) -> HandlerResult {
         "id": id,
         "tenant": tenant,
         "role": rights.role().name(),
-        "may": may(&rights),
+        "may": rights.texts(),
         "name": name,
         "expires": expires.map(show_timestamp),
         "token": secret.text(),

@@ -49,7 +49,10 @@ pub fn call_of(ctx: &RequestContext, target: &str, sent: &str) -> HandlerResult<
         Identity::Token(number) => number.to_string(),
         Identity::Person => format!("person {}", ctx.caller.name),
     };
-    Ok(Some(IdempotentCall { id: hash(&[&caller, target, key]), request: hash(&[sent]) }))
+    // an answer is not repeated when the caller may meanwhile see other records
+    let rights = ctx.caller.rights.to_string();
+    let request = if ctx.caller.rights.collections().any(|(_, condition)| condition.is_some()) { hash(&[sent, &rights]) } else { hash(&[sent]) };
+    Ok(Some(IdempotentCall { id: hash(&[&caller, target, key]), request }))
 }
 
 /// Prepares a transition of a collection by name.
@@ -68,15 +71,18 @@ pub fn prepare(
         let known = definition.transitions.iter().map(|transition| transition.name.as_str());
         return Err(Problem::not_found(format!("{} has no transition {name:?}; {}", definition.name, known_instead(name, known))));
     };
+    let part = ctx.part(Operation::Write, collection)?;
     let caller = ctx.caller.name.to_string();
     let now = ctx.app.store.clock();
     let definitions = &definition.transitions[transition].args;
     let args = transition::arguments(&ctx.app.evaluator(), definitions, args, &caller, now).map_err(Problem::unprocessable)?;
-    Ok(Arc::new(TransitionRequest { tenant: ctx.tenant.clone(), collection, transition, args, caller, role: ctx.caller.role_name(), call }))
+    Ok(Arc::new(TransitionRequest { tenant: ctx.tenant.clone(), collection, transition, args, caller, role: ctx.caller.role_name(), call, part }))
 }
 
 /// Applies a transition: `POST /v1/{tenant}/COLLECTION/{key}/TRANSITION` with the arguments as a JSON object.
-pub async fn run(mut ctx: RequestContext, name: String, body: Body) -> HandlerResult {
+pub async fn run(ctx: UndecidedContext, index: CollectionId, name: String, body: Body) -> HandlerResult {
+    // the records that the caller may change are those of the request that is prepared
+    let (mut ctx, _) = ctx.of_part(Operation::Write, index)?;
     let collection = ctx.collection();
     let key = ctx.key()?;
     ctx.params.end()?;
@@ -157,7 +163,7 @@ pub async fn pick(ctx: UndecidedContext, body: Body) -> HandlerResult {
     reject_other_members(&sent, &["query", "transition", "args"])?;
     let compiled = crate::api::queries::compiled(&ctx, &query).await?;
     let plan = compiled.plan;
-    ctx.require(Operation::Write, plan.collection)?;
+    ctx.part(Operation::Write, plan.collection)?;
     if !compiled.aggregates.is_empty() || plan.distinct {
         return Err(Problem::unprocessable(vec!["query: must return records, not aggregates".into()]));
     }

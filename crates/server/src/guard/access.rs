@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::diagnostic::known_instead;
-use stook_store::access::{Operation, Rights, Role};
+use stook_store::access::{Operation, Reach, Rights, Role};
 use stook_store::{DEFAULT_TENANT, Tenant};
 
 /// By what a caller is known.
@@ -97,13 +97,19 @@ impl Caller {
         Err(Problem::new(StatusCode::FORBIDDEN, format!("this requires the role {}; {allowed}", role.name())))
     }
 
-    /// Checks that the caller may do something with a collection.
+    /// Checks that the caller may do something with all records of a collection.
     ///
     /// # Errors
     /// 403 when it may not.
     pub fn require(&self, operation: Operation, collection: &Collection) -> Result<(), Problem> {
-        if self.rights.may(operation, &collection.name) {
-            return Ok(());
+        match self.rights.reach(operation, &collection.name) {
+            Reach::Everything => return Ok(()),
+            Reach::Part(conditions) => {
+                let (who, name, conditions) = (self.who(), &collection.name, conditions.join(" or "));
+                let detail = format!("this is about all of {name}; {who} may {} only those with {conditions}", operation.name());
+                return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+            }
+            Reach::Nothing => {}
         }
         if self.rights.is_role() {
             return self.require_role(if operation == Operation::Read { Role::Read } else { Role::Write });
@@ -134,18 +140,23 @@ impl Caller {
     }
 }
 
-/// Reads rights such as `read:book,import:loan`, for collections that a definition has.
+/// Reads rights such as `read:book,import:loan`, for collections, and conditions on their records, that fit a definition.
 ///
 /// # Errors
-/// What is expected, or the collection that there is not.
+/// What is expected, or what does not fit.
 pub fn checked_rights(text: &str, catalogue: &Catalogue) -> Result<Rights, String> {
     let rights = Rights::parse(text)?;
     let known = || catalogue.collections.iter().map(|collection| collection.name.as_str());
-    let unknown = rights.collections().find(|name| known().all(|known| known != *name)).map(str::to_owned);
-    match unknown {
-        None => Ok(rights),
-        Some(name) => Err(format!("there is no collection {name:?}; {}", known_instead(&name, known()))),
+    let tenant = Tenant::new(DEFAULT_TENANT).map_err(|error| error.to_string())?;
+    for (name, condition) in rights.collections() {
+        let Some((collection, _)) = catalogue.collection(name) else {
+            return Err(format!("there is no collection {name:?}; {}", known_instead(name, known())));
+        };
+        if let Some(condition) = condition {
+            stook_query::record_filter(catalogue, collection, &[condition], true, &tenant, 0).map_err(|reason| format!("{name}{reason}"))?;
+        }
     }
+    Ok(rights)
 }
 
 /// What names of tokens are.

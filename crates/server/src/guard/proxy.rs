@@ -74,8 +74,12 @@ impl GroupRights {
     /// # Errors
     /// What is expected.
     pub fn parse(text: &str, check: impl Fn(&str) -> Result<Rights, String>) -> Result<Self, String> {
-        // names of groups may have an equals sign in them, rights have none
-        let parts = text.rsplit_once('=').map(|(group, rights)| (group.trim(), rights)).filter(|(group, _)| !group.is_empty());
+        // names of groups may have an equals sign in them, and so may the conditions of rights; an equals sign before rights is the one that is meant
+        let splits = || text.rmatch_indices('=').map(|(at, _)| (text[..at].trim(), &text[at + 1..])).filter(|(group, _)| !group.is_empty());
+        let parts = splits()
+            .find(|(_, rights)| Rights::parse(rights).is_ok())
+            .or_else(|| splits().last().filter(|_| text.contains('[')))
+            .or_else(|| splits().next());
         let (group, rights) =
             parts.ok_or_else(|| format!("{text:?}: rights of a group are GROUP=RIGHTS, such as librarians=write; * is everybody"))?;
         if group.contains(',') {
@@ -293,7 +297,13 @@ mod tests {
         for wrong in ["short", "0123456789abcdef 0123", ""] {
             assert!(TrustedProxy::new(wrong, Vec::new(), Vec::new(), None).is_err(), "{wrong}");
         }
-        for wrong in ["staff", "=read", "a,b=read", "staff=rule"] {
+        for (text, group) in
+            [("cn=north=read:book[library=north]", "cn=north"), ("n=read:book[note=write],read:x", "n"), ("n=read:book[a=\"=read\"]", "n")]
+        {
+            let parsed = GroupRights::parse(text, Rights::parse).expect(text);
+            assert_eq!((parsed.group.as_str(), format!("{group}={}", parsed.rights)), (group, text.to_owned()));
+        }
+        for wrong in ["staff", "=read", "a,b=read", "staff=rule", "staff=read:book[x=1"] {
             assert!(GroupRights::parse(wrong, Rights::parse).is_err(), "{wrong}");
         }
     }

@@ -2,17 +2,20 @@
 //!
 //! A handler that takes a [`RequestContext`] is for callers who may read all collections. One that is also for callers with rights for single collections
 //! takes an [`UndecidedContext`], of which it gets the request only by saying how that is decided: by the collection of its path, or by a [`Decides`] that
-//! names where. Whatever is forgotten is refused.
+//! names where. Whatever is forgotten is refused. So are callers with rights for some records of a collection, unless the handler takes their filter
+//! ([`UndecidedContext::of_part`], [`RequestContext::part`]) or gives it to a query ([`RequestContext::visible`]).
 
 use crate::App;
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::RequestContext;
 use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
 use axum::http::request::Parts;
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::ids::{CollectionId, SourceId};
-use stook_store::access::{Operation, Role};
+use stook_store::access::{Operation, Reach, Rights, Role};
+use stook_store::{RecordFilter, Tenant, Visibility};
 
 /// A request of which it is not decided yet whether the caller may make it.
 pub struct UndecidedContext(RequestContext);
@@ -42,8 +45,20 @@ impl FromRequestParts<Arc<App>> for UndecidedContext {
     }
 }
 
+/// The records of a collection with which a caller may do something; `None` for all.
+pub type Part = Option<Arc<RecordFilter>>;
+
 impl UndecidedContext {
-    /// The request, for a collection with which the caller may do this.
+    /// The request, for a collection with some of whose records the caller may do this, and the filter that the handler applies to them.
+    ///
+    /// # Errors
+    /// 403 when the caller may do it with none.
+    pub fn of_part(self, operation: Operation, collection: CollectionId) -> HandlerResult<(RequestContext, Part)> {
+        let part = self.0.part(operation, collection)?;
+        Ok((self.0.with_collection(collection), part))
+    }
+
+    /// The request, for a collection with all of whose records the caller may do this.
     ///
     /// # Errors
     /// 403 when the caller may not.
@@ -59,7 +74,7 @@ impl UndecidedContext {
 }
 
 impl RequestContext {
-    /// Checks that the caller may do something with a collection.
+    /// Checks that the caller may do something with all records of a collection.
     ///
     /// # Errors
     /// 403 when it may not.
@@ -67,15 +82,40 @@ impl RequestContext {
         self.caller.require(operation, self.definition(collection))
     }
 
-    /// Whether the caller may read a collection.
+    /// Whether the caller may read all records of a collection.
     pub fn sees(&self, collection: CollectionId) -> bool {
         self.caller.rights.may(Operation::Read, &self.definition(collection).name)
     }
 
-    /// A function that says whether the caller may read a collection.
-    pub fn visible(&self) -> impl Fn(CollectionId) -> bool + Send + Sync + 'static {
-        let (rights, catalogue) = (self.caller.rights.clone(), self.app.catalogue.clone());
-        move |collection| rights.may(Operation::Read, &catalogue.collections[collection].name)
+    /// The records of a collection with which the caller may do something.
+    ///
+    /// # Errors
+    /// 403 when there are none, or the conditions of the caller's rights do not fit the definition any more.
+    pub fn part(&self, operation: Operation, collection: CollectionId) -> HandlerResult<Part> {
+        let (definition, rights) = (self.definition(collection), &self.caller.rights);
+        let Reach::Part(_) = rights.reach(operation, &definition.name) else { return self.require(operation, collection).map(|()| None) };
+        let found = filter_of(&self.app, &self.tenant, rights, operation, collection);
+        found.map(|filter| Some(Arc::new(filter))).map_err(|reason| {
+            let name = &definition.name;
+            let detail = format!(
+                "the conditions of {}:{name} do not fit the definition any more; ask an admin to change the right: {reason}",
+                operation.name()
+            );
+            Problem::new(StatusCode::FORBIDDEN, detail)
+        })
+    }
+
+    /// A function that says which records of a collection the caller may read. Where the conditions of its rights do not fit the definition, there are none.
+    pub fn visible(&self) -> impl Fn(CollectionId) -> Visibility + Send + Sync + 'static {
+        let (app, tenant, rights) = (self.app.clone(), self.tenant.clone(), self.caller.rights.clone());
+        move |collection| match rights.reach(Operation::Read, &app.catalogue.collections[collection].name) {
+            Reach::Everything => Visibility::Everything,
+            Reach::Nothing => Visibility::Nothing,
+            Reach::Part(_) => {
+                let filter = filter_of(&app, &tenant, &rights, Operation::Read, collection);
+                filter.map_or(Visibility::Nothing, |filter| Visibility::Part(Arc::new(filter)))
+            }
+        }
     }
 
     /// Checks that the caller may import into every collection that a source feeds.
@@ -106,6 +146,15 @@ impl RequestContext {
         let fed = self.app.catalogue.source(name).map(|(source, _)| fed_by(&self.app.catalogue, source)).unwrap_or_default();
         !fed.is_empty() && fed.into_iter().all(may)
     }
+}
+
+/// The filter of the conditions under which rights allow something with a collection.
+fn filter_of(app: &App, tenant: &Tenant, rights: &Rights, operation: Operation, collection: CollectionId) -> Result<RecordFilter, String> {
+    let name = &app.catalogue.collections[collection].name;
+    let Reach::Part(conditions) = rights.reach(operation, name) else { return Err("the right has no conditions".into()) };
+    // whoever reads all records learns why one of them cannot be changed
+    let hides = !rights.may(Operation::Read, name);
+    stook_query::record_filter(&app.catalogue, collection, &conditions, hides, tenant, app.store.clock())
 }
 
 /// The collections to which documents of a source contribute, also by other sources' documents that are embedded in them.

@@ -115,7 +115,7 @@ pub async fn change(ctx: Arc<PageContext>, form: SubmittedForm) -> HandlerResult
     let mut request: Map<String, Json> = members.into_iter().chain(expires).map(|(name, value)| (name.to_owned(), value.into())).collect();
     match form.get("may") {
         _ if form.get("rotate").is_some() => {}
-        Some(rights) => drop(request.insert("may".into(), rights.split(',').map(str::trim).collect())),
+        Some(rights) => drop(request.insert("may".into(), vec![rights].into())),
         None => drop(request.insert("role".into(), form.required("role")?.into())),
     }
     if !ctx.is_first(form.required("once")?) {

@@ -17,7 +17,7 @@ use maud::Markup;
 use serde_json::{Map, Value as Json};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex};
-use stook_store::access::{Operation, Role};
+use stook_store::access::{Operation, Reach, Role};
 use tower_service::Service;
 
 /// Max bytes of a response of the API.
@@ -167,17 +167,17 @@ impl PageContext {
         self.caller.rights.role() >= role
     }
 
-    /// Whether the visitor may change records of a collection.
+    /// Whether the visitor may change some records of a collection at least.
     pub fn may_change(&self, collection: &str) -> bool {
-        self.caller.rights.may(Operation::Write, collection)
+        self.caller.rights.reach(Operation::Write, collection) != Reach::Nothing
     }
 
-    /// Checks that the visitor may change records of a collection, before a form for that is shown or read.
+    /// Checks that the visitor may change some records of a collection, before a form for that is shown or read.
     ///
     /// # Errors
     /// 403 when they may not.
     pub fn require_change(&self, collection: &str) -> HandlerResult<()> {
-        let found = self.pages.app.catalogue.collection(collection);
+        let found = self.pages.app.catalogue.collection(collection).filter(|_| !self.may_change(collection));
         found.map_or(Ok(()), |(_, collection)| self.caller.require(Operation::Write, collection))
     }
 

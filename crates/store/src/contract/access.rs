@@ -68,14 +68,27 @@ impl Operation {
     }
 }
 
-/// One operation, on one collection or on all.
+/// One operation, on one collection, on some of its records, or on all collections.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Right {
     operation: Operation,
     collection: Option<String>,
+    /// The conditions of a query that records must satisfy; `None` for all records. Only rights for one collection have some.
+    condition: Option<String>,
 }
 
-/// What a token allows: a role, or operations on collections such as `read:book,import:loan`.
+/// The records of a collection for which an operation is allowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach<'r> {
+    /// None.
+    Nothing,
+    /// Those that satisfy one of these conditions.
+    Part(Vec<&'r str>),
+    /// All.
+    Everything,
+}
+
+/// What a token allows: a role, or operations on collections such as `read:book,import:loan`, or on some of their records, `read:book[library=north]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rights(Vec<Right>);
 
@@ -87,20 +100,26 @@ impl From<Role> for Rights {
             Role::Write => Operation::Write,
             Role::Admin => Operation::Admin,
         };
-        Self(vec![Right { operation, collection: None }])
+        Self(vec![Right { operation, collection: None, condition: None }])
+    }
+}
+
+impl std::fmt::Display for Right {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(self.operation.name())?;
+        if let Some(collection) = &self.collection {
+            write!(out, ":{collection}")?;
+        }
+        if let Some(condition) = &self.condition {
+            write!(out, "[{condition}]")?;
+        }
+        Ok(())
     }
 }
 
 impl std::fmt::Display for Rights {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (position, Right { operation, collection }) in self.0.iter().enumerate() {
-            let comma = if position > 0 { "," } else { "" };
-            match collection {
-                Some(collection) => write!(out, "{comma}{}:{collection}", operation.name())?,
-                None => write!(out, "{comma}{}", operation.name())?,
-            }
-        }
-        Ok(())
+        out.write_str(&self.texts().join(","))
     }
 }
 
@@ -108,35 +127,69 @@ impl Rights {
     /// The most rights that a token has.
     const MAX: usize = 200;
 
-    /// Reads operations, each alone or on a collection, separated by commas; the order does not matter.
+    /// The most bytes of the conditions of a right.
+    const MAX_CONDITION: usize = 1_000;
+
+    /// Reads operations, each alone, on a collection, or on some of its records, separated by commas; the order does not matter.
     ///
     /// # Errors
     /// What is expected.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
-        let mut rights = Vec::new();
-        for part in text.split(',').map(str::trim) {
-            let (name, collection) = part.split_once(':').map_or((part, None), |(name, collection)| (name, Some(collection)));
-            let operation = OPERATIONS.iter().find(|(_, known)| *known == name).map(|(operation, _)| *operation);
-            let operation = operation.ok_or_else(|| {
-                format!("{part:?}: a right is read, import or write, alone or for a collection (read:book), or it is metrics or admin")
-            })?;
-            match collection {
-                Some(_) if matches!(operation, Operation::Metrics | Operation::Admin) => {
-                    return Err(format!("{part:?}: {name} is not for one collection"));
-                }
-                Some("") => return Err(format!("{part:?}: the name of the collection is missing")),
-                _ => rights.push(Right { operation, collection: collection.map(str::to_owned) }),
-            }
-        }
+        let mut rights = separated(text)?.into_iter().map(str::trim).map(Self::right).collect::<std::result::Result<Vec<Right>, String>>()?;
         rights.sort();
         rights.dedup();
         if rights.len() > Self::MAX { Err(format!("a token has at most {} rights", Self::MAX)) } else { Ok(Self(rights)) }
     }
 
-    /// Whether an operation on a collection is allowed.
+    fn right(part: &str) -> std::result::Result<Right, String> {
+        let (head, condition) = match part.split_once('[') {
+            None => (part, None),
+            Some((head, rest)) => match rest.strip_suffix(']') {
+                Some(condition) => (head, Some(condition.trim())),
+                None => return Err(format!("{part:?}: nothing follows the conditions of a right, which are in brackets")),
+            },
+        };
+        let (name, collection) = head.split_once(':').map_or((head, None), |(name, collection)| (name, Some(collection)));
+        let operation = OPERATIONS.iter().find(|(_, known)| *known == name).map(|(operation, _)| *operation);
+        let operation = operation
+            .ok_or_else(|| format!("{part:?}: a right is read, import or write, alone or for a collection (read:book), or it is metrics or admin"))?;
+        match (collection, condition) {
+            (Some(_), _) if matches!(operation, Operation::Metrics | Operation::Admin) => Err(format!("{part:?}: {name} is not for one collection")),
+            (Some(""), _) => Err(format!("{part:?}: the name of the collection is missing")),
+            (Some(collection), _) if collection.contains(']') => Err(format!("{part:?}: a bracket is closed that is not open")),
+            (None, Some(_)) => Err(format!("{part:?}: conditions are on the records of one collection: read:book[library=north]")),
+            (_, Some("")) => Err(format!("{part:?}: the conditions are missing; without brackets the right is for all records")),
+            (_, Some(condition)) if condition.len() > Self::MAX_CONDITION => {
+                Err(format!("the conditions of a right have at most {} bytes", Self::MAX_CONDITION))
+            }
+            (Some(_), Some(_)) if operation == Operation::Import => {
+                Err(format!("{part:?}: documents are imported before it is known which records they change; only read and write have conditions"))
+            }
+            _ => Ok(Right { operation, collection: collection.map(str::to_owned), condition: condition.map(str::to_owned) }),
+        }
+    }
+
+    /// Each right as text.
+    pub fn texts(&self) -> Vec<String> {
+        self.0.iter().map(Right::to_string).collect()
+    }
+
+    /// For which records of a collection an operation is allowed.
+    pub fn reach(&self, operation: Operation, collection: &str) -> Reach<'_> {
+        let is_of = |right: &&Right| right.operation.includes(operation) && right.collection.as_deref().is_none_or(|named| named == collection);
+        let mut conditions = Vec::new();
+        for right in self.0.iter().filter(is_of) {
+            match &right.condition {
+                None => return Reach::Everything,
+                Some(condition) => conditions.push(condition.as_str()),
+            }
+        }
+        if conditions.is_empty() { Reach::Nothing } else { Reach::Part(conditions) }
+    }
+
+    /// Whether an operation on all records of a collection is allowed.
     pub fn may(&self, operation: Operation, collection: &str) -> bool {
-        let is_of = |right: &Right| right.collection.as_deref().is_none_or(|named| named == collection);
-        self.0.iter().any(|right| right.operation.includes(operation) && is_of(right))
+        self.reach(operation, collection) == Reach::Everything
     }
 
     /// Whether an operation on every collection is allowed, also on those that the definition will have.
@@ -160,9 +213,71 @@ impl Rights {
         *self == Self::from(self.role())
     }
 
-    /// The collections that are named.
-    pub fn collections(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter_map(|right| right.collection.as_deref())
+    /// The collections that are named, each with the conditions on its records.
+    pub fn collections(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        self.0.iter().filter_map(|right| Some((right.collection.as_deref()?, right.condition.as_deref())))
+    }
+}
+
+/// Splits a text at commas that are neither in brackets nor, inside of these, in quotes.
+fn separated(text: &str) -> std::result::Result<Vec<&str>, String> {
+    let (mut parts, mut start, mut depth, mut quote, mut is_escaped) = (Vec::new(), 0, 0_u32, None, false);
+    for (at, character) in text.char_indices() {
+        match (quote, character) {
+            (Some(_), _) if is_escaped => is_escaped = false,
+            (Some('"'), '\\') => is_escaped = true,
+            (Some(open), _) => quote = Some(open).filter(|open| *open != character),
+            (None, '"' | '\'') if depth > 0 => quote = Some(character),
+            (None, '[') => depth += 1,
+            (None, ']') => depth = depth.checked_sub(1).ok_or_else(|| format!("{text:?}: a bracket is closed that is not open"))?,
+            (None, ',') if depth == 0 => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    if depth > 0 || quote.is_some() {
+        return Err(format!("{text:?}: the conditions of a right end with a bracket, outside of quotes: read:book[library=north]"));
+    }
+    parts.push(&text[start..]);
+    Ok(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_of_rights_are_read_back_and_commas_in_them_do_not_end_a_right() {
+        for (text, shown) in [
+            ("write:m[pool in [a, b]], read:n", "read:n,write:m[pool in [a, b]]"),
+            (r#"read:m[ name="a],\"b" ]"#, r#"read:m[name="a],\"b"]"#),
+            ("read:m[x='],'],read:m[y=1]", "read:m[x='],'],read:m[y=1]"),
+        ] {
+            let rights = Rights::parse(text).expect(text);
+            assert_eq!(rights.to_string(), shown);
+            assert_eq!(Rights::parse(shown).as_ref(), Ok(&rights), "{shown}");
+        }
+        for wrong in
+            ["read[x=1]", "read:m[]", "read:m[x=1", "read:m]", "read:m[x=1]y", "import:m[x=1]", "admin:m[x=1]", "read:m[x='a]", "read:m[a][b"]
+        {
+            assert!(Rights::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_right_without_conditions_reaches_everything_and_several_with_conditions_reach_what_one_of_them_does() {
+        let reach = |text: &str, operation| match Rights::parse(text).expect(text).reach(operation, "m") {
+            Reach::Nothing => "-".to_owned(),
+            Reach::Part(conditions) => conditions.join(" or "),
+            Reach::Everything => "all".to_owned(),
+        };
+        assert_eq!(reach("read:m[x=1],write:m[x=2]", Operation::Read), "x=1 or x=2");
+        assert_eq!(reach("read:m[x=1],write:m[x=2]", Operation::Write), "x=2");
+        assert_eq!(reach("read:m[x=1],read", Operation::Read), "all");
+        assert_eq!(reach("read:m[x=1],write:n", Operation::Write), "-");
+        assert_eq!(reach("write:m[x=1]", Operation::Import), "x=1");
     }
 }
 

@@ -19,7 +19,7 @@
 //! | [`Health`] | tells the state of the database | `health.rs` |
 //! | [`Backups`] | gives and takes everything | `backup.rs` |
 //!
-//! All of them use `ids.rs`, `tenant.rs`, `error.rs` with `damage.rs`, and `cancel.rs`, by which callers cancel calls.
+//! Callers who may see some of the records use `record_filter.rs`. All of them use `ids.rs`, `tenant.rs`, `error.rs` with `damage.rs`, and `cancel.rs`, by which callers cancel calls.
 
 pub mod access;
 pub mod audit;
@@ -40,6 +40,7 @@ mod linked;
 pub mod observer;
 pub mod plan;
 pub mod queue;
+pub mod record_filter;
 pub mod records;
 pub mod settling;
 pub mod sql_queries;

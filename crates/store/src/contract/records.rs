@@ -4,6 +4,7 @@ use super::damage::{Damage, DamagedPart};
 use super::error::{ForRecord, Result, StoreError};
 use super::former::FormerContribution;
 use super::ids::JobId;
+use super::record_filter::FilteredRecord;
 use super::tenant::Tenant;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -89,6 +90,11 @@ impl StoredRecord {
             None => Ok(self),
             Some(reason) => Err(StoreError::Damaged(Damage::of_record(collection, self.key.as_str(), reason))),
         }
+    }
+
+    /// What a filter looks at; the record must have been read with its values.
+    pub fn values(&self) -> FilteredRecord<'_> {
+        FilteredRecord { key: &self.key, golden: &self.golden, state: &self.state }
     }
 
     /// Its contributions; it must have been read with [`ReadDetail::Full`].

@@ -40,7 +40,7 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
     );
     let name = json!({ "type": "string", "maxLength": 100, "pattern": NO_CONTROL });
     let expires = json!({ "type": ["string", "null"], "description": "A time from now, such as 90d or 12h, or a time such as 2027-01-01T00:00:00Z; null for never." });
-    let may = json!({ "type": "array", "minItems": 1, "maxItems": 200, "items": { "type": "string" }, "description": "Instead of a role, rights such as read:book, import:loan or write:item." });
+    let may = json!({ "type": "array", "minItems": 1, "maxItems": 200, "items": { "type": "string" }, "description": "Instead of a role, rights such as read:book, import:loan or write:item. Conditions in brackets, as in read:book[library=north], limit read and write to records that satisfy them." });
     let members = json!({ "role": role(), "may": may, "name": name, "expires": expires });
     let body = json!({ "type": "object", "properties": members, "required": ["name"], "additionalProperties": false });
     let create = Operation::new("create_token", "tokens", "Make a token").body(true, &["application/json"], body).json(
