@@ -14,6 +14,7 @@ mod import;
 mod input;
 mod lab;
 mod layout;
+mod many;
 mod map;
 mod metrics;
 mod record;
@@ -66,6 +67,7 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
         .merge(both("/t/{tenant}/search", page(search::page)))
         .merge(both("/t/{tenant}/record", page(record::page)))
         .merge(both("/t/{tenant}/edit", page(edit::page)))
+        .merge(both("/t/{tenant}/many", page(many::page)))
         .merge(both("/t/{tenant}/coverage", page(coverage::page)))
         .merge(both("/t/{tenant}/import", page(import::page)))
         .merge(both("/t/{tenant}/job", page(import::job)))
@@ -91,6 +93,7 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
         .route("/t/{tenant}/upload", post(import::upload).layer(DefaultBodyLimit::disable()))
         .route("/t/{tenant}/transition", change(record::transition))
         .route("/t/{tenant}/edit/change", change(edit::change))
+        .route("/t/{tenant}/many/change", change(many::change))
         .route("/t/{tenant}/tags/change", change(tags::change))
         .route("/t/{tenant}/tokens/change", change(tokens::change))
         .with_state(pages)

@@ -101,7 +101,8 @@ fn states(ctx: &PageContext, definition: &Json, explained: &Json, collection: &s
     }
 }
 
-fn input(name: &str, about: &Json) -> Markup {
+/// An input for an argument of a transition.
+pub fn input(name: &str, about: &Json) -> Markup {
     let required = about["required"] == true;
     let choices = items(&about["one_of"]);
     html! {
@@ -365,6 +366,19 @@ async fn documents(ctx: &PageContext, collection: &str, key: &str, explained: &J
     html! { @for document in all { (document) } }
 }
 
+/// The arguments of a transition in a form, as the overview describes them.
+pub fn arguments(form: &SubmittedForm, about: &Json) -> Map<String, Json> {
+    let mut arguments = Map::new();
+    for (sent, text) in form.0.iter().filter(|(_, text)| !text.is_empty()) {
+        let Some(argument) = sent.strip_prefix("arg.") else { continue };
+        // an argument of another type than text is read as JSON
+        let is_text = named(&about[argument], "type") == "text";
+        let read = if is_text { None } else { serde_json::from_str(text).ok() };
+        arguments.insert(argument.to_owned(), read.unwrap_or_else(|| text.as_str().into()));
+    }
+    arguments
+}
+
 /// Applies a transition from a form; its arguments are `arg.NAME`.
 pub async fn transition(ctx: Arc<PageContext>, form: SubmittedForm) -> HandlerResult<Response> {
     let (collection, key, name) = (form.required("collection")?, form.required("key")?, form.required("transition")?);
@@ -372,14 +386,7 @@ pub async fn transition(ctx: Arc<PageContext>, form: SubmittedForm) -> HandlerRe
     let definition = items(&overview["collections"]).iter().find(|definition| named(definition, "name") == collection);
     let definition = definition.filter(|definition| items(&definition["transitions"]).iter().any(|known| known == name));
     let definition = definition.ok_or_else(|| Problem::not_found(format!("there is no transition {name:?} of {collection:?}")))?;
-    let mut arguments = Map::new();
-    for (sent, text) in form.0.iter().filter(|(_, text)| !text.is_empty()) {
-        let Some(argument) = sent.strip_prefix("arg.") else { continue };
-        // an argument of another type than text is read as JSON
-        let is_text = named(&definition["arguments"][name][argument], "type") == "text";
-        let read = if is_text { None } else { serde_json::from_str(text).ok() };
-        arguments.insert(argument.to_owned(), read.unwrap_or_else(|| text.as_str().into()));
-    }
+    let arguments = arguments(&form, &definition["arguments"][name]);
     ctx.send(Method::POST, &format!("/{collection}/-/{name}"), &[("key", key)], Some(&Json::Object(arguments))).await?;
     Ok(Redirect::to(&ctx.record(collection, key)).into_response())
 }

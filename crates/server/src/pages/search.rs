@@ -1,6 +1,7 @@
 //! Search: a query, its rows, its errors shown at their position, and suggestions.
 
 use super::layout::problem_box;
+use super::many;
 use super::map::{MapFeature, map};
 use super::record::linked;
 use super::shown::{count, items, named, plain, short, type_of, typed, value};
@@ -166,6 +167,7 @@ fn found(results: &ResultsPage<'_>, overview: &Json, answer: &Json) -> Markup {
             @if idx > 0 { a rel="prev" href=(page(idx.saturating_sub(results.rows))) { "← previous" } }
             @if has_more { a rel="next" href=(page(idx + results.rows)) { "next →" } }
         }
+        @if !rows.is_empty() && !answer["grouped"].is_array() { (many::form(ctx, query, overview, answer)) }
         details.quiet {
             summary { "Run this query elsewhere" }
             pre tabindex="0" { "stook query" (tenant) " '" (query.replace('\'', "'\\''")) "'\ncurl -H 'Authorization: Bearer TOKEN' 'http://" (ctx.host()) (api) "'" }

@@ -2,6 +2,7 @@
 
 use super::{WebPages, layout, session};
 use crate::api::response::percent;
+use crate::api::transitions::IDEMPOTENCY_KEY;
 use crate::guard::access::Caller;
 use crate::guard::audited::PeerAddress;
 use crate::guard::problem::{HandlerResult, Problem};
@@ -267,6 +268,18 @@ impl PageContext {
         json_of(self.call_api(method, &self.api(path, params), sent, body.map(|_| "application/json")).await).await
     }
 
+    /// Posts JSON to the API as a call that is done once, however often it is sent.
+    ///
+    /// # Errors
+    /// The problem that the API returns.
+    pub async fn send_once(&self, path: &str, params: &[(&str, &str)], body: &Json, call: &str) -> HandlerResult<Json> {
+        let mut headers = self.api_headers.clone();
+        let key = HeaderValue::from_str(call).map_err(|_| Problem::bad_request("the mark of a form is one of this server"))?;
+        headers.insert(IDEMPOTENCY_KEY, key);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        json_of(self.call_with(headers, Method::POST, &self.api(path, params), Body::from(body.to_string())).await).await
+    }
+
     /// Gets a response of the API as it is.
     pub async fn get(&self, path: &str) -> Response {
         self.call_api(Method::GET, path, Body::empty(), None).await
@@ -274,21 +287,26 @@ impl PageContext {
 
     /// Calls the API with any method and body.
     pub async fn call_api(&self, method: Method, path: &str, body: Body, media: Option<&'static str>) -> Response {
+        let mut headers = self.api_headers.clone();
+        if let Some(media) = media {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+        }
+        self.call_with(headers, method, path, body).await
+    }
+
+    async fn call_with(&self, headers: HeaderMap, method: Method, path: &str, body: Body) -> Response {
         let mut request = Request::new(body);
         *request.method_mut() = method;
         match path.parse() {
             Ok(path) => *request.uri_mut() = path,
             Err(_) => return Problem::bad_request("the path is not valid").into_response(),
         }
-        *request.headers_mut() = self.api_headers.clone();
+        *request.headers_mut() = headers;
         if let Some(peer) = self.peer {
             request.extensions_mut().insert(peer);
         }
         if let Some(proxied) = &self.proxied {
             request.extensions_mut().insert(proxied.clone());
-        }
-        if let Some(media) = media {
-            request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
         }
         let mut api = self.pages.api.clone();
         match api.call(request).await {
