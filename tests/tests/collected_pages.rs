@@ -167,6 +167,9 @@ fn what_a_service_does_wrong_is_said() {
     assert_eq!((sandbox.records("work").len(), *busy.lock().unwrap()), (10, 0), "the first page stays");
     let status = sandbox.run(&["collect", "--status", "--json"]).exits(0).lines();
     assert_eq!(status[0]["until"], Json::Null, "it is begun again");
+    let offset = Sandbox::new(&definition("$.rows[*]", "page: { offset: start, limit: rows, size: 10 }"));
+    collect_from(&offset, &ignores, &[]).exits(1).stderr_contains(&["north", "from start=10 on: it ignores `start`"]);
+    assert_eq!(offset.records("work").len(), 10, "the second page is not imported");
     let elsewhere = Service::new(|_| ("application/json", json!({ "rows": [], "next": "http://127.0.0.1:1/works" }).to_string()));
     sandbox.write_definition(&definition("$.rows[*]", "page: { next: next }"));
     collect_from(&sandbox, &elsewhere, &[]).exits(1).stderr_contains(&["another host"]);

@@ -1,6 +1,7 @@
 //! Delivers documents: for callers who have a few and wait until they are written.
 
 use crate::api::response::json_answer;
+use crate::api::transitions::refuse_key;
 use crate::api::uploads::UploadParams;
 use crate::guard::blocking::blocking;
 use crate::guard::problem::{HandlerResult, Problem};
@@ -18,6 +19,7 @@ const MAX_INLINE_BYTES: usize = 4 << 10;
 /// `?profile=&source=&as_of=&name=` with the documents as the body.
 pub async fn create(ctx: UndecidedContext, body: Body) -> HandlerResult {
     let mut ctx = ctx.decided(Decides::BySource);
+    refuse_key(&ctx, "sent again, the documents are unchanged")?;
     let params = UploadParams::read(&mut ctx)?;
     params.check_allowed(&ctx)?;
     ctx.params.end()?;

@@ -55,6 +55,17 @@ pub fn call_of(ctx: &RequestContext, target: &str, sent: &str) -> HandlerResult<
     Ok(Some(IdempotentCall { id: hash(&[&caller, target, key]), request }))
 }
 
+/// Refuses an idempotency key in a request of which no answer is kept; `instead` says what happens when it is sent again.
+///
+/// # Errors
+/// 422 when there is one.
+pub fn refuse_key(ctx: &RequestContext, instead: &str) -> HandlerResult<()> {
+    match ctx.headers.contains_key(IDEMPOTENCY_KEY) {
+        false => Ok(()),
+        true => Err(Problem::unprocessable(vec![format!("idempotency-key: no answer is kept for this request, so leave the header out; {instead}")])),
+    }
+}
+
 /// Prepares a transition of a collection by name.
 ///
 /// # Errors

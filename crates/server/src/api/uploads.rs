@@ -2,6 +2,7 @@
 
 use super::jobs::shown;
 use crate::api::response::json_answer;
+use crate::api::transitions::refuse_key;
 use crate::guard::admission::AdmissionPermit;
 use crate::guard::blocking::blocking;
 use crate::guard::problem::{HandlerResult, Problem};
@@ -26,6 +27,7 @@ use stook_store::queue::{Job, JobState};
 /// `?profile=&source=&as_of=&name=&retire_all=&accept_unexpected=` with the documents as the body, or `&path=` of a file on the server.
 pub async fn create(ctx: UndecidedContext, body: Body) -> HandlerResult {
     let mut ctx = ctx.decided(Decides::BySource);
+    refuse_key(&ctx, "sent again, it is another job, in which all documents are unchanged")?;
     let (retires_all, unexpected) = (ctx.params.flag("retire_all")?, ctx.params.flag("accept_unexpected")?);
     let params = UploadParams { retires_all, unexpected, ..UploadParams::read(&mut ctx)? };
     params.check_allowed(&ctx)?;

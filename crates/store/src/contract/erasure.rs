@@ -102,7 +102,7 @@ pub trait Erasures {
     fn erased(&self, tenant: &Tenant, collection: CollectionId, keys: &[Key]) -> Result<Vec<usize>>;
 
     /// Removes what tells of an erased record: change logs, outcomes and issues of journals, changes for those who follow them (but for the last one,
-    /// which tells them that the record is gone), kept answers, and its key in the audit log. Then its erasure is finished. It may be repeated. Cost: all
+    /// which tells them that the record is gone), kept answers that have its key, and its key in the audit log. Then its erasure is finished. It may be repeated. Cost: all
     /// journals of the tenant and all changes of the collection are read, in pages; what it finds is written in small transactions.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use super::tables::StoreTables;
 use super::values::RowExt;
 use crate::erasure::{ErasedTraces, Erasure, Erasures, digest, digits};
 use crate::sql::change_feed;
-use crate::sql::erasure::{ERASED_OPERATION, ErasedRecords, PAGE, digest_of, other_sources, positions, with_digests, without_record};
+use crate::sql::erasure::{ERASED_OPERATION, ErasedRecords, PAGE, digest_of, names_record, other_sources, positions, with_digests, without_record};
 use crate::sql::former::has_undo;
 use crate::{RecordWrite, Result, StoreError, Tenant, Unit};
 use std::collections::HashSet;
@@ -102,6 +102,7 @@ impl Erasures for PostgresStore {
         if self.catalogue.collections[collection].changes.is_some() {
             self.clear_changes(number, (name, text), &mut traces)?;
         }
+        let named = self.answers_naming(number, text)?;
         let (digest, others) = (digest_of(&self.catalogue, tenant, collection, key), other_sources(&self.catalogue, collection));
         let [log, issues, answers, audited] = self.write(|session, _| {
             let of_collection = "job IN (SELECT id FROM jobs WHERE tenant = $1 AND source <> ALL($3))";
@@ -112,7 +113,7 @@ impl Erasures for PostgresStore {
             let found = [
                 session.execute("DELETE FROM record_log WHERE tenant = $1 AND collection = $2 AND key = $3", &[&number, name, &text])?,
                 session.execute(&format!("DELETE FROM troubles WHERE {of_collection} AND key = $2 AND position >= 0"), &[&number, &text, &others])?,
-                session.execute("DELETE FROM calls WHERE tenant = $1 AND position($2 IN answer) > 0", &[&number, &text.as_bytes()])?,
+                session.execute("DELETE FROM calls WHERE tenant = $1 AND id = ANY($2)", &[&number, &named])?,
                 session.execute(
                     "UPDATE audit SET key = NULL, operation = $1 WHERE tenant = $2 AND collection = $3 AND key = $4",
                     &[&ERASED_OPERATION, &tenant.as_str(), name, &text],
@@ -148,6 +149,20 @@ impl Erasures for PostgresStore {
 }
 
 impl PostgresStore {
+    /// The calls of a tenant whose kept answers name a record.
+    fn answers_naming(&self, tenant: i64, key: &str) -> Result<Vec<Vec<u8>>> {
+        let (mut named, mut after) = (Vec::new(), Vec::<u8>::new());
+        loop {
+            let rows: Vec<(Vec<u8>, Vec<u8>)> = self.with_reader(|session| {
+                let sql = "SELECT id, answer FROM calls WHERE tenant = $1 AND id > $2 ORDER BY id LIMIT $3";
+                session.query(sql, &[&tenant, &after, &PAGE])?.into_iter().map(|row| Ok((row.at(0)?, row.at(1)?))).collect()
+            })?;
+            let Some((last, _)) = rows.last() else { return Ok(named) };
+            after.clone_from(last);
+            named.extend(rows.into_iter().filter(|(_, answer)| names_record(answer, key)).map(|(id, _)| id));
+        }
+    }
+
     /// Removes a key from the outcomes of all journals of a tenant.
     fn clear_journals(&self, tenant: i64, record: (CollectionId, &str), traces: &mut ErasedTraces) -> Result<()> {
         let names = self.catalogue.collections.iter().map(|collection| collection.name.clone()).collect();

@@ -5,6 +5,7 @@ use crate::journal::{DocumentOutcome, pack};
 use crate::queue::JobId;
 use crate::sql::listing::read_job_outcomes;
 use crate::{RecordChange, RecordWrite, RefusalReason, RefusedWrite, Result, StoreError, Tenant};
+use serde_json::Value as Json;
 use std::collections::{BTreeSet, HashSet};
 use stook_catalogue::definition::{Catalogue, Source};
 use stook_catalogue::ids::{CollectionId, IdVec};
@@ -99,6 +100,43 @@ pub fn without_record(
     Ok(Some(pack(&outcomes)))
 }
 
+/// Whether the answer that is kept for an idempotent request names a record: a text in it is the record's key, or, in what a declared route has answered in its
+/// own form, has the key as a whole word. A text that only contains the key, such as a longer key, does not.
+pub fn names_record(answer: &[u8], key: &str) -> bool {
+    match serde_json::from_slice(answer) {
+        // status, whether the body is plain text, body
+        Ok(Json::Array(parts)) => match parts.as_slice() {
+            [Json::Number(_), Json::Bool(_), Json::String(body)] => match serde_json::from_str(body) {
+                Ok(body) => has_text(&body, &|text| has_word(text, key)),
+                Err(_) => has_word(body, key),
+            },
+            keys => keys.iter().any(|part| has_text(part, &|text| text == key)),
+        },
+        Ok(answer) => has_text(&answer, &|text| text == key),
+        Err(_) => has_word(&String::from_utf8_lossy(answer), key),
+    }
+}
+
+/// Whether a text in a document satisfies a condition.
+fn has_text(json: &Json, is_meant: &dyn Fn(&str) -> bool) -> bool {
+    match json {
+        Json::String(text) => is_meant(text),
+        Json::Array(items) => items.iter().any(|item| has_text(item, is_meant)),
+        Json::Object(members) => members.values().any(|member| has_text(member, is_meant)),
+        Json::Null | Json::Bool(_) | Json::Number(_) => false,
+    }
+}
+
+/// Whether a text has a key in it that neither begins nor ends within a word.
+fn has_word(text: &str, key: &str) -> bool {
+    let is_inside = |before: Option<char>, after: Option<char>| before.zip(after).is_some_and(|(a, b)| a.is_alphanumeric() && b.is_alphanumeric());
+    text.match_indices(key).any(|(start, _)| {
+        let (before, rest) = text.split_at(start);
+        let after = &rest[key.len()..];
+        !is_inside(before.chars().next_back(), key.chars().next()) && !is_inside(key.chars().next_back(), after.chars().next())
+    })
+}
+
 /// Erasures with the bytes of their hashes.
 pub fn with_digests(erasures: &[Erasure]) -> Result<Vec<(Vec<u8>, Erasure)>> {
     let digest = |own: &Erasure| -> Option<Vec<u8>> {
@@ -107,4 +145,27 @@ pub fn with_digests(erasures: &[Erasure]) -> Result<Vec<(Vec<u8>, Erasure)>> {
     };
     let wrong = |own: &Erasure| StoreError::Wrong(format!("{:?} is not the hash of an erased record", own.digest));
     erasures.iter().map(|own| Ok((digest(own).ok_or_else(|| wrong(own))?, own.clone()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_names_a_record_by_its_key_and_not_by_a_longer_one() {
+        for (answer, names) in [
+            (r#"{"created":true,"key":"m1","record":{"id":"m1"}}"#, true),
+            (r#"{"created":true,"key":"m12","record":{"id":"m12","size":1}}"#, false),
+            (r#"{"key":"x","record":{"machine":["m2","m1"]}}"#, true),
+            (r#"{"key":"x","record":{"note":"of m1"}}"#, false),
+            (r#"[200,false,"{\"href\":\"/machine/m1\"}"]"#, true),
+            (r#"[200,false,"{\"href\":\"/machine/m12\",\"n\":\"am1\"}"]"#, false),
+            (r#"[200,true,"m1 is taken"]"#, true),
+            (r#"["m1","a","b"]"#, true),
+            (r#"[200,true,"m10 is taken"]"#, false),
+        ] {
+            assert_eq!(names_record(answer.as_bytes(), "m1"), names, "{answer}");
+        }
+        assert!(names_record(br#"{"key":"a\"b"}"#, "a\"b"), "as JSON writes it");
+    }
 }

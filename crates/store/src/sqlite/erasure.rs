@@ -8,7 +8,7 @@ use super::tables::StoreTables;
 use super::tenants::tenant_id;
 use crate::erasure::{ErasedTraces, Erasure, Erasures, digest, digits};
 use crate::sql::change_feed;
-use crate::sql::erasure::{ERASED_OPERATION, ErasedRecords, PAGE, digest_of, other_sources, positions, with_digests, without_record};
+use crate::sql::erasure::{ERASED_OPERATION, ErasedRecords, PAGE, digest_of, names_record, other_sources, positions, with_digests, without_record};
 use crate::sql::former::has_undo;
 use crate::{RecordWrite, Result, StoreError, Tenant, Unit};
 use rusqlite::{Connection, params};
@@ -109,6 +109,7 @@ impl Erasures for SqliteStore {
         if self.catalogue.collections[collection].changes.is_some() {
             self.clear_changes(number, (&name, &text), &mut traces)?;
         }
+        let named = self.answers_naming(number, &text)?;
         let (digest, owner) = (digest_of(&self.catalogue, tenant, collection, key), tenant.as_str().to_owned());
         let others = serde_json::Value::from(other_sources(&self.catalogue, collection)).to_string();
         let [log, issues, answers, audited] = self.write(move |connection, _| {
@@ -123,7 +124,7 @@ impl Erasures for SqliteStore {
             let found = [
                 changed("DELETE FROM record_log WHERE tenant = ? AND collection = ? AND key = ?", params![number, name, text])?,
                 changed(&format!("DELETE FROM troubles WHERE {of_collection} AND key = ?2 AND position >= 0"), params![number, text, others])?,
-                changed("DELETE FROM calls WHERE tenant = ? AND instr(answer, cast(? AS BLOB)) > 0", params![number, text])?,
+                named.iter().try_fold(0, |sum, id| Ok::<_, StoreError>(sum + changed("DELETE FROM calls WHERE tenant = ? AND id = ?", params![number, id])?))?,
                 changed(
                     "UPDATE audit SET key = NULL, operation = ? WHERE tenant = ? AND collection = ? AND key = ?",
                     params![ERASED_OPERATION, owner, name, text],
@@ -158,6 +159,21 @@ impl Erasures for SqliteStore {
 }
 
 impl SqliteStore {
+    /// The calls of a tenant whose kept answers name a record.
+    fn answers_naming(&self, tenant: i64, key: &str) -> Result<Vec<Vec<u8>>> {
+        self.with_reader(|connection| {
+            let mut statement = connection.prepare_cached("SELECT id, answer FROM calls WHERE tenant = ?").map_err(store_error)?;
+            let mut rows = statement.query([tenant]).map_err(store_error)?;
+            let mut named = Vec::new();
+            while let Some(row) = rows.next().map_err(store_error)? {
+                if names_record(row.get_ref(1).map_err(store_error)?.as_blob().unwrap_or_default(), key) {
+                    named.push(row.get(0).map_err(store_error)?);
+                }
+            }
+            Ok(named)
+        })
+    }
+
     /// Removes a key from the outcomes of all journals of a tenant.
     fn clear_journals(&self, tenant: i64, record: (CollectionId, &str), traces: &mut ErasedTraces) -> Result<()> {
         let mut after = (0_i64, -1_i64);

@@ -29,9 +29,14 @@ pub fn erased_records_are_not_written_until_that_is_lifted(location: &StoreLocat
     let other_tenant = TestUnit::new(&tenant("other")).write(put(collection, "x", None, content()));
     assert_eq!(other_tenant.commit(&*fixture.store).1.erased, Vec::<String>::new());
 
+    // of answers that are kept, the one that names the record goes, and that of a longer key stays
+    for (call, answer) in [(1, "{\"key\":\"x\"}"), (2, "{\"key\":\"xx\"}")] {
+        fixture.unit().call(call, 7, answer.as_bytes()).commit_ok(&*fixture.store);
+    }
     let listed = fixture.store.erasures().expect("a list");
     assert_eq!(listed.iter().map(|own| own.finished).collect::<Vec<_>>(), [false, false]);
-    fixture.store.clear_traces(&fixture.tenant, collection, &key("x")).expect("it is finished");
+    assert_eq!(fixture.store.clear_traces(&fixture.tenant, collection, &key("x")).expect("it is finished").answers, 1);
+    assert_eq!(fixture.unit().call(2, 7, b"again").commit(&*fixture.store).1.repeated.map(|(_, answer)| answer), Some(b"{\"key\":\"xx\"}".to_vec()));
     assert_eq!(fixture.store.erasures().expect("a list").iter().filter(|own| own.finished).count(), 1);
     assert!(fixture.store.clear_traces(&fixture.tenant, collection, &key("y")).is_err());
     fixture.store.purge().expect("it is rewritten");
