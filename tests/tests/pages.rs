@@ -124,6 +124,55 @@ fn a_steward_corrects_a_record() {
     }
 }
 
+const SUPPLIERS: &str = "catalogue: goods\nsources:\n  good: { format: csv, into: thing, as_of: meta.received }\n  partly: { format: json, into: thing, \
+                         as_of: meta.received }\n  never: { format: csv, files: 'never*.csv', into: other, as_of: meta.received }\n  bad:\n    format: csv\n    \
+                         files: 'bad*.csv'\n    into: other\n    as_of: meta.received\n    expect: [ { documents: { at_least: 2 }, do: stop } ]\n\
+                         collections:\n  thing:\n    key: id\n    fields: { id: text, size: integer }\n  other:\n    key: id\n    fields: { id: text }\n";
+
+#[test]
+fn the_home_page_says_how_each_source_is_doing() {
+    for sandbox in Sandbox::on_each_store(SUPPLIERS) {
+        let good = sandbox.write_file("good.csv", "id,size\na,1\nb,2\n");
+        let partly = sandbox.write_file("partly.json", "[{\"id\": \"c\"}, {\"size\": 1}, {}]");
+        let bad = sandbox.write_file("bad.csv", "id\nx\n");
+        sandbox.import(&[&good, "--source", "good"]);
+        assert_eq!(sandbox.run(&["import", &partly, "--source", "partly"]).code, 2, "two documents have no key");
+        assert_ne!(sandbox.run(&["import", &bad]).code, 0, "it has too few rows");
+        let (reader, things) = (token(&sandbox, "read"), sandbox.ok(&["token", "create", "--may", "read:thing"]).trim().to_owned());
+        let metrics = token(&sandbox, "metrics");
+        let stook = Served::new(&sandbox, &["--workers", "0"]);
+        let ask = |token: &str| stook.client(Some(token)).get("/v1/main/sources").expect_json(200);
+        let answer = ask(&reader);
+        assert_eq!(answer["whole"], true, "{answer}");
+        let sources = answer["sources"].as_array().unwrap();
+        let shown: Vec<Json> = sources.iter().map(|one| json!([one["source"], one["state"], one["failed_documents"], one["unfinished"]])).collect();
+        let expected =
+            json!([["good", "completed", 0, 0], ["partly", "completed_with_errors", 2, 0], ["never", null, null, 0], ["bad", "failed", 0, 0]]);
+        assert_eq!(json!(shown), expected, "{answer}");
+        assert!(sources[0]["age"].as_u64().is_some_and(|seconds| seconds < 600) && sources[0]["bytes"] == 16, "{answer}");
+        assert!(sources[3]["failure"].as_str().is_some() && sources[3]["last_success"].is_null(), "{answer}");
+        // a source is shown to those who may read all that it feeds
+        let names = |answer: &Json| answer["sources"].as_array().unwrap().iter().map(|one| one["source"].clone()).collect::<Vec<_>>();
+        assert_eq!(names(&ask(&things)), ["good", "partly"]);
+        assert_eq!(stook.client(None).get("/v1/main/sources").status, 401);
+        assert_eq!(stook.client(Some(&metrics)).get("/v1/main/sources").status, 403);
+        assert_eq!(stook.client(Some(&reader)).get("/v1/main/sources?limit=1").status, 400);
+        let home = Visitor::new(&stook, &reader).get("/t/main/home").text();
+        for words in ["completed with errors", "nothing was imported yet", "within the last hour", "none known"] {
+            assert!(home.contains(words), "{words} in {home}");
+        }
+        drop(stook);
+        // a job that has not ended, and a source that is well again
+        let more = sandbox.write_file("bad2.csv", "id\nx\ny\n");
+        sandbox.import(&[&more]);
+        sandbox.run(&["import", &good, "--source", "good", "--detach"]).exits(0);
+        let stook = Served::new(&sandbox, &["--workers", "0"]);
+        let answer = stook.client(Some(&reader)).get("/v1/main/sources").expect_json(200);
+        assert_eq!((&answer["sources"][0]["unfinished"], &answer["sources"][0]["state"]), (&json!(1), &json!("completed")), "{answer}");
+        assert_eq!((&answer["sources"][3]["state"], &answer["sources"][3]["failure"]), (&json!("completed"), &Json::Null), "{answer}");
+    }
+}
+
 #[test]
 fn a_cancelled_evaluation_is_shown_as_incomplete() {
     let sandbox = Sandbox::new(&std::fs::read_to_string(repository().join("examples/machines/catalogue.yaml")).unwrap());

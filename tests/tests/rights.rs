@@ -206,6 +206,8 @@ fn rights_allow_what_they_name_and_take_effect_in_a_running_server() {
         let overview = get(&reader, "/v1/main?counts=true").expect_json(200);
         assert_eq!(overview["collections"].as_array().unwrap().iter().map(|one| one["name"].clone()).collect::<Vec<_>>(), [json!("book")]);
         assert_eq!((&overview["collections"][0]["records"], &overview["sources"]), (&json!(2), &json!(["books"])));
+        let sources = get(&reader, "/v1/main/sources").expect_json(200);
+        assert!(sources["sources"][0]["source"] == "books" && sources["sources"].as_array().unwrap().len() == 1, "{sources}");
         assert_eq!(get(&reader, "/v1/main/jobs").expect_json(200)["jobs"].as_array().unwrap().len(), 1);
         // what was committed last is published when the second is over
         let harvest = || get(&both, "/v1/main/oai?verb=ListRecords&metadataPrefix=oai_dc").text();
@@ -249,5 +251,21 @@ fn rights_allow_what_they_name_and_take_effect_in_a_running_server() {
         }
         let listed = sandbox.ok(&["token", "ls"]);
         assert!(listed.contains("import:loan") && listed.contains("read,write:loan"), "{listed}");
+    }
+}
+
+#[test]
+fn no_collection_has_the_name_of_a_path() {
+    let sandbox = Sandbox::new(DEFINITION);
+    let document = Served::new(&sandbox, &["--workers", "0"]).get("/openapi.json").expect_json(200);
+    let paths = document["paths"].as_object().unwrap().keys();
+    let words: std::collections::BTreeSet<&str> =
+        paths.filter_map(|path| path.strip_prefix("/v1/{tenant}/")?.split('/').next()).filter(|word| !["book", "loan"].contains(word)).collect();
+    assert!(words.len() > 15, "{words:?}");
+    for word in words {
+        let definition =
+            format!("catalogue: x\nsources:\n  s: {{ format: csv, into: {word} }}\ncollections:\n  {word}: {{ key: id, fields: {{ id: text }} }}\n");
+        sandbox.write_file("catalogue.yaml", definition);
+        sandbox.run(&["check"]).exits(1).stderr_contains(&[&format!("`{word}` is reserved by the HTTP API")]);
     }
 }

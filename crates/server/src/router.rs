@@ -3,7 +3,7 @@
 use crate::App;
 use crate::api::{
     audit, changes, coverage, deliver, export, failed, health, history, jobs, metrics, oai, openapi, queries, reconcile, records, routes, runs,
-    services, sru, uploads,
+    services, sources, sru, uploads,
 };
 use crate::api::{suggest, summary, tags, tenants, tokens, transitions, unknown};
 use crate::guard::admission::RequestClass;
@@ -37,6 +37,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/{tenant}/coverage", get(coverage::days))
         .route("/v1/{tenant}/coverage/children", get(coverage::children))
         .route("/v1/{tenant}/services", get(services::list))
+        .route("/v1/{tenant}/sources", get(sources::list))
         .route("/v1/{tenant}/lookup", post(records::lookup))
         .route("/v1/{tenant}/lab", get(runs::list))
         .route("/v1/{tenant}/lab/{run}", get(runs::get).layer(CompressionLayer::new()))

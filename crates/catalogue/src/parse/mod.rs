@@ -86,7 +86,7 @@ pub fn parse_with_files(text: &str, read_file: &dyn Fn(&str) -> std::io::Result<
 }
 
 /// Segments of API paths in positions where names of collections may be, now or later.
-const API_WORDS: [&str; 19] = [
+const API_WORDS: [&str; 21] = [
     "query",
     "changes",
     "lookup",
@@ -101,6 +101,8 @@ const API_WORDS: [&str; 19] = [
     "conflicts",
     "queue",
     "services",
+    "sources",
+    "audit",
     "suggest",
     "lab",
     "oai",

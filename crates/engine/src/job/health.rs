@@ -21,6 +21,8 @@ pub struct SourceHealth {
     pub bytes: u64,
     /// The last job that has ended.
     pub last_job: u64,
+    /// How that job has ended.
+    pub state: Option<JobState>,
     /// The documents of that job that failed.
     pub failed_documents: u64,
     /// Why that job failed as a whole, if it did.
@@ -37,6 +39,7 @@ pub fn source_health(catalogue: &Catalogue, jobs: &[Job]) -> Vec<SourceHealth> {
             tenant: job.tenant.clone(),
             source: job.source.clone(),
             last_job: job.id,
+            state: Some(job.state),
             failed_documents: job.counts.of(Outcome::Failed).max(0).unsigned_abs(),
             failure: job.reason.clone().filter(|_| job.state == JobState::Failed),
             ..SourceHealth::default()

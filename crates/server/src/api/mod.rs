@@ -24,6 +24,7 @@ pub mod routes;
 mod rows;
 pub mod runs;
 pub mod services;
+pub mod sources;
 pub mod sru;
 pub mod suggest;
 pub mod summary;

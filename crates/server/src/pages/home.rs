@@ -1,4 +1,6 @@
-//! The home page: collections, services, jobs, and what needs attention.
+//! The home page: collections, services, sources, jobs, and what needs attention.
+
+mod sources;
 
 use super::import::title;
 use super::shown::{count, items, members, moment, named, plain, progress_text, state, text};
@@ -16,7 +18,7 @@ pub async fn front(ctx: PageContext) -> Response {
     Redirect::to(&ctx.to("home", &[])).into_response()
 }
 
-/// What needs attention, collections with their numbers, services, and the newest jobs.
+/// What needs attention, collections with their numbers, services, sources, and the newest jobs.
 pub async fn page(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     Ok(RenderedPage::new("Home", home_body(&ctx).await?.shown(&ctx)))
 }
@@ -50,6 +52,7 @@ async fn home_body(ctx: &PageContext) -> HandlerResult<HomeBody> {
     let jobs = ctx.get_json("/jobs", &[("limit", "10")]).await?;
     let troubled = ctx.get_json("/jobs", &[("limit", "10"), ("troubled", "true")]).await?;
     let services = ctx.get_json("/services", &[]).await?;
+    let sources = ctx.get_json("/sources", &[]).await?;
     let tenants = ctx.get_json_at("/v1").await?;
     let troubled_jobs = items(&troubled["jobs"]);
     let failing: Vec<&Json> = items(&services["services"]).iter().filter(|service| service["state"] == "failed").collect();
@@ -129,6 +132,7 @@ async fn home_body(ctx: &PageContext) -> HandlerResult<HomeBody> {
             }
         }
         @if !items(&services["services"]).is_empty() { section { h2 { "Services" } (services_table(items(&services["services"]))) } }
+        @if !items(&sources["sources"]).is_empty() { section { h2 { "Sources" } (sources::table(ctx, &sources)) } }
         section {
             h2 { "Latest jobs" }
             @if items(&jobs["jobs"]).is_empty() { p.quiet { "Nothing has been imported yet." } } @else { (jobs_table(ctx, items(&jobs["jobs"]))) }

@@ -83,6 +83,30 @@ pub fn describe_changes(catalogue: &Catalogue, add: &mut impl FnMut(String, &str
     }
 }
 
+/// Describes how sources are doing.
+fn sources() -> Operation {
+    let time = || json!({ "type": ["string", "null"], "format": "date-time" });
+    let number = |description: &str| json!({ "type": ["integer", "null"], "minimum": 0, "description": description });
+    let source = json!({
+        "type": "object",
+        "properties": {
+            "source": text(),
+            "state": { "enum": ["completed", "completed_with_errors", "failed", "cancelled", "undone", null], "description": "How its last job ended; null if none has." },
+            "failure": { "type": ["string", "null"], "description": "Why that job failed." },
+            "failed_documents": number("Documents of that job that failed."),
+            "last_job": number("The job."),
+            "last_success": time(),
+            "age": number("Seconds since the last success."),
+            "bytes": number("The size of the files that were imported then."),
+            "unfinished": number("Jobs that have not ended.")
+        },
+        "required": ["source", "state", "failure", "failed_documents", "last_job", "last_success", "age", "bytes", "unfinished"]
+    });
+    let whole = json!({ "type": "boolean", "description": "Whether all jobs were looked at, and not only the newest 500." });
+    let answer = json!({ "type": "object", "properties": { "sources": { "type": "array", "items": source }, "whole": whole }, "required": ["sources", "whole"] });
+    Operation::new("sources", "catalogue", "Sources: how the last job of each ended, and when one was successful last").json(200, "Sources.", answer)
+}
+
 /// Describes these paths.
 pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
     add(
@@ -173,6 +197,7 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
     add("/v1/{tenant}/coverage/children".into(), "get", children_operation.guarded());
     let services = Operation::new("services", "catalogue", "Services: the latest answer of each, and fetches in progress");
     add("/v1/{tenant}/services".into(), "get", services.json(200, "Services.", list("services", service())).guarded());
+    add("/v1/{tenant}/sources".into(), "get", sources().guarded());
     let body = json!({
         "type": "object",
         "properties": { "q": query, "idx": offset(), "limit": limit_schema(MAX_ROWS), "after": text(), "total": { "type": "boolean" }, "explain": { "type": "boolean" }, "by_source": { "type": "boolean" }, "ask": ask_schema(), "wait": { "type": "integer", "minimum": 0, "maximum": MAX_WAIT } },
