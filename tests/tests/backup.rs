@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use stook_store::backup_file::BackupReader;
 use stook_testkit::postgres::TestServer;
-use stook_tests::{Sandbox, stook};
+use stook_tests::{Sandbox, repository, stook, touch};
 
 /// Contributions of two sources, kept documents, state, unique values, lists, links and rollups.
 const LOANS: &str = "
@@ -185,5 +185,64 @@ fn a_damaged_record_is_named_and_the_others_are_backed_up() {
         let answer = sandbox.run(&["backup", file.to_str().expect("UTF-8"), "--json"]).exits(2).stderr_contains(&["b000002", "not in the backup"]);
         assert_eq!((&answer.json()["damaged"], &answer.json()["rows"]["records of book"]), (&json!(1), &json!(29)));
         sandbox.run(&["backup", "--verify", file.to_str().expect("UTF-8")]).exits(2).stderr_contains(&["b000002"]);
+    }
+}
+
+/// The lines of the nightly backup's service that are run, as systemd gives them to the system, with the folders of a test.
+fn nightly_commands(sandbox: &Sandbox, backups: &Path) -> Vec<String> {
+    let unit = std::fs::read_to_string(repository().join("packaging/debian/stook-backup@.service")).expect("the unit");
+    let shown = |path: &Path| path.display().to_string();
+    let commands = unit.lines().filter(|line| line.starts_with("Exec")).filter_map(|line| Some(line.split_once('=')?.1));
+    commands
+        .map(|command| {
+            let command = command.replace("/etc/stook/%i", &shown(sandbox.folder())).replace("%i", "library").replace("%%", "%");
+            command.replace("/usr/bin/stook", &shown(stook())).replace("/var/backups/stook", &shown(backups))
+        })
+        .collect()
+}
+
+/// What docs/howto/install.md promises: a backup each night, of which those of two weeks are kept, and each of them can be restored.
+#[test]
+fn the_nightly_backup_keeps_two_weeks_and_is_restored() {
+    const DAY: u64 = 86_400;
+    for sandbox in Sandbox::on_each_store(LOANS) {
+        let folder = sandbox.path("backups");
+        std::fs::create_dir(&folder).expect("a folder");
+        let commands = nightly_commands(&sandbox, &folder);
+        assert_eq!(commands.len(), 2, "a backup, and the removal of old ones: {commands:?}");
+        let night = || {
+            for command in &commands {
+                let output = Command::new("sh").args(["-c", command]).env("STOOK_STORE", sandbox.address()).output().expect("a shell");
+                assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+            }
+        };
+        let names = || -> Vec<String> {
+            let entries = std::fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+            let mut names: Vec<String> = entries.map(|name| name.into_string().expect("UTF-8")).collect();
+            names.sort();
+            names
+        };
+        sandbox.import(&[&sandbox.write_file("first.csv", books(0, 40)), "--source", "shelf"]);
+        night();
+        let made = names();
+        assert!(matches!(&made[..], [name] if name.starts_with("library-") && name.ends_with(".backup")), "{made:?}");
+        // it was made thirteen days ago, another one sixteen, and a third was interrupted
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_secs();
+        for (name, days) in [("library-20000101.backup", 16), ("library-20000104.backup", 13)] {
+            std::fs::copy(folder.join(&made[0]), folder.join(name)).expect("a copy");
+            touch(folder.join(name), now - days * DAY);
+        }
+        std::fs::write(folder.join("library.new"), "cut off").expect("a file");
+        sandbox.import(&[&sandbox.write_file("more.csv", books(40, 10)), "--source", "shelf"]);
+        night();
+        assert_eq!(names(), ["library-20000104.backup", names().last().expect("one of tonight")]);
+
+        for (name, records) in [(&names()[0], 40), (&names()[1], 50)] {
+            let store = sandbox.path(&format!("from-{name}.sqlite")).display().to_string();
+            let backup = folder.join(name);
+            sandbox.ok(&["--store", &store, "restore", backup.to_str().expect("UTF-8")]);
+            assert_eq!(sandbox.json(&["--store", &store, "query", "book | count(id)", "--format", "json"])[0]["count(id)"], records, "{name}");
+            sandbox.ok(&["--store", &store, "check", "--deep"]);
+        }
     }
 }
