@@ -136,3 +136,54 @@ fn a_change_and_its_entry_survive_a_kill_together() {
         assert_eq!(BTreeSet::from_iter(entries), records);
     }
 }
+
+/// Entries that are too old, or too many, are removed, and no others; old ones are looked for now and then, on a server at random.
+#[test]
+fn old_entries_are_removed_and_no_newer_ones() {
+    const DAY: u64 = 86_400_000_000;
+    const MAX_ENTRIES: u64 = 2_000_000;
+    for sandbox in Sandbox::on_each_store(THINGS) {
+        let admin = sandbox.ok(&["token", "create", "--role", "admin", "--name", "ann"]).trim().to_owned();
+        let served = Served::new(&sandbox, &["--workers", "0"]).with_token(&admin);
+        let put = |code: &str, title: u32| served.call("PUT", &format!("/v1/main/thing/{code}"), &json!({"code": code, "title": title.to_string()}));
+        let numbers = || -> BTreeSet<u64> {
+            let (mut all, mut before) = (BTreeSet::new(), 1 << 52);
+            loop {
+                let log = served.get(&format!("/v1/main/audit?limit=1000&before={before}")).expect_json(200);
+                let page: Vec<u64> = log["entries"].as_array().unwrap().iter().map(|entry| entry["id"].as_u64().unwrap()).collect();
+                let Some(last) = page.last() else { return all };
+                before = *last;
+                all.extend(page);
+            }
+        };
+        (0..20).for_each(|number| assert_eq!(put("a", number).status / 100, 2));
+        let first = *numbers().first().unwrap();
+        // the first ten are 401 days old, the next five 399 days
+        sandbox.sql(&format!("UPDATE audit SET at = at - {} WHERE id < {}", 401 * DAY, first + 10));
+        sandbox.sql(&format!("UPDATE audit SET at = at - {} WHERE id >= {} AND id < {}", 399 * DAY, first + 10, first + 15));
+        let until_gone = |gone: u64, is_kept: &dyn Fn(u64, u64) -> bool| {
+            for number in 0..100 {
+                let before = numbers();
+                (0..64).for_each(|put_number| assert_eq!(put("b", number * 64 + put_number).status / 100, 2));
+                let after = numbers();
+                let newest = *after.last().unwrap();
+                let lost: Vec<&u64> = before.difference(&after).filter(|id| is_kept(**id, newest)).collect();
+                assert!(lost.is_empty(), "{lost:?} of {before:?}");
+                if !after.contains(&gone) {
+                    return;
+                }
+            }
+            panic!("entry {gone} is never removed");
+        };
+        until_gone(first, &|id, _| id >= first + 10);
+        let kept = numbers();
+        assert_eq!((kept.first(), kept.len() as u64), (Some(&(first + 10)), kept.last().unwrap() - first - 9), "those of the last 400 days");
+        // two million entries later
+        let next = MAX_ENTRIES + first + 11;
+        match sandbox.server_url() {
+            None => sandbox.sql(&format!("UPDATE sqlite_sequence SET seq = {} WHERE name = 'audit'", next - 1)),
+            Some(_) => sandbox.sql(&format!("ALTER TABLE audit ALTER COLUMN id RESTART WITH {next}")),
+        }
+        until_gone(first + 10, &|id, newest| id > newest - MAX_ENTRIES);
+    }
+}
