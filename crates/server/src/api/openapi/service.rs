@@ -10,7 +10,22 @@ pub fn describe(add: &mut impl FnMut(String, &str, Json)) {
         Operation::new(id, "service", summary).answer(200, "It is.", "text/plain", json!({ "type": "string" })).problems(&[503]).open()
     };
     add("/healthz".into(), "get", health("healthz", "Whether the process runs"));
-    add("/readyz".into(), "get", health("readyz", "Whether requests can be answered now"));
+    let part = || json!({ "type": "object", "properties": { "state": { "type": "string", "enum": ["ok", "failed"] }, "reason": text() }, "required": ["state"] });
+    let service = json!({
+        "type": "object",
+        "properties": { "name": text(), "state": { "type": "string", "enum": ["complete", "partial", "failed", "running", "unasked"] } },
+        "required": ["name", "state"]
+    });
+    let readiness = json!({
+        "type": "object",
+        "properties": { "ready": { "type": "boolean" }, "store": part(), "workers": part(), "services": { "type": "array", "items": service } },
+        "required": ["ready", "store", "workers", "services"]
+    });
+    let readyz = Operation::new("readyz", "service", "Whether requests can be answered now")
+        .json(200, "They can; services by their newest answers in this process. A problem has the same members.", readiness)
+        .problems(&[503])
+        .open();
+    add("/readyz".into(), "get", readyz);
     let metrics = Operation::new("metrics", "service", "Metrics in the Prometheus text format")
         .answer(200, "OpenMetrics text.", "application/openmetrics-text", json!({ "type": "string" }))
         .problems(&[401, 403, 503]);
