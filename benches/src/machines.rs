@@ -384,6 +384,7 @@ pub fn acquire_and_release(store: &str, catalogue: &str, transitions: u64) -> Ex
                 caller,
                 role: "admin",
                 call: None,
+                part: None,
             })
         };
         let (acquire, release) = (transition_request("acquire"), transition_request("release"));

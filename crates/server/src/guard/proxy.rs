@@ -78,7 +78,7 @@ impl GroupRights {
         let splits = || text.rmatch_indices('=').map(|(at, _)| (text[..at].trim(), &text[at + 1..])).filter(|(group, _)| !group.is_empty());
         let parts = splits()
             .find(|(_, rights)| Rights::parse(rights).is_ok())
-            .or_else(|| splits().last().filter(|_| text.contains('[')))
+            .or_else(|| splits().next_back().filter(|_| text.contains('[')))
             .or_else(|| splits().next());
         let (group, rights) =
             parts.ok_or_else(|| format!("{text:?}: rights of a group are GROUP=RIGHTS, such as librarians=write; * is everybody"))?;
