@@ -1,6 +1,6 @@
 """Uses a catalogue by the module `stook`, and checks what it gives: use_package.py LOCATION [STORE]
 
-The catalogue is that of `tests/tests/python_package.rs`, without records. A location that is a URL has its token in STOOK_TOKEN.
+The catalogue is that of `tests/tests/end_to_end/python_package.rs`, without records. A location that is a URL has its token in STOOK_TOKEN.
 """
 
 import datetime

@@ -1,0 +1,12 @@
+//! The tests of the public interface, in one program, which is linked once.
+
+mod aliases;
+mod differential;
+mod examples;
+mod first_records;
+mod geometries;
+mod grammar;
+mod linked;
+mod narrow;
+mod plans;
+mod support;
