@@ -14,6 +14,29 @@ const MAX_LENGTH: u64 = 200;
 /// Columns that are tried together.
 const MAX_TOGETHER: usize = 12;
 
+/// Words of columns that people share: names of persons, and where they live.
+const SHARED: [&str; 14] = [
+    "postcode",
+    "postal",
+    "zip",
+    "zipcode",
+    "plz",
+    "first",
+    "last",
+    "given",
+    "family",
+    "surname",
+    "vorname",
+    "nachname",
+    "firstname",
+    "lastname",
+];
+/// Words of columns with times of a thing's life, which differ by chance: the time of an observation identifies it, the day of somebody's death does not.
+const OF_A_LIFE: [&str; 16] = [
+    "birth", "born", "birthday", "birthdate", "dob", "death", "died", "deceased", "founded", "opened", "closed", "created", "updated", "modified",
+    "geboren", "gestorben",
+];
+
 /// What identifies the rows of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TableKey {
@@ -84,28 +107,7 @@ fn score(table: &TableProfile, types: &[ColumnType], position: usize, thing: &st
         () if is_own || name == format!("{thing}id") => 10,
         () if name == "001" => 12,
         // people share names and places, and few rows do not show it
-        () if has_word(
-            &words,
-            &[
-                "postcode",
-                "postal",
-                "zip",
-                "zipcode",
-                "plz",
-                "first",
-                "last",
-                "given",
-                "family",
-                "surname",
-                "vorname",
-                "nachname",
-                "firstname",
-                "lastname",
-            ],
-        ) =>
-        {
-            -6
-        }
+        () if has_word(&words, &SHARED) => -6,
         () if has_word(&words, &WORLDWIDE) => 8,
         () if words.last().is_some_and(|last| IDENTIFYING.contains(&last.as_str())) => 7,
         () if has_word(&words, &IDENTIFYING) && !is_number_of(&words) => 5,
@@ -165,8 +167,9 @@ fn part_score(column: &ColumnProfile, ty: &FieldType, family: FormatFamily) -> i
     let is_time =
         has_word(&words, &["year", "month", "day", "date", "time", "week", "period", "quarter", "hour", "version", "line", "position", "item"]);
     match ty {
-        FieldType::Date | FieldType::PartialDate | FieldType::Timestamp => 3,
         _ if is_id => 3,
+        _ if has_word(&words, &SHARED) || has_word(&words, &OF_A_LIFE) => 0,
+        FieldType::Date | FieldType::PartialDate | FieldType::Timestamp => 3,
         _ if is_time => 2,
         FieldType::Text if column.mean_length() > 40.0 => -3,
         FieldType::Text => 1,

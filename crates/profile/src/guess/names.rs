@@ -96,6 +96,10 @@ pub(crate) fn singular(word: &str) -> String {
     match () {
         () if ["series", "species", "news", "data", "status", "gas", "bus", "lens"].contains(&word) => word.to_owned(),
         () if word == "people" => "person".to_owned(),
+        // a movie and a tie, but a city
+        () if ["movies", "cookies", "calories", "prairies", "zombies", "selfies", "brownies"].contains(&word) || ends("ies") && word.len() <= 4 => {
+            word[..word.len() - 1].to_owned()
+        }
         () if ends("ies") => format!("{}y", &word[..word.len() - 3]),
         () if ["sses", "xes", "ches", "shes"].iter().any(|ending| ends(ending)) => word[..word.len() - 2].to_owned(),
         () if ends("s") && !ends("ss") && !ends("us") && !ends("is") => word[..word.len() - 1].to_owned(),
@@ -183,6 +187,14 @@ mod tests {
         assert_eq!(field_name(&words("2019"), 0), "n_2019");
         assert_eq!(field_name(&words("Key"), 0), "key_value");
         assert_eq!(field_name(&words("How satisfied are you with the number of trains?"), 0), "how_satisfied_are_you_with_the_number_of");
+    }
+
+    #[test]
+    fn singulars_of_english_words_are_words() {
+        let words = [("movies", "movie"), ("ties", "tie"), ("cities", "city"), ("boxes", "box"), ("species", "species"), ("people", "person")];
+        for (plural, expected) in words {
+            assert_eq!(singular(plural), expected, "{plural}");
+        }
     }
 
     #[test]

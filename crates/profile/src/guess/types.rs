@@ -111,8 +111,8 @@ const TEXT_WORDS: [&str; 26] = [
 const VERSION_WORDS: [&str; 2] = ["version", "release"];
 /// Names of columns that may have codes, and may have numbers: postcodes and capacities, tariffs and heights.
 const AMBIGUOUS_WORDS: [&str; 2] = ["cap", "hs"];
-/// The least number of characters of such a code.
-const CODE_LENGTH: u64 = 4;
+/// The least number that such a code can be: it has four digits before a point, if it has one.
+const LEAST_CODE: f64 = 1_000.0;
 /// Names of columns whose 0 and 1 are no numbers.
 const FLAG_WORDS: [&str; 12] = ["is", "has", "flag", "active", "enabled", "deleted", "valid", "published", "available", "open", "visible", "aktiv"];
 /// Names of columns whose large integers are times.
@@ -201,10 +201,11 @@ fn of_texts(column: &ColumnProfile, table: &TableProfile, words: &[String], habi
 }
 
 /// Whether a column of numbers is called as codes are, and the numbers look like codes: none is below one, and where the name may mean something else,
-/// all have the same length.
+/// all have the same length and enough digits.
 fn are_codes(column: &ColumnProfile, words: &[String]) -> bool {
-    let is_even = column.shortest == column.longest && column.longest >= CODE_LENGTH;
-    column.numbers.least >= 1.0 && (has_word(words, &TEXT_WORDS) || is_even && has_word(words, &AMBIGUOUS_WORDS))
+    let least = column.numbers.least;
+    let is_even = column.shortest == column.longest;
+    least >= 1.0 && (has_word(words, &TEXT_WORDS) || is_even && least >= LEAST_CODE && has_word(words, &AMBIGUOUS_WORDS))
 }
 
 /// Whether a time has a zone or an offset.

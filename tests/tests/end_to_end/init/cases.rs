@@ -525,6 +525,13 @@ pub fn cases_of_programs() -> Vec<Case> {
         column("cap", Has::Whole(2, 990)),
     ];
     cases.push(case("studies.csv", Format::Csv, PLAIN, &counts, &["study"]));
+    // shares, all of them of five characters, are no tariff codes; a first name and a day of birth are unique by chance
+    let people = [
+        column("first_name", Has::OneOf(&["Ada", "Ben", "Cleo", "Dan", "Eve", "Finn"])),
+        column("birth_date", Has::Day),
+        column("hs_grad", Has::Decimal(11, 89, 2)),
+    ];
+    cases.push(case("people.csv", Format::Csv, PLAIN, &people, &[]));
     for habits in [blanks, digits, Habits { delimiter: ',', ..digits }] {
         cases.extend(all(habits));
     }
