@@ -9,6 +9,8 @@ pub struct Sent<'s> {
     pub parameter: &'s dyn Fn(&str, &str) -> String,
     /// Bodies.
     pub body: &'s dyn Fn(&str) -> Option<Json>,
+    /// Headers beside the media type.
+    pub headers: &'s [(&'s str, &'s str)],
 }
 
 /// Sends every operation of the document with its required parameters; returns each with its status and answer.
@@ -27,7 +29,8 @@ pub fn send_all(client: &Client, document: &Json, sent: &Sent<'_>) -> Vec<(Strin
             let body = if operation.get("requestBody").is_some() { body.to_string() } else { String::new() };
             let target = format!("{}?{}", filled_path(path, sent), query.join("&"));
             // events go on until the job has ended; it has
-            let answer = client.send(&method.to_uppercase(), &target, &[("content-type", media)], body.as_bytes());
+            let headers = [&[("content-type", media)], sent.headers].concat();
+            let answer = client.send(&method.to_uppercase(), &target, &headers, body.as_bytes());
             answers.push((format!("{method} {path}"), answer.status, answer.text()));
         }
     }

@@ -9,6 +9,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use stook_tests::http::{Client, Reply, Served};
+use stook_tests::operations::{Sent, send_all};
 use stook_tests::{Dice, Sandbox};
 
 const ORDERS: &str = "\
@@ -165,4 +166,31 @@ fn previews_among_living_writes_see_whole_deliveries_and_change_nothing() {
         assert_eq!(stook.get("/v1/main/jobs").expect_json(200)["jobs"].as_array().map(Vec::len).unwrap_or_default(), 0, "a preview makes no job");
         sandbox.assert_sound();
     }
+}
+
+/// Whoever sends a key relies on it: it is never ignored.
+#[test]
+fn an_idempotency_key_is_used_or_refused_by_everything_that_writes() {
+    let sandbox = Sandbox::new(include_str!("../../../examples/machines/catalogue.yaml"));
+    let stook = Served::new(&sandbox, &["--workers", "0"]);
+    let document = stook.get("/openapi.json").expect_json(200);
+    let parameter = |_: &str, name: &str| if name == "tenant" { "main" } else { "1" }.to_owned();
+    let sent = Sent { parameter: &parameter, body: &|_| None, headers: &[("idempotency-key", "k")] };
+    let takes_key = |operation: &str| {
+        let (method, path) = operation.split_once(' ').unwrap();
+        let parameters = document["paths"][path][method]["parameters"].as_array().unwrap();
+        parameters.iter().any(|parameter| parameter["name"] == "Idempotency-Key")
+    };
+    // what only reads is the same whether it is sent once or twice
+    let reads =
+        |operation: &str| operation.starts_with("get ") || ["query", "lookup", "oai"].iter().any(|name| operation.ends_with(&format!("/{name}")));
+    let answers = send_all(&stook.client(None), &document, &sent);
+    let ignored: Vec<_> = answers
+        .iter()
+        .filter(|(operation, _, _)| !reads(operation) && !takes_key(operation))
+        .filter(|(_, _, answer)| !answer.contains("no answer is kept"))
+        .collect();
+    assert!(ignored.is_empty(), "{ignored:#?}");
+    let refused = answers.iter().filter(|(_, status, answer)| *status == 422 && answer.contains("no answer is kept")).count();
+    assert!(refused > 10, "{refused}");
 }

@@ -104,7 +104,7 @@ fn walk(client: &Client, document: &Json) -> Vec<(String, u16, String)> {
         "create_token" => Some(json!({"role": "admin", "name": "x"})),
         _ => None,
     };
-    send_all(client, document, &Sent { parameter: &fill, body: &body })
+    send_all(client, document, &Sent { parameter: &fill, body: &body, headers: &[] })
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn no_route_shows_or_changes_records_that_a_token_is_not_for() {
         assert!(before[0].to_string().contains(SECRET), "{before:?}");
         for token in &tokens {
             let client = stook.client(Some(token));
-            let answers = send_all(&client, &document, &Sent { parameter: &parameter, body: &body });
+            let answers = send_all(&client, &document, &Sent { parameter: &parameter, body: &body, headers: &[] });
             assert!(answers.len() > 50, "{}", answers.len());
             for (operation, status, answer) in &answers {
                 assert!(!answer.contains(SECRET) || answer.contains("\"status\":404"), "{operation}: {status} {answer}");

@@ -15,26 +15,26 @@ const MAX_LENGTH: u64 = 200;
 const MAX_TOGETHER: usize = 12;
 
 /// Words of columns that people share: names of persons, and where they live.
-const SHARED: [&str; 14] = [
-    "postcode",
-    "postal",
-    "zip",
-    "zipcode",
-    "plz",
-    "first",
-    "last",
-    "given",
-    "family",
-    "surname",
-    "vorname",
-    "nachname",
-    "firstname",
-    "lastname",
-];
+const SHARED: [&str; 14] =
+    ["postcode", "postal", "zip", "zipcode", "plz", "first", "last", "given", "family", "surname", "vorname", "nachname", "firstname", "lastname"];
 /// Words of columns with times of a thing's life, which differ by chance: the time of an observation identifies it, the day of somebody's death does not.
 const OF_A_LIFE: [&str; 16] = [
-    "birth", "born", "birthday", "birthdate", "dob", "death", "died", "deceased", "founded", "opened", "closed", "created", "updated", "modified",
-    "geboren", "gestorben",
+    "birth",
+    "born",
+    "birthday",
+    "birthdate",
+    "dob",
+    "death",
+    "died",
+    "deceased",
+    "founded",
+    "opened",
+    "closed",
+    "created",
+    "updated",
+    "modified",
+    "geboren",
+    "gestorben",
 ];
 
 /// What identifies the rows of a table.

@@ -2,6 +2,7 @@
 
 use super::export::streamed;
 use super::jobs::{job, own_job, shown};
+use super::transitions::refuse_key;
 use super::uploads::accepted;
 use crate::guard::blocking::{blocking, reading};
 use crate::guard::problem::{HandlerResult, Problem};
@@ -99,6 +100,7 @@ fn file_name(job: u64, name: &str) -> String {
 pub async fn retry(ctx: UndecidedContext) -> HandlerResult {
     let ctx = ctx.decided(Decides::ByJob);
     ctx.params.end()?;
+    refuse_key(&ctx, "sent again, it is another job, in which all documents are unchanged")?;
     let job = own_job(&ctx).await?;
     let app = ctx.app.clone();
     let (new, report) = blocking(move || import::retry(&app.catalogue, &*app.store, &job)).await?;

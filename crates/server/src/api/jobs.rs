@@ -2,6 +2,7 @@
 
 use super::events;
 use crate::api::response::json_answer;
+use crate::api::transitions::{SAME_AGAIN, refuse_key};
 use crate::guard::blocking::{blocking, reading};
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::MAX_INTEGER;
@@ -171,6 +172,7 @@ pub async fn document(ctx: UndecidedContext) -> HandlerResult {
 pub async fn rechunk(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
+    refuse_key(&ctx, SAME_AGAIN)?;
     let mut sent = ctx.object(body, JSON).await?;
     let documents = sent.remove("documents").and_then(|number| number.as_u64()).filter(|number| (1..=1_000_000).contains(number));
     let documents = documents.ok_or_else(|| Problem::unprocessable(vec!["documents: a whole number from 1 to 1000000".into()]))? as u32;
@@ -203,6 +205,7 @@ pub async fn chunks(ctx: UndecidedContext) -> HandlerResult {
 pub async fn cancel(ctx: UndecidedContext) -> HandlerResult {
     let ctx = ctx.decided(Decides::ByJob);
     ctx.params.end()?;
+    refuse_key(&ctx, "a job that has ended is not cancelled again")?;
     let job = own_job(&ctx).await?;
     if job.state.is_final() {
         return Err(Problem::new(StatusCode::CONFLICT, format!("the job has ended: {}", job.state.name())));
@@ -219,6 +222,7 @@ pub async fn cancel(ctx: UndecidedContext) -> HandlerResult {
 pub async fn undo(ctx: UndecidedContext) -> HandlerResult {
     let ctx = ctx.decided(Decides::ByJob);
     ctx.params.end()?;
+    refuse_key(&ctx, "a job is undone only once")?;
     let job = own_job(&ctx).await?;
     let app = ctx.app.clone();
     let started = blocking(move || match undo::start(&app.catalogue, &*app.store, job.id) {
@@ -234,6 +238,7 @@ pub async fn undo(ctx: UndecidedContext) -> HandlerResult {
 pub async fn retry(ctx: RequestContext) -> HandlerResult {
     ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
+    refuse_key(&ctx, SAME_AGAIN)?;
     let job = job(&ctx).await?;
     let app = ctx.app.clone();
     let requeued = blocking(move || app.store.retry(job.id, None)).await?;

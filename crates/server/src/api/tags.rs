@@ -2,6 +2,7 @@
 
 use crate::App;
 use crate::api::response::json_answer;
+use crate::api::transitions::{SAME_AGAIN, refuse_key};
 use crate::guard::blocking::{blocking, reading};
 use crate::guard::problem::{HandlerResult, Problem};
 use crate::guard::request::{JSON, RequestContext};
@@ -110,6 +111,7 @@ pub async fn create(mut ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.require_role(Role::Admin)?;
     let preview = ctx.params.flag("preview")?;
     ctx.params.end()?;
+    refuse_key(&ctx, "sent again, it is refused, as the tag is there")?;
     let sent = ctx.object(body, JSON).await?;
     let change = tags::tag_change_from_json(&Json::Object(sent)).map_err(|reason| Problem::unprocessable(vec![reason]))?;
     if preview {
@@ -163,6 +165,7 @@ fn found_by(app: &App, tenant: &Tenant, index: CollectionId, (name, text): (&str
 pub async fn set(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
+    refuse_key(&ctx, SAME_AGAIN)?;
     let mut sent = ctx.object(body, PATCH).await?;
     let saving = match sent.insert("name".into(), ctx.segment("tag").into()) {
         None => TagSaving::Change,
@@ -198,6 +201,7 @@ async fn check_exists(ctx: &RequestContext) -> HandlerResult<()> {
 pub async fn remove(ctx: RequestContext) -> HandlerResult {
     ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
+    refuse_key(&ctx, SAME_AGAIN)?;
     ctx.count_store_reached();
     let (app, tenant, index, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.segment("tag").to_owned());
     let removed = blocking(move || app.store.delete_tag(&tenant, index, &name)).await?;
@@ -208,6 +212,7 @@ pub async fn remove(ctx: RequestContext) -> HandlerResult {
 pub async fn rebuild(ctx: RequestContext) -> HandlerResult {
     ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
+    refuse_key(&ctx, "sent again, the tag is evaluated again")?;
     check_exists(&ctx).await?;
     ctx.count_store_reached();
     let (app, tenant, collection_name, names) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), vec![ctx.segment("tag").to_owned()]);
@@ -218,6 +223,7 @@ pub async fn rebuild(ctx: RequestContext) -> HandlerResult {
 /// `{"add": [KEY, ...], "remove": [KEY, ...]}`: gives a manual tag to records and takes it from others.
 pub async fn assign(ctx: RequestContext, part: Part, body: Body) -> HandlerResult {
     ctx.params.end()?;
+    refuse_key(&ctx, SAME_AGAIN)?;
     let mut sent = ctx.object(body, JSON).await?;
     let mut keys = |name: &str| -> HandlerResult<Vec<Key>> {
         let wrong = || Problem::unprocessable(vec![format!("{name}: a list of at most {MAX_RECORDS} keys")]);

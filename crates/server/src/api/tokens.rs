@@ -1,6 +1,7 @@
 //! Tokens by HTTP. A tenant's admin sees, makes and changes the tokens of that tenant.
 
 use crate::api::response::json_answer;
+use crate::api::transitions::{SAME_AGAIN, refuse_key};
 use crate::guard::access::{TOKEN_NAME, checked_rights, is_token_name};
 use crate::guard::blocking::blocking;
 use crate::guard::problem::{HandlerResult, Problem};
@@ -98,6 +99,7 @@ const TOKEN_MEMBERS: [&str; 4] = ["role", "may", "name", "expires"];
 pub async fn create(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
+    refuse_key(&ctx, "sent again, it makes another token")?;
     let mut sent = ctx.object(body, JSON).await?;
     let missing = |what: &str| Problem::unprocessable(vec![format!("{what} is missing")]);
     let rights = rights(&mut sent, &ctx.app.catalogue)?.ok_or_else(|| missing("role (metrics, read, write or admin), or may,"))?;
@@ -153,6 +155,7 @@ async fn change_token(ctx: &RequestContext, change: TokenChange) -> HandlerResul
 pub async fn change(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
+    refuse_key(&ctx, SAME_AGAIN)?;
     let mut sent = ctx.object(body, PATCH).await?;
     let change = TokenChange { rights: rights(&mut sent, &ctx.app.catalogue)?, name: name(&mut sent)?, expires: expires(&mut sent)?, secret: None };
     reject_other_members(&sent, &TOKEN_MEMBERS)?;
@@ -164,6 +167,7 @@ pub async fn change(ctx: RequestContext, body: Body) -> HandlerResult {
 pub async fn rotate(ctx: RequestContext, body: Body) -> HandlerResult {
     ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
+    refuse_key(&ctx, "sent again, it makes another secret")?;
     let mut sent = ctx.object(body, JSON).await?;
     let expires = expires(&mut sent)?;
     let former_until = match sent.remove("overlap") {
@@ -183,6 +187,7 @@ pub async fn rotate(ctx: RequestContext, body: Body) -> HandlerResult {
 pub async fn revoke(ctx: RequestContext) -> HandlerResult {
     ctx.caller.require_role(Role::Admin)?;
     ctx.params.end()?;
+    refuse_key(&ctx, SAME_AGAIN)?;
     let id: u64 = ctx.segment("token").parse().ok().filter(|id| *id <= MAX_INTEGER as u64).ok_or_else(|| token_not_found(&ctx))?;
     ctx.count_store_reached();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());

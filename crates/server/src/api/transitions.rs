@@ -55,6 +55,9 @@ pub fn call_of(ctx: &RequestContext, target: &str, sent: &str) -> HandlerResult<
     Ok(Some(IdempotentCall { id: hash(&[&caller, target, key]), request }))
 }
 
+/// What happens when a request that sets something is sent again.
+pub const SAME_AGAIN: &str = "sent again, it changes nothing more";
+
 /// Refuses an idempotency key in a request of which no answer is kept; `instead` says what happens when it is sent again.
 ///
 /// # Errors

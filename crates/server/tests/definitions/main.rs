@@ -175,7 +175,10 @@ const NOT_GENERATED: &[(&str, &str)] = &[
     ("source.sheet", "generated files are texts; crates/formats/tests/all/tables.rs has spreadsheets"),
     ("type=partial_date", "crates/query/tests/all/differential.rs and crates/store/tests have partial dates, on both stores"),
     ("source.undo", "crates/engine/tests/all/undo.rs has the law of undone jobs"),
-    ("collection.compose", "crates/engine/tests/all/composed.rs has the law of composed records: every order of arrival, both stores, imported again"),
+    (
+        "collection.compose",
+        "crates/engine/tests/all/composed.rs has the law of composed records: every order of arrival, both stores, imported again",
+    ),
     ("compose.survivorship", "as collection.compose"),
     ("compose.with", "as collection.compose"),
     ("compose.protect", "as collection.compose"),
@@ -192,7 +195,10 @@ const NOT_GENERATED: &[(&str, &str)] = &[
     ("feed.each", "crates/engine/tests/all/elements.rs has the law of documents whose elements contribute"),
     ("each.path", "as feed.each"),
     ("each.of", "as feed.each"),
-    ("route.find", "routes in steps have tests of their own: crates/catalogue/tests/all/route_steps.rs, and tests/tests/end_to_end/register.rs on both stores"),
+    (
+        "route.find",
+        "routes in steps have tests of their own: crates/catalogue/tests/all/route_steps.rs, and tests/tests/end_to_end/register.rs on both stores",
+    ),
     ("route.refuse", "as route.find"),
     ("route.write", "as route.find"),
     ("route.body", "as route.find"),

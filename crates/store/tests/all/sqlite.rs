@@ -119,7 +119,11 @@ const TASK: &str = "STORE_TEST_TASK";
 /// Runs this test program again as another process with a task of [`child_process_of_other_tests`].
 fn process(program: &Path, path: &Path, task: &str) -> Command {
     let mut command = Command::new(program);
-    command.args(["--ignored", "--exact", "sqlite::child_process_of_other_tests", "--nocapture"]).env(PATH, path).env(TASK, task).stdout(Stdio::piped());
+    command
+        .args(["--ignored", "--exact", "sqlite::child_process_of_other_tests", "--nocapture"])
+        .env(PATH, path)
+        .env(TASK, task)
+        .stdout(Stdio::piped());
     command
 }
 
