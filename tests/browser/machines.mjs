@@ -1,5 +1,5 @@
 // A data centre: makes a tag, watches it fill, makes a token and revokes it.
-import { byKeyboard, end, expect, signIn, step, token, visitor } from "./steps.mjs";
+import { byKeyboard, end, expect, signIn, step, token, url, visitor } from "./steps.mjs";
 
 const page = await visitor();
 await step("signs in", page, () => signIn(page, token));
@@ -60,6 +60,40 @@ await step("is told what is wrong with a definition", page, async () => {
   await page.getByLabel("XPath over the record's document").last().fill("//node[");
   await page.getByRole("button", { name: "Create" }).click();
   await page.getByRole("alert").waitFor();
+});
+
+async function changeAll(query, what, tag) {
+  await page.goto(`${url}/t/main/search?q=${encodeURIComponent(query)}`);
+  await page.getByText("Change all that are found").click();
+  await page.getByLabel("What").selectOption({ label: what });
+  if (tag) await page.getByLabel("Tag", { exact: true }).fill(tag);
+  await page.getByRole("button", { name: "Preview" }).click();
+}
+
+await step("sees which machines would be acquired", page, () => changeAll("machine status=Ready", "acquire"));
+
+await step("acquires all of them", page, async () => {
+  await page.getByText(/^Make the transition acquire of \d+ of machine/).waitFor();
+  await page.getByRole("button", { name: /^Change \d+$/ }).click();
+  await page.getByText(/\d+ changed/).waitFor();
+});
+
+await step("is told which cannot be acquired, and why", page, async () => {
+  await changeAll("machine status=Allocated", "acquire");
+  await page.getByRole("button", { name: /^Change \d+$/ }).click();
+  await page.getByText(/\d+ not changed: machine is Allocated/).waitFor();
+});
+
+await step("tags all machines that a search finds", page, async () => {
+  await page.getByRole("link", { name: "Tags" }).click();
+  await page.getByText("New tag").click();
+  await page.getByLabel("Name", { exact: true }).last().fill("lot-7");
+  await page.getByRole("button", { name: "Create" }).click();
+  await changeAll("machine status=Allocated", "add a tag", "lot-7");
+  await page.getByRole("button", { name: /^Change \d+$/ }).click();
+  await page.getByText(/\d+ changed/).waitFor();
+  await page.goto(`${url}/t/main/search?q=${encodeURIComponent("machine tag=lot-7")}`);
+  await page.locator("tbody a").first().waitFor();
 });
 
 await step("looks at the metrics", page, async () => {
