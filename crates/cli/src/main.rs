@@ -66,13 +66,8 @@ fn run(arguments: &Arguments) -> CommandResult {
         Command::Settle { json } => settle::settle(&location, *json),
         Command::Help { topic, json } => help::help(topic, *json),
         Command::Schema => definition::schema(),
-        Command::Prepare => {
-            let catalogue = location.catalogue()?;
-            let store = location.prepared(&catalogue, true)?;
-            settle::mark_outdated(&catalogue, &*store)?;
-            say!("the store is ready");
-            Ok(0)
-        }
+        Command::Prepare { dry_run: false, .. } => definition::prepare(&location),
+        Command::Prepare { dry_run: true, json } => definition::what_prepare_changes(&location, *json),
         Command::Backup { file, verify: false, json } => backup::backup(&location, file, *json),
         Command::Backup { file, verify: true, json } => backup::verify(file, *json),
         Command::Restore { file, json } => backup::restore(&location, file, *json),

@@ -10,7 +10,7 @@ use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_store::admin::AdminStore;
 use stook_store::postgres::PostgresStore;
 use stook_store::sqlite::SqliteStore;
-use stook_store::store_schema::StoreSchema;
+use stook_store::store_schema::PreparedFor;
 use stook_store::{Store, StoreError, Tenant, postgres, sqlite};
 
 /// Reads a file that a definition names, if it is no longer than such a file may be.
@@ -113,8 +113,8 @@ impl CatalogueLocation {
         Ok(store)
     }
 
-    /// Returns the store schema that the store was prepared for, if there is a store; it is not changed.
-    pub fn prepared_for(&self) -> Result<Option<StoreSchema>, CommandError> {
+    /// Returns what the store was prepared for, if there is a store; it is not changed.
+    pub fn prepared_for(&self) -> Result<Option<PreparedFor>, CommandError> {
         match self.address()? {
             StoreAddress::File(path) => SqliteStore::prepared_for(&path).map_err(|error| CommandError::new(format!("{}: {error}", path.display()))),
             StoreAddress::Server(url) => Ok(PostgresStore::prepared_for(&url)?),

@@ -136,6 +136,7 @@ fn json_has_the_documented_keys() {
     }
     let sound = sandbox.json(&["check", "--json"]);
     assert_eq!((&sound["sound"], &sound["problems"]), (&json!(true), &json!([])));
+    assert_eq!(keys(&sandbox.json(&["prepare", "--dry-run", "--json"])), documented("| `prepare --dry-run --json`"));
     let withdrawn = sandbox.json(&["withdraw", "holdings", "--json"]);
     assert_eq!(keys(&withdrawn), documented("| `withdraw --json`"));
 

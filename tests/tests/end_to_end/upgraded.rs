@@ -1,8 +1,6 @@
 //! Stores that earlier programs wrote (`tests/stores`, made by `make.py` there) are brought up to date, and nothing in them is lost: not when that is
 //! interrupted either.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -106,6 +104,8 @@ fn a_store_of_an_earlier_format_is_brought_up_to_date() {
             let advice = "`stook prepare` brings it up to date";
             sandbox.run(command).exits(1).stderr_contains(&[&format!("the store has format {format}, this program writes format {now}"), advice]);
         }
+        let upgrade = format!("the store is upgraded from format {format} to {now}; older versions of this program can no longer open it");
+        assert_eq!(sandbox.json(&["prepare", "--dry-run", "--json"]), json!({"there": true, "needs_a_new_store": [], "changes": [upgrade]}));
         let prepared = sandbox.run(&["prepare"]).exits(0);
         let note = format!("the store was upgraded from format {format} to {now}; older versions of this program can no longer open it");
         prepared.stderr_contains(&[&note]);

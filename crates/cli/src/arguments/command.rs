@@ -82,8 +82,15 @@ pub enum Command {
     #[command(after_help = "Example:\n  stook schema > catalogue.schema.json")]
     Schema,
     /// Create the store, or update it to match catalogue.yaml. If the store is a file, imports, workers and servers do this themselves.
-    #[command(after_help = "Example:\n  stook prepare --store 'postgres://stook@localhost/catalogues?schema=library'")]
-    Prepare,
+    #[command(after_help = "Examples:\n  stook prepare --store 'postgres://stook@localhost/catalogues?schema=library'\n  stook prepare --dry-run")]
+    Prepare {
+        /// Only say what would be changed in the store, and whether the definition can be applied to it.
+        #[arg(long)]
+        dry_run: bool,
+        /// Print JSON.
+        #[arg(long, requires = "dry_run")]
+        json: bool,
+    },
     /// Back up the store while it is in use: all that it holds at one moment, to a file that a store of either kind can be restored from.
     #[command(
         after_help = "Examples:\n  stook backup /backups/monday.stook\n  stook backup --verify /backups/monday.stook\n  stook backup - | aws s3 cp - s3://backups/monday.stook\n  stook backup /backups/monday.sqlite\n\nA name that ends in .sqlite makes a copy of the store's file instead, which can be used as a store at once (--store). A store on a server has no such file."

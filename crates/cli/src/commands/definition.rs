@@ -1,4 +1,4 @@
-//! `check`, `schema`.
+//! `check`, `prepare`, `schema`.
 
 use crate::open::{CatalogueLocation, notes_of_areas};
 use crate::output::count;
@@ -15,7 +15,7 @@ pub fn check(location: &CatalogueLocation, as_json: bool) -> CommandResult {
             let fields: usize = catalogue.collections.iter().map(|collection| collection.fields.len()).sum();
             // the store is only checked if one is named
             let stored = if location.store.is_some() { location.prepared_for()? } else { None };
-            let refusals = stored.as_ref().map(|stored| stored.refusals(&StoreSchema::from_catalogue(&catalogue)));
+            let refusals = stored.as_ref().map(|stored| stored.schema.refusals(&StoreSchema::from_catalogue(&catalogue)));
             let fits = refusals.as_ref().is_none_or(Vec::is_empty);
             if as_json {
                 let mut report = json!({"file": file, "sound": true, "problems": [], "notes": notes_of_areas(&catalogue), "hash": catalogue.hash});
@@ -36,11 +36,7 @@ pub fn check(location: &CatalogueLocation, as_json: bool) -> CommandResult {
                     None if location.store.is_some() => say!("there is no store yet to check against"),
                     None => {}
                     Some([]) => say!("the store is compatible"),
-                    Some(reasons) => {
-                        say!("the store is not compatible; a new one is needed:");
-                        reasons.iter().for_each(|reason| say!("  - {reason}"));
-                        say!("revert these changes, or export with the old definition and import into a new store (--store)");
-                    }
+                    Some(reasons) => say_refusals(reasons),
                 }
             }
             Ok(u8::from(!fits))
@@ -61,6 +57,43 @@ pub fn check(location: &CatalogueLocation, as_json: bool) -> CommandResult {
             Err(CommandError::new(format!("{shown}{}", count(problems.len() as u64, "mistake"))))
         }
     }
+}
+
+fn say_refusals(reasons: &[String]) {
+    say!("the store is not compatible; a new one is needed:");
+    reasons.iter().for_each(|reason| say!("  - {reason}"));
+    say!("revert these changes, or export with the old definition and import into a new store (--store)");
+}
+
+/// Creates the store, or updates it to match the definition.
+pub fn prepare(location: &CatalogueLocation) -> CommandResult {
+    let catalogue = location.catalogue()?;
+    let store = location.prepared(&catalogue, true)?;
+    super::settle::mark_outdated(&catalogue, &*store)?;
+    say!("the store is ready");
+    Ok(0)
+}
+
+/// Says what preparing the store would change in it.
+pub fn what_prepare_changes(location: &CatalogueLocation, as_json: bool) -> CommandResult {
+    let catalogue = location.catalogue()?;
+    let stored = location.prepared_for()?;
+    let refusals = stored.as_ref().map(|stored| stored.schema.refusals(&StoreSchema::from_catalogue(&catalogue))).unwrap_or_default();
+    let changes = stored.as_ref().filter(|_| refusals.is_empty()).map(|stored| stored.changes(&catalogue)).unwrap_or_default();
+    if as_json {
+        say!("{}", json!({"there": stored.is_some(), "needs_a_new_store": refusals, "changes": changes}));
+    } else {
+        match (&stored, refusals.as_slice(), changes.as_slice()) {
+            (None, _, _) => say!("there is no store yet; `stook prepare` creates it"),
+            (_, [], []) => say!("the store fits this definition; nothing in it would be changed"),
+            (_, [], changes) => {
+                say!("`stook prepare` would change the store:");
+                changes.iter().for_each(|change| say!("  - {change}"));
+            }
+            (_, reasons, _) => say_refusals(reasons),
+        }
+    }
+    Ok(u8::from(!refusals.is_empty()))
 }
 
 pub fn schema() -> CommandResult {

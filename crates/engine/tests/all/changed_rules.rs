@@ -17,16 +17,16 @@ use support::follow::{Follower, exported};
 
 const SOURCES: [&str; 3] = ["one", "two", "three"];
 
-/// How two fields choose their values, and whether contributors are compared.
+/// How two fields choose their values, and how contributors are compared: by texts, and by numbers.
 #[derive(Debug, Clone, PartialEq)]
 struct Rules {
     text: &'static str,
     list: &'static str,
-    compare: bool,
+    compare: (&'static str, &'static str),
 }
 
 fn definition(rules: &Rules) -> Arc<Catalogue> {
-    let Rules { text, list, compare } = rules;
+    let Rules { text, list, compare: (compare_texts, compare_numbers) } = rules;
     let source = |name: &&str| {
         format!(
             "  {name}:\n    format: json\n    let: {{ at: {{ path: $.at, type: timestamp, format: epoch }}, said: {{ path: $.said, type: text }} }}\n    \
@@ -43,9 +43,9 @@ sources:
     changes: 30d
     fields:
       id: text
-      text: {{ type: text, survivorship: {text}, compare: {compare}, index: equal }}
+      text: {{ type: text, survivorship: {text}, compare: {compare_texts}, index: equal }}
       list: {{ type: [text], survivorship: {list}, index: equal }}
-      weight: {{ type: integer, survivorship: {text} }}
+      weight: {{ type: integer, survivorship: {text}, compare: {compare_numbers} }}
       box: {{ type: text, survivorship: {text} }}
       long: {{ type: integer, derive: \"size(text)\" }}
     links:
@@ -74,11 +74,12 @@ struct Doc {
 fn rules() -> impl Strategy<Value = Rules> {
     let text = prop::sample::select(vec!["latest", "earliest", "{ prefer: [two], then: latest }", "{ prefer: [three, one], then: earliest }"]);
     let list = prop::sample::select(vec!["latest", "earliest", "union", "{ prefer: [two], then: latest }"]);
-    (text, list, any::<bool>()).prop_map(|(text, list, compare)| Rules { text, list, compare })
+    let compare = prop::sample::select(vec![("false", "false"), ("true", "true"), ("folded", "{ within: 2 }"), ("false", "{ within: 3 }")]);
+    (text, list, compare).prop_map(|(text, list, compare)| Rules { text, list, compare })
 }
 
 fn docs() -> impl Strategy<Value = Vec<Doc>> {
-    let words = prop::sample::select(vec!["a", "bb", "ccc", "dddd"]);
+    let words = prop::sample::select(vec!["a", "bb", "BB", "dddd"]);
     let doc = (0..SOURCES.len(), 0_u8..4, 0_i64..6, words, prop::option::of(0_i64..9), prop::bool::weighted(0.15))
         .prop_map(|(source, id, at, text, weight, gone)| Doc { source, id, at, text, weight, gone });
     prop::collection::vec(doc, 1..10)

@@ -5,7 +5,7 @@ mod options;
 
 pub use options::PostgresOptions;
 
-use crate::store_schema::StoreSchema;
+use crate::store_schema::PreparedFor;
 use crate::{Result, StoreError};
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
@@ -32,7 +32,7 @@ impl PostgresStore {
     ///
     /// # Errors
     /// Always.
-    pub fn prepared_for(_url: &str) -> Result<Option<StoreSchema>> {
+    pub fn prepared_for(_url: &str) -> Result<Option<PreparedFor>> {
         Err(refusal())
     }
 }

@@ -6,11 +6,12 @@ use super::options::PostgresOptions;
 use super::queue;
 use super::session::{DatabaseError, DbResult, Pool, PoolWaits, Session};
 use super::tables::{self, StoreTables};
+use super::upgrade;
 use super::values::RowExt;
 use super::writer::{PostgresWriter, WriteContext};
 use crate::cancel::CancelToken;
 use crate::queue::*;
-use crate::sql::store_schema::{AccessMode, StoreSchema};
+use crate::sql::store_schema::{AccessMode, PreparedFor};
 use crate::*;
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex};
@@ -94,19 +95,18 @@ impl PostgresStore {
         Ok(Self { catalogue, context, writer, listener: Mutex::default(), changes, redefined, observer, observed: Mutex::default() })
     }
 
-    /// Returns the schema that a store was prepared for; `None` if there is no store yet.
+    /// Returns what a store was prepared for; `None` if there is no store yet.
     ///
     /// # Errors
     /// When the server does not respond, or the store has another format.
-    pub fn prepared_for(url: &str) -> Result<Option<StoreSchema>> {
+    pub fn prepared_for(url: &str) -> Result<Option<PreparedFor>> {
         let (address, schema) = parse_url(url)?;
         let pool = Pool::new(address, schema, PoolWaits { wait: FIRST_WAIT, outage: FIRST_WAIT }, 1);
         let read = pool.run(|session| {
             if !session.query_one("SELECT to_regclass('meta') IS NOT NULL", &[])?.at::<bool>(0)? {
                 return Ok(None);
             }
-            tables::check_format(session)?;
-            Ok(Some(crate::sql::store_schema::parse_schema(tables::meta(session, "shape")?.as_deref())?))
+            PreparedFor::read(tables::FORMAT, upgrade::UPGRADABLE_FORMATS, &mut |name| tables::meta(session, name)).map(Some)
         });
         read.map_err(|error| match error {
             DatabaseError::ConnectionLost(reason) => StoreError::Other(format!("the server does not answer: {reason}")),

@@ -25,7 +25,7 @@ use super::values::{BoundingBox, RowExt, column_type};
 use super::words_index::{words_column, words_index};
 use crate::StoreError;
 use crate::sql::store_schema::IndexChange;
-use crate::sql::store_schema::{AccessMode, FieldSchema, StoreSchema, StoredDefinition, consolidated_again_name, report_consolidated_again};
+use crate::sql::store_schema::{AccessMode, FieldSchema, StoreSchema, StoredDefinition, consolidated_again_name};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use stook_catalogue::definition::{Catalogue, Collection, Field, FieldIndexes, Survivorship};
@@ -298,10 +298,9 @@ pub fn prepare(session: &mut Session, tables: &StoreTables, schema: &str) -> DbR
     if stored_definition.as_deref() != Some(tables.format_and_hash.as_str()) {
         let old_schema = crate::sql::store_schema::parse_schema(meta(session, "shape")?.as_deref())?;
         old_schema.check(&tables.store_schema)?;
-        changes = migrate(session, tables, &old_schema)?;
+        migrate(session, tables, &old_schema)?;
         for (collection, fields) in old_schema.consolidated_again(&tables.store_schema) {
             put_meta(session, &consolidated_again_name(&collection), &fields.join(", "))?;
-            changes.push(report_consolidated_again(&collection, &fields));
         }
         let schema_json = serde_json::to_string(&tables.store_schema).map_err(|error| StoreError::Other(error.to_string()))?;
         put_meta(session, "shape", &schema_json)?;
@@ -309,8 +308,8 @@ pub fn prepare(session: &mut Session, tables: &StoreTables, schema: &str) -> DbR
         super::former::prepare(session, definition)?;
         super::change_feed::prepare(session, definition, &old_schema, &tables.store_schema)?;
         redefined = stored_definition.is_some();
-        if !redefined {
-            changes.clear();
+        if redefined {
+            changes = old_schema.changes(&tables.store_schema);
         }
     }
     put_meta(session, "collections", &crate::sql::store_schema::collection_names_json(definition))?;
@@ -416,8 +415,7 @@ fn is_prepared(session: &mut Session, tables: &StoreTables) -> DbResult<bool> {
     Ok(super::views::are_current(session, &tables.definition)? && read_generations(session, tables)?.values().all(|number| *number > 0))
 }
 
-fn migrate(session: &mut Session, tables: &StoreTables, old_schema: &StoreSchema) -> DbResult<Vec<String>> {
-    let mut changes = Vec::new();
+fn migrate(session: &mut Session, tables: &StoreTables, old_schema: &StoreSchema) -> DbResult<()> {
     let is_distributed = meta(session, "distributed")?.is_some();
     for (collection, collection_tables) in tables.definition.collections.iter().zip(&tables.collections) {
         let (table, collection_name) = (&collection_tables.table, &collection.name);
@@ -439,7 +437,6 @@ fn migrate(session: &mut Session, tables: &StoreTables, old_schema: &StoreSchema
                 "CREATE TABLE {table}({}, PRIMARY KEY(tenant, key)){fill_factor}; ALTER TABLE {table} {ignored}",
                 columns.join(", ")
             ))?;
-            changes.push(format!("collection `{collection_name}` is new"));
         }
         for field in &collection.fields {
             let old_field = old_collection.and_then(|collection| collection.fields.get(&field.name));
@@ -452,7 +449,6 @@ fn migrate(session: &mut Session, tables: &StoreTables, old_schema: &StoreSchema
                 if field.fold && !ty.is_list() {
                     session.batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {}", column_type(&FieldType::Text)))?;
                 }
-                changes.push(format!("field `{collection_name}.{}` is new; import documents again to fill it", field.name));
             }
             // a cluster does not apply this to its servers
             if old_field.is_none() && ty.is_list() && !field.is_member() && !(is_distributed && old_collection.is_some()) {
@@ -461,12 +457,9 @@ fn migrate(session: &mut Session, tables: &StoreTables, old_schema: &StoreSchema
             let new_field = tables.store_schema.collections.get(collection_name).and_then(|collection| collection.fields.get(&field.name));
             let converted = old_field.zip(new_field).filter(|(old_field, new_field)| old_field.is_reshaped(new_field));
             let mut old_indexes = old_field.map(FieldSchema::index).unwrap_or_default();
-            if let Some((old_field, new_field)) = converted {
+            if let Some((old_field, _)) = converted {
                 convert_link(session, (table, collection_name, &field.name), old_field, ty)?;
-                crate::sql::store_schema::report_reshaped(&mut changes, collection_name, &field.name, new_field.is_list());
                 old_indexes = FieldIndexes::default();
-            } else if old_field.is_some() {
-                crate::sql::store_schema::report_index(&mut changes, collection_name, &field.name, field.index, old_indexes);
             }
             if ty.is_list() {
                 list_index(session, collection, field, old_indexes.ordered)?;
@@ -502,7 +495,6 @@ fn migrate(session: &mut Session, tables: &StoreTables, old_schema: &StoreSchema
             }
             if !field.unique && old_field.is_some_and(|field| field.unique) {
                 session.batch(&format!("DROP TABLE {side}"))?;
-                changes.push(format!("`{collection_name}.{}` is not unique any more", field.name));
             }
         }
         if collection.compares() {
@@ -519,7 +511,6 @@ fn migrate(session: &mut Session, tables: &StoreTables, old_schema: &StoreSchema
             let column = quoted_name(&["s", &state.name]);
             if old_collection.is_some() && old_state.is_none() {
                 session.batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {}", column_type(&state.ty)))?;
-                changes.push(format!("state field `{collection_name}.{}` is new", state.name));
             }
             // indexes on lists and trigrams need side tables, which state fields do not have
             let old_index = FieldIndexes { ordered: old_state.is_some_and(|state| state.ordered) && !state.ty.is_list(), ..FieldIndexes::default() };
@@ -532,12 +523,9 @@ fn migrate(session: &mut Session, tables: &StoreTables, old_schema: &StoreSchema
                 &index_columns,
                 IndexChange::choose(new_index.ordered, old_index.ordered),
             )?;
-            if old_state.is_some() {
-                crate::sql::store_schema::report_index(&mut changes, collection_name, &state.name, new_index, old_index);
-            }
         }
     }
-    Ok(changes)
+    Ok(())
 }
 
 /// Turns a link's keys into lists, or each list into one key, until they are settled again. Drops their indexes.

@@ -73,9 +73,9 @@ impl FieldSchema {
         self.ty.starts_with('[')
     }
 
-    /// Whether no contributor has ever given a value: `rule` ends in the derivation, and in whether contributors are compared.
+    /// Whether no contributor has ever given a value.
     fn is_derived(&self) -> bool {
-        let rule = self.rule.trim_end_matches(" false").trim_end_matches(" true");
+        let rule = without_comparison(&self.rule);
         !rule.is_empty() && !rule.ends_with(" None")
     }
 
@@ -99,9 +99,16 @@ impl FieldSchema {
     }
 }
 
+/// A rule up to the derivation, behind which stands how contributors are compared: `true`, `folded`, `within DISTANCE`, or `false`.
+fn without_comparison(rule: &str) -> &str {
+    let named = [" false", " true", " folded"].into_iter().find_map(|comparison| rule.strip_suffix(comparison));
+    let within = || rule.rsplit_once(" within ").filter(|(_, distance)| !distance.contains([' ', '"'])).map(|(rule, _)| rule);
+    named.or_else(within).unwrap_or(rule)
+}
+
 /// The sources that may contribute to a field with this rule, as the rule has them; `None` if it is derived.
 fn contributors_of(rule: &str) -> Option<&str> {
-    let rule = rule.trim_end_matches(" false").trim_end_matches(" true").strip_suffix(" None")?;
+    let rule = without_comparison(rule).strip_suffix(" None")?;
     match rule.strip_suffix(" None") {
         Some(_) => Some(""),
         None => rule.rfind(" Some([").map(|at| &rule[at..]),
@@ -119,6 +126,46 @@ pub(crate) struct StoredDefinition {
     pub collections: Option<String>,
     /// The rules by which records were settled.
     pub settled: Option<String>,
+}
+
+/// What a store has recorded about the definition that it was prepared for, for those who want to know before they prepare it for another one.
+#[derive(Debug)]
+pub struct PreparedFor {
+    /// The schema of that definition.
+    pub schema: StoreSchema,
+    /// The store's format, if it is an earlier one that `prepare` upgrades.
+    pub earlier_format: Option<String>,
+    /// The format that this program writes.
+    pub own_format: &'static str,
+    settled: Option<String>,
+}
+
+impl PreparedFor {
+    /// Reads it from the store's own notes.
+    ///
+    /// # Errors
+    /// When they cannot be read, or the store has a format that cannot be upgraded.
+    pub(crate) fn read<E: From<crate::StoreError>>(
+        own_format: &'static str,
+        upgraded: &[&str],
+        meta: &mut dyn FnMut(&str) -> Result<Option<String>, E>,
+    ) -> Result<Self, E> {
+        let earlier_format = meta("format")?.filter(|format| format != own_format);
+        if let Some(format) = earlier_format.as_deref().filter(|format| !upgraded.contains(format)) {
+            return Err(other_format(Some(format), own_format, upgraded).into());
+        }
+        Ok(Self { schema: parse_schema(meta("shape")?.as_deref())?, earlier_format, own_format, settled: meta("settled")? })
+    }
+
+    /// What preparing the store for a definition changes in it, in sentences.
+    pub fn changes(&self, catalogue: &Catalogue) -> Vec<String> {
+        let upgrade = self.earlier_format.iter().map(|format| {
+            format!("the store is upgraded from format {format} to {}; older versions of this program can no longer open it", self.own_format)
+        });
+        let settled_again = self.settled.iter().filter(|settled| **settled != catalogue.settling);
+        let settled_again = settled_again.map(|_| "links or their rules differ: derived values are settled again where they differ".to_owned());
+        upgrade.chain(self.schema.changes(&StoreSchema::from_catalogue(catalogue))).chain(settled_again).collect()
+    }
 }
 
 /// How a process uses a store that it does not prepare.
@@ -171,7 +218,7 @@ impl StoredDefinition {
             return Ok(());
         }
         old.check(wanted)?;
-        let mut differences = old.additions(wanted);
+        let mut differences = old.changes(wanted);
         if differences.is_empty() {
             differences.push(
                 "the difference does not affect how records are stored: mappings, rules, links, routes, services or the order of collections".into(),
@@ -274,30 +321,45 @@ impl StoreSchema {
         collections
     }
 
-    /// What `wanted` has and a store with this schema lacks, in sentences.
-    fn additions(&self, wanted: &StoreSchema) -> Vec<String> {
-        let rule = |(collection, fields): (String, Vec<String>)| format!("the rules of `{collection}` differ: {}", fields.join(", "));
-        let mut additions: Vec<String> = self.consolidated_again(wanted).into_iter().map(rule).collect();
+    /// What changes in a store with this schema when it is prepared for `wanted`, in sentences.
+    pub fn changes(&self, wanted: &StoreSchema) -> Vec<String> {
+        let mut changes = Vec::new();
         for (name, new) in &wanted.collections {
             let Some(old) = self.collections.get(name) else {
-                additions.push(format!("collection `{name}` is not in the store"));
+                changes.push(format!("collection `{name}` is new"));
                 continue;
             };
-            if old.published != new.published {
-                additions.push(format!("`publish` of `{name}` differs"));
+            match (old.published, new.published) {
+                (false, true) => changes.push(format!("records of `{name}` get an index by the time of their last change, as they are published")),
+                (true, false) => changes.push(format!("records of `{name}` are no longer published")),
+                _ => {}
             }
-            for (kind, old_fields, new_fields) in [("field", &old.fields, &new.fields), ("state field", &old.states, &new.states)] {
-                for (field, new) in new_fields {
-                    match old_fields.get(field) {
-                        None => additions.push(format!("{kind} `{name}.{field}` is not in the store")),
-                        Some(old) if old.index() != new.index() => additions.push(format!("indexes of `{name}.{field}` differ")),
-                        Some(old) if old.unique != new.unique => additions.push(format!("`{name}.{field}` is unique in the store")),
-                        Some(_) => {}
+            for (field, new) in &new.fields {
+                match old.fields.get(field) {
+                    None => changes.push(format!("field `{name}.{field}` is new; import documents again to fill it")),
+                    Some(old) if old.is_reshaped(new) => {
+                        let keys = if new.is_list() { "a list of keys" } else { "one key" };
+                        changes.push(format!("`{name}.{field}` is {keys} now, and is settled again"));
+                    }
+                    Some(old) => report_index(&mut changes, name, field, new.index(), old.index()),
+                }
+                if !new.unique && old.fields.get(field).is_some_and(|old| old.unique) {
+                    changes.push(format!("`{name}.{field}` is not unique any more"));
+                }
+            }
+            for (field, new) in &new.states {
+                match old.states.get(field) {
+                    None => changes.push(format!("state field `{name}.{field}` is new")),
+                    Some(old) => {
+                        // lists have no index there
+                        let index = |state: &FieldSchema| FieldIndexes { ordered: state.ordered && !state.is_list(), ..FieldIndexes::default() };
+                        report_index(&mut changes, name, field, index(new), index(old));
                     }
                 }
             }
         }
-        additions
+        changes.extend(self.consolidated_again(wanted).iter().map(|(collection, fields)| report_consolidated_again(collection, fields)));
+        changes
     }
 
     /// Reasons why `wanted` cannot be applied to a store with this schema, in sentences; empty if it can.
@@ -347,18 +409,12 @@ pub(crate) fn consolidated_again_name(collection: &str) -> String {
     format!("{CONSOLIDATED_AGAIN}{collection}")
 }
 
-/// Reports that records of a collection wait to be consolidated again.
-pub(crate) fn report_consolidated_again(collection: &str, fields: &[String]) -> String {
+/// Says that records of a collection are consolidated again.
+fn report_consolidated_again(collection: &str, fields: &[String]) -> String {
     format!(
         "values of `{collection}` are chosen by other rules ({}): they are consolidated again, and stay as they are until then",
         fields.join(", ")
     )
-}
-
-/// Reports that a link now leads to several records, or to one.
-pub(crate) fn report_reshaped(changes: &mut Vec<String>, collection: &str, field: &str, is_list: bool) {
-    let keys = if is_list { "a list of keys" } else { "one key" };
-    changes.push(format!("`{collection}.{field}` is {keys} now, and is settled again"));
 }
 
 /// What to do with an index.
@@ -383,8 +439,8 @@ impl IndexChange {
     }
 }
 
-/// Reports what happened to the index of an existing field.
-pub(crate) fn report_index(changes: &mut Vec<String>, collection: &str, field: &str, wanted: FieldIndexes, existing: FieldIndexes) {
+/// Says what happens to the indexes of an existing field.
+fn report_index(changes: &mut Vec<String>, collection: &str, field: &str, wanted: FieldIndexes, existing: FieldIndexes) {
     let has_gained = |before: FieldIndexes, after: FieldIndexes| {
         let kinds = |index: FieldIndexes| [index.ordered, index.contains, index.intersects, index.words];
         kinds(before).into_iter().zip(kinds(after)).any(|(before, after)| after && !before)

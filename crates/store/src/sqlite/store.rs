@@ -7,7 +7,7 @@ use super::upgrade;
 use super::writer::{SqliteWriter, WriterCommand};
 use crate::audit::AuditScope;
 use crate::cancel::CancelToken;
-use crate::sql::store_schema::{AccessMode, StoreSchema};
+use crate::sql::store_schema::{AccessMode, PreparedFor};
 use crate::*;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::collections::HashMap;
@@ -100,11 +100,11 @@ impl SqliteStore {
         !path.exists() || Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(is_empty).unwrap_or(false)
     }
 
-    /// Returns the schema that a store was prepared for; `None` if there is no store yet. Does not change the file.
+    /// Returns what a store was prepared for; `None` if there is no store yet. Does not change the file.
     ///
     /// # Errors
     /// When it cannot be read, or has an unknown format.
-    pub fn prepared_for(path: &Path) -> Result<Option<StoreSchema>> {
+    pub fn prepared_for(path: &Path) -> Result<Option<PreparedFor>> {
         if !path.exists() {
             return Ok(None);
         }
@@ -115,10 +115,7 @@ impl SqliteStore {
             if !connection.query_row(has_meta, [], |row| row.get::<_, bool>(0)).map_err(store_error)? {
                 return Ok(None);
             }
-            if !tables::meta(&connection, "format")?.is_some_and(|format| upgrade::UPGRADABLE_FORMATS.contains(&&*format)) {
-                tables::check_format(&connection)?;
-            }
-            Ok(Some(crate::sql::store_schema::parse_schema(tables::meta(&connection, "shape")?.as_deref())?))
+            PreparedFor::read(tables::FORMAT, upgrade::UPGRADABLE_FORMATS, &mut |name| tables::meta(&connection, name)).map(Some)
         };
         read().map_err(|error| after_waiting(error, options.wait))
     }

@@ -29,7 +29,7 @@ use super::error::store_error;
 use super::values::unbind;
 use super::words_index::{words_column, words_index};
 use crate::sql::store_schema::IndexChange;
-use crate::sql::store_schema::{AccessMode, FieldSchema, StoreSchema, StoredDefinition, consolidated_again_name, report_consolidated_again};
+use crate::sql::store_schema::{AccessMode, FieldSchema, StoreSchema, StoredDefinition, consolidated_again_name};
 use crate::{Result, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
@@ -394,10 +394,9 @@ pub fn prepare(connection: &mut Connection, tables: &StoreTables) -> Result<(Vec
     if meta(&transaction, "definition")?.as_deref() != Some(tables.format_and_hash.as_str()) {
         let old_schema = crate::sql::store_schema::parse_schema(meta(&transaction, "shape")?.as_deref())?;
         old_schema.check(&tables.store_schema)?;
-        changes = migrate(&transaction, tables, &old_schema)?;
+        migrate(&transaction, tables, &old_schema)?;
         for (collection, fields) in old_schema.consolidated_again(&tables.store_schema) {
             put_meta(&transaction, &consolidated_again_name(&collection), &fields.join(", "))?;
-            changes.push(report_consolidated_again(&collection, &fields));
         }
         let schema_json = serde_json::to_string(&tables.store_schema).map_err(|error| StoreError::Other(error.to_string()))?;
         put_meta(&transaction, "shape", &schema_json)?;
@@ -405,8 +404,8 @@ pub fn prepare(connection: &mut Connection, tables: &StoreTables) -> Result<(Vec
         put_meta(&transaction, "definition", &tables.format_and_hash)?;
         super::former::prepare(&transaction, definition)?;
         super::change_feed::prepare(&transaction, definition, &old_schema, &tables.store_schema)?;
-        if !redefined {
-            changes.clear();
+        if redefined {
+            changes = old_schema.changes(&tables.store_schema);
         }
     }
     put_meta(&transaction, "collections", &crate::sql::store_schema::collection_names_json(definition))?;
@@ -489,8 +488,7 @@ pub fn collections(connection: &Connection, tables: &StoreTables) -> Result<Vec<
 }
 
 /// Creates and drops tables, columns and indexes so that the store fits the definition.
-fn migrate(connection: &Connection, tables: &StoreTables, old_schema: &StoreSchema) -> Result<Vec<String>> {
-    let mut changes = Vec::new();
+fn migrate(connection: &Connection, tables: &StoreTables, old_schema: &StoreSchema) -> Result<()> {
     for (collection, collection_tables) in tables.definition.collections.iter().zip(&tables.collections) {
         let name = &collection.name;
         let old_collection = old_schema.collections.get(name);
@@ -503,7 +501,6 @@ fn migrate(connection: &Connection, tables: &StoreTables, old_schema: &StoreSche
                 collection_tables.table, collection_tables.table
             );
             connection.execute_batch(&create).map_err(store_error)?;
-            changes.push(format!("collection `{name}` is new"));
         }
         let find_old_field = |field: &str| old_collection.and_then(|collection| collection.fields.get(field));
         for field in &collection.fields {
@@ -515,17 +512,13 @@ fn migrate(connection: &Connection, tables: &StoreTables, old_schema: &StoreSche
                 if field.fold && !field.ty.is_list() {
                     add_column(connection, &collection_tables.table, &format!("\"x_{}\"", field.name), "TEXT")?;
                 }
-                changes.push(format!("field `{name}.{}` is new; import documents again to fill it", field.name));
             }
             let new_field = tables.store_schema.collections.get(name).and_then(|collection| collection.fields.get(&field.name));
             let converted = old_field.zip(new_field).filter(|(old_field, new_field)| old_field.is_reshaped(new_field));
             let mut old_indexes = old_field.map(FieldSchema::index).unwrap_or_default();
             if let Some((old_field, new_field)) = converted {
                 convert_link(connection, (&collection_tables.table, name, &field.name), old_field, new_field.is_list())?;
-                crate::sql::store_schema::report_reshaped(&mut changes, name, &field.name, new_field.is_list());
                 old_indexes = FieldIndexes::default();
-            } else if old_field.is_some() {
-                crate::sql::store_schema::report_index(&mut changes, name, &field.name, field.index, old_indexes);
             }
             let column = if field.fold && !field.ty.is_list() { format!("x_{}", field.name) } else { format!("f_{}", field.name) };
             if field.ty.is_list() {
@@ -547,14 +540,12 @@ fn migrate(connection: &Connection, tables: &StoreTables, old_schema: &StoreSche
             }
             if !field.unique && old_field.is_some_and(|field| field.unique) {
                 connection.execute_batch(&format!("DROP TABLE \"u_{name}_{}\"", field.name)).map_err(store_error)?;
-                changes.push(format!("`{name}.{}` is not unique any more", field.name));
             }
         }
         for state in &collection.states {
             let old_state = old_collection.and_then(|collection| collection.states.get(&state.name));
             if old_collection.is_some() && old_state.is_none() {
                 add_column(connection, &collection_tables.table, &format!("\"s_{}\"", state.name), affinity(&state.ty))?;
-                changes.push(format!("state field `{name}.{}` is new", state.name));
             }
             // indexes on lists and trigrams need side tables, which state fields do not have
             let old_index = FieldIndexes { ordered: old_state.is_some_and(|state| state.ordered) && !state.ty.is_list(), ..FieldIndexes::default() };
@@ -566,12 +557,9 @@ fn migrate(connection: &Connection, tables: &StoreTables, old_schema: &StoreSche
                 &format!("s_{}", state.name),
                 IndexChange::choose(new_index.ordered, old_index.ordered),
             )?;
-            if old_state.is_some() {
-                crate::sql::store_schema::report_index(&mut changes, name, &state.name, new_index, old_index);
-            }
         }
     }
-    Ok(changes)
+    Ok(())
 }
 
 /// Turns a link's keys into lists, or each list into one key, until they are settled again. Drops their indexes.
