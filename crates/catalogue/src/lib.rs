@@ -20,7 +20,7 @@ pub mod parse;
 pub mod value;
 
 pub use eval::{functions, plain, types};
-pub use model::{definition, golden, ids, key, links, parts, path, record, route, survivorship};
+pub use model::{definition, golden, ids, key, links, parts, path, record, records_path, route, survivorship};
 pub use parse::{keywords, schema, yaml};
 pub use stook_marc::marcspec;
 pub use stook_xpath as xpath;

@@ -9,6 +9,7 @@ use crate::scan::{ScanStep, Scanner, csv_head_alone, csv_split};
 use std::borrow::Cow;
 use std::io::{self, Write};
 use stook_catalogue::definition::{CsvEncoding, Source};
+use stook_catalogue::records_path::RecordsPath;
 
 /// The UTF-8 byte order mark.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -77,7 +78,7 @@ impl<'s> Framer<'s> {
             out.write_all(frame.between.as_bytes())?;
         } else {
             // a file of JSON is recognised by its first byte
-            self.has_lines = self.member().is_empty() && document.starts_with(b"{") && !document.contains(&b'\n');
+            self.has_lines = self.members().is_empty() && document.starts_with(b"{") && !document.contains(&b'\n');
             self.is_utf8 = self.is_converted(document);
             header.clone_into(&mut self.header);
             let frame = self.frame_of_file();
@@ -126,17 +127,18 @@ impl<'s> Framer<'s> {
         }
     }
 
-    /// The member of the top object of JSON that is the list; empty if there is none.
-    fn member(&self) -> &str {
-        self.source.records.as_deref().map_or("", |records| records.split_once("[*].").map_or(records, |(member, _)| member))
+    /// The members that lead to the list of JSON; empty if the list is the top value.
+    fn members(&self) -> Vec<String> {
+        self.source.records.as_deref().and_then(RecordsPath::parse).unwrap_or_default().list
     }
 
     fn json_frame(&self) -> Frame {
-        match self.member() {
-            "" if self.has_lines => Frame { between: "\n", after: "\n", ..Frame::default() },
-            "" => Frame { before: "[\n".into(), between: ",\n", after: "\n]\n", ..Frame::default() },
-            member => Frame { before: format!("{{\"{member}\": [\n").into(), between: ",\n", after: "\n]}\n", ..Frame::default() },
+        let members = self.members();
+        if members.is_empty() && self.has_lines {
+            return Frame { between: "\n", after: "\n", ..Frame::default() };
         }
+        let before: String = members.iter().map(|member| format!("{{{}: ", serde_json::Value::from(member.as_str()))).collect();
+        Frame { before: format!("{before}[\n").into(), between: ",\n", after: "\n]", closing: "}".repeat(members.len()) + "\n" }
     }
 
     /// Writes what is before the rows of a table: the lines that the source skips, and the header, unless the source has it.

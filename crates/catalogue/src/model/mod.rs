@@ -9,6 +9,7 @@ pub mod links;
 pub mod parts;
 pub mod path;
 pub mod record;
+pub mod records_path;
 pub mod route;
 mod route_steps;
 pub mod survivorship;

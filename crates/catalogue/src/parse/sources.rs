@@ -11,6 +11,7 @@ use crate::eval::types::{Expected, TextConversion, Type};
 use crate::model::definition::*;
 use crate::model::ids::{IdVec, SourceId};
 use crate::model::links::id_of;
+use crate::model::records_path::RecordsPath;
 use crate::value::FieldType;
 use std::time::Duration;
 use stook_marc::{Encoding, ReadOptions, Tolerance};
@@ -317,19 +318,14 @@ impl DefinitionParser<'_> {
             }
             return Some(local.to_owned());
         }
-        let (list, inner) = text.split_once("[*]").unwrap_or((&text, ""));
-        let is_name = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        let is_path = inner.is_empty() || inner.strip_prefix('.').is_some_and(|path| path.split('.').all(is_name));
-        let inner = if inner.is_empty() { String::new() } else { format!("[*]{inner}") };
-        match list.strip_prefix("$.").filter(|names| names.split('.').all(is_name)) {
-            _ if list == "$" && is_path => Some(inner).filter(|inner| !inner.is_empty()),
-            Some(name) if is_path => Some(format!("{name}{inner}")),
-            _ => {
+        match RecordsPath::parse(&text).filter(|_| text.starts_with('$')) {
+            Some(path) => Some(path.to_string()).filter(|path| !path.is_empty()),
+            None => {
                 self.problem(
                     node,
                     format!(
-                        "`records` of {} is \"$[*]\" or a list in the top object, such as \"$.value[*]\" or \"$.message.items[*]\", and where in its \
-                         elements a document stands: \"$.value[*].content\"",
+                        "`records` of {} is \"$[*]\" or a list in the top object, such as \"$.value[*]\", \"$.message.items[*]\" or \"$['@graph'][*]\", and \
+                         where in its elements a document stands: \"$.value[*].content\"",
                         family.name()
                     ),
                 );

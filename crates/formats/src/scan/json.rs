@@ -4,6 +4,7 @@ use super::step::{ScanStep, blanks};
 use memchr::{memchr, memchr2};
 use std::ops::Range;
 use std::sync::Arc;
+use stook_catalogue::records_path::RecordsPath;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JsonMode {
@@ -38,7 +39,8 @@ pub(super) struct JsonState {
 /// Finds the elements of an array, one value per line, values one after the other, or the elements of a list inside the top object.
 #[derive(Debug, Clone)]
 pub struct JsonScanner {
-    pub(super) member: Option<String>,
+    /// The member names, from outside to inside, that lead to the list; empty if no member is one.
+    list: Vec<String>,
     /// The member names, from outside to inside, that lead to the document in an element of the list.
     inner: Arc<[String]>,
     pub(super) mode: JsonMode,
@@ -92,11 +94,15 @@ impl JsonScanner {
         }
     }
 
-    pub(super) fn new(member: Option<&str>) -> Self {
-        let (member, inner) = member.map_or(("", ""), |records| records.split_once("[*].").unwrap_or((records, "")));
-        let inner = inner.split('.').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        let member = Some(member).filter(|member| !member.is_empty()).map(str::to_owned);
-        Self { member, inner, mode: JsonMode::Start, state: JsonState::default(), ended: false }
+    /// After the end of a file in which `found` documents and problems were found: says that its list is missing, if it is.
+    pub(super) fn missing(&self, found: u64) -> Option<String> {
+        let is_missing = self.mode == JsonMode::Missing || found == 0 && self.mode == JsonMode::Start;
+        (is_missing && !self.list.is_empty()).then(|| format!("there is no list `{}` in its top object", self.list.join(".")))
+    }
+
+    pub(super) fn new(records: Option<&str>) -> Self {
+        let RecordsPath { list, inner } = records.and_then(RecordsPath::parse).unwrap_or_default();
+        Self { list, inner: inner.into(), mode: JsonMode::Start, state: JsonState::default(), ended: false }
     }
 
     pub(super) fn step(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
@@ -119,8 +125,8 @@ impl JsonScanner {
     }
 
     fn start(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
-        if let Some(member) = self.member.clone() {
-            return self.find_member(&member, bytes, at_end);
+        if !self.list.is_empty() {
+            return self.find_list(bytes, at_end);
         }
         if bytes[0] == b'[' {
             self.mode = JsonMode::Elements;
@@ -146,10 +152,10 @@ impl JsonScanner {
         ScanStep::Skip(0)
     }
 
-    /// Skips to the array that is the member `member` of the top object, or of an object in it.
-    fn find_member(&mut self, member: &str, bytes: &[u8], at_end: bool) -> ScanStep {
+    /// Skips to the list in the top object, or in objects in it.
+    fn find_list(&mut self, bytes: &[u8], at_end: bool) -> ScanStep {
         let window = &bytes[..bytes.len().min(MEMBER_LIMIT)];
-        if let Some(at) = member_array(member, window) {
+        if let Some(at) = array_at(&self.list, window) {
             self.mode = JsonMode::Elements;
             return ScanStep::Skip(at);
         }
@@ -157,7 +163,7 @@ impl JsonScanner {
             return ScanStep::NeedMore;
         }
         self.mode = JsonMode::Missing;
-        let reason = format!("the top value is not an object with a list \"{member}\"");
+        let reason = format!("the top value is not an object with a list \"{}\"", self.list.join("."));
         ScanStep::Problem { bytes: 0..bytes.len().min(80), next: bytes.len(), reason }
     }
 
@@ -181,7 +187,7 @@ impl JsonScanner {
                 return ScanStep::Skip(separators);
             }
             let mode = match (self.mode, bytes[0]) {
-                (JsonMode::Elements, b']') if self.member.is_some() => JsonMode::Done,
+                (JsonMode::Elements, b']') if !self.list.is_empty() => JsonMode::Done,
                 (JsonMode::Elements, b']') => JsonMode::AfterArray,
                 (JsonMode::AfterArray, b'[') => JsonMode::Elements,
                 (mode, _) => mode,
@@ -249,13 +255,22 @@ fn has_one_value_per_line(window: &[u8]) -> bool {
     !is_valid_so_far && lines.any(is_complete_object)
 }
 
-/// The position after the `[` of the array that is the member `member` of the top object; the names of members in members are separated by dots.
-fn member_array(member: &str, bytes: &[u8]) -> Option<usize> {
-    let Some((outer, inner)) = member.split_once('.') else {
-        return member_value(member, bytes, |value| bytes.get(value) == Some(&b'[')).map(|value| value + 1);
-    };
+/// The position after the `[` of the array to which these members lead from the top object.
+fn array_at(names: &[String], bytes: &[u8]) -> Option<usize> {
+    let (outer, inner) = names.split_first()?;
+    if inner.is_empty() {
+        return member_value(outer, bytes, |value| bytes.get(value) == Some(&b'[')).map(|value| value + 1);
+    }
     let object = member_value(outer, bytes, |value| bytes.get(value) == Some(&b'{'))?;
-    member_array(inner, &bytes[object..]).map(|array| object + array)
+    array_at(inner, &bytes[object..]).map(|array| object + array)
+}
+
+/// Whether the text of a key, with its quotation marks, is this name.
+fn is_name(key: &[u8], name: &str) -> bool {
+    if memchr(b'\\', key).is_none() {
+        return key.len() == name.len() + 2 && &key[1..key.len() - 1] == name.as_bytes();
+    }
+    serde_json::from_slice::<String>(key).is_ok_and(|key| key == name)
 }
 
 /// Returns the value at the end of these member names, from outside to inside, in the object `bytes`.
@@ -270,7 +285,6 @@ pub(crate) fn inner_value<'b>(names: &[String], bytes: &'b [u8]) -> Option<&'b [
 
 /// The position of the first value of this member of the object that is wanted.
 fn member_value(member: &str, bytes: &[u8], is_wanted: impl Fn(usize) -> bool) -> Option<usize> {
-    let wanted = format!("\"{member}\"");
     let mut at = bytes.starts_with(b"{").then_some(1)?;
     loop {
         at += bytes[at..].iter().take_while(|byte| byte.is_ascii_whitespace() || **byte == b',').count();
@@ -280,7 +294,7 @@ fn member_value(member: &str, bytes: &[u8], is_wanted: impl Fn(usize) -> bool) -
             return None;
         }
         let value = colon + 1 + blanks(&bytes[colon + 1..]);
-        if &bytes[at..key_end] == wanted.as_bytes() && is_wanted(value) {
+        if is_name(&bytes[at..key_end], member) && is_wanted(value) {
             return Some(value);
         }
         at = value + value_end(&bytes[value..], &mut JsonState::default())?;

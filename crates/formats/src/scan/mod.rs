@@ -181,9 +181,7 @@ impl Scanner {
     /// problems found.
     pub(crate) fn missing(&self, found: u64) -> Option<String> {
         match self {
-            Scanner::Json(JsonScanner { member: Some(member), mode, .. }) if *mode == JsonMode::Missing || found == 0 && *mode == JsonMode::Start => {
-                Some(format!("there is no list `{member}` in its top object"))
-            }
+            Scanner::Json(json) => json.missing(found),
             Scanner::Xml(xml) if found == 0 => xml.missing(),
             _ => None,
         }

@@ -1,7 +1,5 @@
 //! Documents that are kept without their file become files again, from which their source reads the same documents.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "a test may stop")]
-
 use crate::support;
 
 use proptest::prelude::*;
@@ -71,6 +69,8 @@ fn samples() -> Vec<(String, Vec<u8>, usize)> {
         ("format: json", row("[{\"id\":\n1}, {\"id\":2}, 7, {\"id\": 3}]"), 2),
         ("format: json, records: '$.rows[*]'", row("{\"n\":3,\"rows\":[{\"id\":1},{\"id\":\n2} , x, {\"id\":3}]}"), 1),
         ("format: json, records: '$.rows[*].of.it'", row("{\"rows\":[{\"of\":{\"it\":{\"id\":1}}},{\"id\":2}]}"), 1),
+        ("format: json, records: '$.message.items[*]'", row("{\"n\":1,\"message\":{\"items\":[{\"id\":1},{\"id\":2}, {\"id\":3}]}}"), 1),
+        ("format: json, records: \"$['@graph'][*]\"", row("{\"@context\":{},\"\\u0040graph\":[{\"id\":1},{\"id\":2}]}"), 1),
         ("format: xml", row("<a xmlns='urn:x'><id>1</id></a>"), 1),
         ("format: xml, records: item", row("<p:list xmlns:p='urn:p'><p:item><id>1</id></p:item><item/><p:item>2</p:item></p:list>"), 1),
         ("format: xml, records: 'list/*'", row("<top><list><a>1</a><b>é</b></list></top>"), 1),
@@ -121,6 +121,7 @@ fn bytes_are_those_that_came() {
         ("format: csv", &b"id,name\n1,a\n\"2\",\"b\nc\"\n"[..], &b"id,name\n1,a\n\"2\",\"b\nc\"\n"[..]),
         ("format: json", b"{\"id\": 1 }\n{\"id\":2}\n", b"{\"id\": 1 }\n{\"id\":2}\n"),
         ("format: json, records: '$.rows[*]'", b"{\"rows\":[{\"id\":1 }]}", b"{\"rows\": [\n{\"id\":1 }\n]}\n"),
+        ("format: json, records: \"$.a['b c'][*]\"", b"{\"a\":{\"b c\":[{\"id\":1 }],\"d\":2}}", b"{\"a\": {\"b c\": [\n{\"id\":1 }\n]}}\n"),
         ("format: xml, records: item", b"<all><item a='1'>x</item></all>", b"<items>\n<item a='1'>x</item>\n</items>\n"),
     ] {
         let source = source(definition);

@@ -2,6 +2,7 @@
 
 use quick_xml::events::Event;
 use std::collections::BTreeMap;
+use stook_catalogue::records_path::RecordsPath;
 
 /// How deep in an envelope lists are searched.
 const MAX_LEVELS: usize = 4;
@@ -165,14 +166,16 @@ impl JsonReader<'_> {
         }
         let names: Vec<&str> = around.iter().filter_map(|place| place.name.as_deref()).collect();
         if names.iter().all(|name| is_nameable(name)) {
-            self.lists.push(FoundList { path: names.join("."), length: list.members, around: 0, is_open });
+            let path = RecordsPath { list: names.into_iter().map(str::to_owned).collect(), inner: Vec::new() };
+            self.lists.push(FoundList { path: path.to_string(), length: list.members, around: 0, is_open });
         }
     }
 }
 
 /// Whether `records` can name a member of this name.
 fn is_nameable(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_')
+    let needs_escapes = name.contains('\'') && name.contains('"') || name.chars().any(char::is_control);
+    !name.is_empty() && !needs_escapes
 }
 
 /// How often an element of one name is in elements of another one, and whether it is more than a text.
