@@ -145,12 +145,13 @@ impl DefinitionParser<'_> {
 }
 
 fn documents_text(expected: &DocumentsExpectation) -> String {
+    let documents = |number: u64| if number == 1 { "1 document".to_owned() } else { format!("{number} documents") };
     let DocumentsExpectation { at_least, at_most, fewer, more } = expected;
     let parts = [
-        at_least.map(|number| format!("at least {number} documents")),
-        at_most.map(|number| format!("at most {number} documents")),
+        at_least.map(|number| format!("at least {}", documents(number))),
+        at_most.map(|number| format!("at most {}", documents(number))),
         fewer.map(|share| format!("at most {share}% fewer documents than the file before")),
         more.map(|share| format!("at most {share}% more documents than the file before")),
     ];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    format!("the file has {}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }

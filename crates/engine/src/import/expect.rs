@@ -217,7 +217,7 @@ impl FieldCount {
 fn judge_number(expected: &DocumentsExpectation, documents: u64, before: Option<&FileBefore>) -> (bool, String) {
     let DocumentsExpectation { at_least, at_most, fewer, more } = *expected;
     let mut holds = at_least.is_none_or(|least| documents >= least) && at_most.is_none_or(|most| documents <= most);
-    let mut found = format!("{documents} documents");
+    let mut found = if documents == 1 { "1 document".to_owned() } else { format!("{documents} documents") };
     if fewer.is_some() || more.is_some() {
         match before {
             None => found.push_str("; there is no file before it"),

@@ -1,7 +1,5 @@
 //! What is expected of files: each is checked as a whole before any of its documents is imported, against files before it and not against the store.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use crate::support;
 
 use std::sync::atomic::AtomicBool;
@@ -197,7 +195,9 @@ fn uploads_are_checked_before_they_are_queued() {
         };
         let (job, created) = upload(rows(1, 5), false);
         assert_eq!((job.state, created, airports(desk, &tenant)), (JobState::Failed, Some(job.id), 0));
-        assert!(job.reason.unwrap().starts_with("not imported, because it is not as expected: a.csv: expected that at least 2 documents"));
+        assert!(
+            job.reason.unwrap().starts_with("not imported, because it is not as expected: a.csv: expected that the file has at least 2 documents")
+        );
         assert_eq!((upload(rows(1, 5), true).0.state, airports(desk, &tenant)), (JobState::Completed, 1));
         assert_eq!((upload(rows(9, 9), false).0.state, airports(desk, &tenant)), (JobState::Failed, 1));
         assert_eq!((upload(rows(3, 9), false).0.state, airports(desk, &tenant)), (JobState::Completed, 3));
