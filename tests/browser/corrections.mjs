@@ -9,6 +9,12 @@ const answer = async () => (await fetch(`${url}/v1/main/book/b1/explain`, { head
 
 await step("signs in", page, () => signIn(page, token));
 
+await step("finds the book by its title", page, async () => {
+  await page.goto(`${url}/t/main/search?q=book`);
+  await page.locator("tbody").getByRole("link", { name: /THE\s+SEA/ }).click();
+  await page.getByRole("heading", { level: 1, name: /THE\s+SEA/ }).waitFor();
+});
+
 await step("sees that the sources disagree", page, async () => {
   await page.goto(`${url}/t/main/${place}`);
   await row(page, "pages").getByText("the sources disagree").waitFor();

@@ -4,6 +4,7 @@ use crate::guess::{CollectPlan, CollectionPlan, FieldPlan, IndexPlan, KeyPlan, N
 use crate::table::TableProfile;
 use std::fmt::Write as _;
 use stook_catalogue::definition::{CsvEncoding, FormatFamily};
+use stook_catalogue::records_path::RecordsPath;
 use stook_catalogue::value::FieldType;
 
 /// Maximum length of a line of comment.
@@ -107,7 +108,9 @@ fn is_plain(proposal: &Proposal, source: &SourcePlan) -> bool {
 fn write_reading(out: &mut String, table: &TableProfile) {
     let (csv, records) = (&table.reading.csv, &table.reading.records);
     if let Some(records) = records {
-        let path = if table.reading.family == FormatFamily::Json { format!("$.{records}[*]") } else { records.clone() };
+        let path = RecordsPath::parse(records)
+            .filter(|_| table.reading.family == FormatFamily::Json)
+            .map_or_else(|| records.clone(), |path| path.to_json_path());
         line(out, 2, &format!("records: {}", scalar(&path)));
     }
     if !table.reading.namespaces.is_empty() {
@@ -162,6 +165,9 @@ fn write_collection(out: &mut String, collection: &CollectionPlan) {
     match &collection.key {
         KeyPlan::Field(name) => line(out, 2, &format!("key: {name}")),
         KeyPlan::Template(template) => line(out, 2, &format!("key: {}", scalar(template))),
+    }
+    if let Some(title) = collection.fields.iter().find(|field| field.index == IndexPlan::Searched && !field.ty.is_list()) {
+        line(out, 2, &format!("title: {}", title.name));
     }
     if collection.keeps_documents {
         line(out, 2, "raw: keep");

@@ -92,8 +92,6 @@ fn line_of_text(time: &str, event: &str, members: impl Iterator<Item = (&'static
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
-
     use super::*;
 
     fn members() -> Vec<(&'static str, Json)> {

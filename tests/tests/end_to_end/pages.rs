@@ -1,7 +1,5 @@
 //! Pages: as a browser sees them, where there is one, and as anybody may send requests to them.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -96,7 +94,7 @@ fn a_data_centre_tags_machines() {
 }
 
 const BOOKS: &str = "catalogue: books\nsources:\n  library: { format: csv, as_of: meta.received, undo: 30d, into: book }\n  shop: { format: json, as_of: meta.received, into: book }\n\
-                     collections:\n  book:\n    key: isbn\n    fields:\n      isbn: text\n      title: { type: text, compare: folded }\n      \
+                     collections:\n  book:\n    key: isbn\n    title: title\n    fields:\n      isbn: text\n      title: { type: text, compare: folded }\n      \
                      pages: { type: integer, compare: { within: 1 } }\n      published: partial_date\n      bound: { type: text, one_of: [paper, cloth] }\n      \
                      notes: [text]\n";
 

@@ -6,15 +6,39 @@ use super::keywords;
 use super::parser::{DefinitionParser, NamedNode};
 use super::yaml::Node;
 use crate::diagnostic::Diagnostic;
-use crate::model::definition::{Collection, ExistenceRule, Feed, Field, KeyDefinition, Source, Survivorship};
+use crate::model::definition::{Collection, ExistenceRule, Feed, Field, FieldIndexes, KeyDefinition, Source, Survivorship};
 use crate::model::ids::{CollectionId, FieldId, IdVec, SourceId};
 use crate::model::key::Template;
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// Max fields of a collection.
 const MAX_FIELDS: usize = 500;
 
 impl DefinitionParser<'_> {
+    /// Checks that no two fields would share a table or an index: stores name these by collection and field, joined by `_`.
+    pub(super) fn check_stored_names(&mut self, collections: &IdVec<CollectionId, Collection>, nodes: &IdVec<CollectionId, NamedNode<'_>>) {
+        let mut owners: HashMap<String, (CollectionId, &str)> = HashMap::new();
+        for (index, collection) in collections.enumerate() {
+            let has_own = |field: &&Field| field.unique || field.index != FieldIndexes::default();
+            let of_fields = collection.fields.iter().filter(has_own).flat_map(|field| {
+                let column = if field.fold && !field.ty.is_list() { "x" } else { "f" };
+                [format!("{}_{}", collection.name, field.name), format!("index of {}_{column}_{}", collection.name, field.name)]
+                    .map(|name| (name, field.name.as_str()))
+            });
+            let states = collection.states.iter().filter(|state| state.index != FieldIndexes::default());
+            let of_states = states.map(|state| (format!("index of {}_s_{}", collection.name, state.name), state.name.as_str()));
+            for (stored, field) in of_fields.chain(of_states) {
+                let (other, other_field) = *owners.entry(stored).or_insert((index, field));
+                if other != index {
+                    let (other, own) = (&collections[other].name, &collection.name);
+                    let message = format!("`{own}.{field}` and `{other}.{other_field}` would have the same name in a store; rename one of them");
+                    self.problem(nodes[index].name_node, message);
+                }
+            }
+        }
+    }
+
     pub(super) fn collection(&mut self, name: &str, node: &Node, source_names: &[&str]) -> Collection {
         self.section(node, "a collection", &[keywords::COLLECTION]);
         let default_rule = match node.get("survivorship") {
@@ -49,6 +73,7 @@ impl DefinitionParser<'_> {
             self.problem(node, format!("a collection has at most {MAX_FIELDS} fields"));
         }
         let (key, key_text) = self.key_rule(name, node, &fields).unwrap_or((KeyDefinition::Field(FieldId::from(0)), String::new()));
+        let title = node.get("title").and_then(|title| self.title(title, &fields));
         let keep_raw = self.choice(node.get("raw"), "choice for raw", &[("keep", true), ("drop", false)]).unwrap_or(false);
         let exists = self
             .choice(node.get("exists"), "choice for exists", &[("latest", ExistenceRule::Latest), ("any", ExistenceRule::Any)])
@@ -61,6 +86,7 @@ impl DefinitionParser<'_> {
             name: name.to_owned(),
             key,
             key_text,
+            title,
             keep_raw,
             exists,
             history,
@@ -73,6 +99,15 @@ impl DefinitionParser<'_> {
             publish: None,
             rows_of: None,
         }
+    }
+
+    /// Parses `title`: a field with one value that can be read in a line.
+    fn title(&mut self, node: &Node, fields: &IdVec<FieldId, Field>) -> Option<FieldId> {
+        let text = self.text_of(node, "a title")?;
+        let readable = |field: &&Field| field.ty.is_ordered();
+        let names: Vec<&str> = fields.iter().filter(readable).map(|field| field.name.as_str()).collect();
+        self.reference::<FieldId>(node, "field", &names)?;
+        fields.position(|field| field.name == text)
     }
 
     /// Parses `changes`: how long the changes of a collection can be followed.

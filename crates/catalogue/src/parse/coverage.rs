@@ -211,6 +211,7 @@ fn rows_collection(parent: &Collection, name: &str, coverage: usize, kind: RowKi
         name: format!("{}.{name}", parent.name),
         key,
         key_text,
+        title: None,
         keep_raw: false,
         exists: ExistenceRule::Latest,
         history: None,

@@ -430,6 +430,7 @@ pub const FIELD: &[Keyword] = &[
 /// A collection.
 pub const COLLECTION: &[Keyword] = &[
     word("key", TEXT, "A field, a template such as {ref}/{sample}, or CEL over fields."),
+    word("title", TEXT, "The field by which people call a record, on pages."),
     word("raw", r#"{"enum":["keep","drop"]}"#, "Whether each contribution keeps its document byte for byte."),
     word(
         "exists",

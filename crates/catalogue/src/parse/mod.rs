@@ -178,6 +178,7 @@ impl DefinitionParser<'_> {
         let is_sound = self.problems.is_empty();
         if is_sound {
             self.check_collection_types(&collections, &collection_nodes, &links);
+            self.check_stored_names(&collections, &collection_nodes);
         }
         for (index, NamedNode { name_node, .. }) in collection_nodes.enumerate().filter(|_| is_sound) {
             let created = links.iter().any(|link| link.create && link.target_collection == index);

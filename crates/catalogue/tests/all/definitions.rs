@@ -41,6 +41,15 @@ fn layout_and_comments_do_not_change_the_hash() {
 }
 
 #[test]
+fn fields_that_would_have_one_name_in_a_store_are_refused() {
+    let definition = "catalogue: c\nsources:\n  one: { format: csv, as_of: meta.received, into: a }\n  two: { format: csv, as_of: meta.received, into: a_b }\n\
+                      collections:\n  a: { key: id, fields: { id: text, b_c: { type: [text], index: equal } } }\n  \
+                      a_b: { key: id, fields: { id: text, c: { type: [text], index: equal } } }\n";
+    assert!(errors(definition).contains("`a_b.c` and `a.b_c` would have the same name in a store"));
+    assert!(parse(&definition.replace("b_c", "b_d")).is_ok());
+}
+
+#[test]
 fn indexes_that_a_state_field_cannot_have_are_refused() {
     let with = |state: &str| format!("catalogue: a\ncollections: {{ x: {{ key: k, fields: {{ k: text }}, state: {{ s: {state} }} }} }}");
     for accepted in ["{ type: text, index: [equal, prefix] }", "{ type: integer, index: equal }", "[text]", "{ type: geometry }"] {

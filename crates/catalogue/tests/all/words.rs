@@ -1,7 +1,5 @@
 //! How texts are cut into words, and what a search finds in them.
 
-#![allow(clippy::expect_used, reason = "a test may stop")]
-
 use proptest::prelude::*;
 use stook_catalogue::value::Value;
 use stook_catalogue::words::{MAX_RANK, MAX_WORD_BYTES, MAX_WORDS, Term, Word, WordSearch, WordSearchError, kept_words, words_of};

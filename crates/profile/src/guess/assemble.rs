@@ -117,7 +117,7 @@ fn guess(table: &TableProfile) -> GuessedTable<'_> {
 /// The name of the things in a file, by the name of the list in which they are; none if it says only that it is a list.
 fn name_in_records(table: &TableProfile) -> Option<String> {
     let records = table.reading.records.as_deref()?;
-    let last = records.rsplit(['.', '/', ':']).next()?;
+    let last = records.rsplit(['.', '/', ':']).next()?.trim_matches(['[', ']', '\'', '"', '@']);
     let is_of_anything = LIST_NAMES.contains(&last.to_ascii_lowercase().as_str());
     (!is_of_anything && last.chars().all(|character| character.is_ascii_alphanumeric() || character == '_')).then(|| collection_name(last))
 }

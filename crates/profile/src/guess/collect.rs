@@ -62,8 +62,6 @@ fn member_with_next(page: &Json, root: &str, depth: usize) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
-
     use super::*;
 
     #[test]

@@ -107,7 +107,7 @@ fn score(table: &TableProfile, types: &[ColumnType], position: usize, thing: &st
         () if is_own || name == format!("{thing}id") => 10,
         () if name == "001" => 12,
         // people share names and places, and few rows do not show it
-        () if has_word(&words, &SHARED) => -6,
+        () if has_word(&words, &SHARED) || has_word(&words, &OF_A_LIFE) => -6,
         () if has_word(&words, &WORLDWIDE) => 8,
         () if words.last().is_some_and(|last| IDENTIFYING.contains(&last.as_str())) => 7,
         () if has_word(&words, &IDENTIFYING) && !is_number_of(&words) => 5,

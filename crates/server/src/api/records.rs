@@ -149,6 +149,7 @@ pub async fn overview(ctx: UndecidedContext) -> HandlerResult {
             json!({
                 "name": collection.name,
                 "key": collection.key_text,
+                "title": collection.title.map(|title| &collection.fields[title].name),
                 "fields": fields,
                 "indexed": indexed,
                 "links": links(&ctx.app.catalogue, index),

@@ -3,7 +3,7 @@
 mod sources;
 
 use super::import::title;
-use super::shown::{count, items, members, moment, named, plain, progress_text, state, text};
+use super::shown::{bar, count, items, moment, named, plain, progress_text, state, text};
 use super::visit::{PageContext, RenderedPage};
 use crate::app::counts::MAX_CONFLICTS;
 use crate::guard::problem::HandlerResult;
@@ -63,6 +63,9 @@ async fn home_body(ctx: &PageContext) -> HandlerResult<HomeBody> {
         .collect();
     let stale = items(&overview["collections"]).iter().map(|collection| (named(collection, "name"), items(&collection["stale_tags"])));
     let stale: Vec<(&str, &[Json])> = stale.filter(|(_, tags)| !tags.is_empty()).collect();
+    let collections = items(&overview["collections"]);
+    let largest = collections.iter().map(records).max().unwrap_or(0);
+    let is_growing = collections.iter().any(|collection| rate(collection).is_some());
     let body = html! {
         @if !troubled_jobs.is_empty() || !conflicting.is_empty() || !failing.is_empty() || !stale.is_empty() {
             section.problem {
@@ -106,14 +109,22 @@ async fn home_body(ctx: &PageContext) -> HandlerResult<HomeBody> {
             @if overview["settling"] == true { p.quiet { "Derived values are still being settled after the latest changes." } }
             div.wide tabindex="0" {
                 table {
-                    thead { tr { th scope="col" { "collection" } th.number scope="col" { "records" } th.number scope="col" { "added per second" } th.number scope="col" { "fields" } } }
+                    thead {
+                        tr {
+                            th scope="col" { "collection" } th.number scope="col" { "records" }
+                            th scope="col" { span.unseen { "compared with the largest collection" } }
+                            @if is_growing { th.number scope="col" { "added per second" } }
+                        }
+                    }
                     tbody {
-                        @for collection in items(&overview["collections"]) {
+                        @for collection in collections {
                             tr {
                                 th scope="row" { a href=(ctx.to("search", &[("q", named(collection, "name"))])) { (named(collection, "name")) } }
-                                td.number { (count(collection["records"].as_u64().unwrap_or(0))) }
-                                td.number { @if let Some(rate) = collection["rate"].as_f64().filter(|rate| rate.abs() >= 0.5) { (if rate < 0.0 { "−" } else { "" }) (count(rate.abs() as u64)) } }
-                                td.number { (members(&collection["fields"]).count()) }
+                                td.number { (count(records(collection))) }
+                                td.bar { (bar(records(collection), largest)) }
+                                @if is_growing {
+                                    td.number { @if let Some(rate) = rate(collection) { (if rate < 0.0 { "−" } else { "" }) (count(rate.abs() as u64)) } }
+                                }
                             }
                         }
                     }
@@ -135,11 +146,22 @@ async fn home_body(ctx: &PageContext) -> HandlerResult<HomeBody> {
         @if !items(&sources["sources"]).is_empty() { section { h2 { "Sources" } (sources::table(ctx, &sources)) } }
         section {
             h2 { "Latest jobs" }
-            @if items(&jobs["jobs"]).is_empty() { p.quiet { "Nothing has been imported yet." } } @else { (jobs_table(ctx, items(&jobs["jobs"]))) }
+            @if items(&jobs["jobs"]).is_empty() {
+                p { "Nothing has been imported yet. " a href=(ctx.to("import", &[])) { "Import a file" } ", or say " code { "stook import FILE" } "." }
+            } @else { (jobs_table(ctx, items(&jobs["jobs"]))) }
         }
     };
     let hash = blake3::hash(body.0.as_bytes()).to_hex()[..16].to_owned();
     Ok(HomeBody { body, is_busy, hash })
+}
+
+fn records(collection: &Json) -> u64 {
+    collection["records"].as_u64().unwrap_or(0)
+}
+
+/// Records that are added in a second, if there are any.
+fn rate(collection: &Json) -> Option<f64> {
+    collection["rate"].as_f64().filter(|rate| rate.abs() >= 0.5)
 }
 
 /// Services with their latest answers.

@@ -10,7 +10,7 @@ use axum::http::Method;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde_json::{Map, Value as Json};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use stook_catalogue::definition::API_NAME;
 use stook_catalogue::diagnostic::known_instead;
@@ -24,8 +24,12 @@ const MAX_UNFOLDED_KEYS: usize = 20;
 const MAX_KEYS: usize = 1_000;
 /// Max characters of such a key.
 const MAX_KEY_CHARS: usize = 160;
-/// Max contributors beside whose values there are buttons; where there are more, the page of a field has them.
-const MAX_BUTTONS: usize = 12;
+/// Max contributors of a value that are shown at once; others are folded.
+const MAX_BADGES: usize = 8;
+/// Max characters of the label of a contributor.
+const MAX_LABEL_CHARS: usize = 24;
+/// Max characters of the title of a page.
+const MAX_TITLE_CHARS: usize = 200;
 /// Max documents that are shown; others can be downloaded.
 const MAX_DOCUMENTS: usize = 8;
 
@@ -42,9 +46,11 @@ pub async fn page(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
     })?;
     let explained = ctx.get_json(&format!("/{collection}/-/explain"), &[("key", key)]).await?;
     let log = ctx.get_json(&format!("/{collection}/-/log"), &[("key", key), ("limit", "20")]).await?;
+    let title = definition["title"].as_str().map(|title| &explained["fields"][title]["value"]).filter(|title| !title.is_null());
     let body = html! {
         p.quiet {
             a href=(ctx.to("search", &[("q", collection)])) { (collection) }
+            @if title.is_some() { " · " code { bdi { (key) } } }
             @if let Some(at) = explained.get("changed").filter(|at| at.is_string()) { " · changed " (moment(at)) }
         }
         @if !items(&explained["tags"]).is_empty() {
@@ -63,7 +69,7 @@ pub async fn page(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
         (history(&log))
         (documents(&ctx, collection, key, &explained).await)
     };
-    Ok(RenderedPage::new(key, body))
+    Ok(RenderedPage::new(title.map_or_else(|| key.to_owned(), |title| short(&plain(title), MAX_TITLE_CHARS)), body))
 }
 
 /// State, with the transitions that change it.
@@ -117,51 +123,21 @@ pub fn input(name: &str, about: &Json) -> Markup {
     }
 }
 
-/// Golden values and the value of every contributor. Winning values are marked; other values are highlighted if the definition flags conflicts.
-/// Who may edit gets a button to take a value, beside that of each contributor.
+/// Golden values, each with who says it, and with what others say instead. Who may edit gets a button to take another value.
 fn fields(ctx: &PageContext, definition: &Json, explained: &Json, (collection, key): (&str, &str)) -> Markup {
     let may_change = ctx.may_change(collection);
-    let contributors: Vec<&str> = items(&explained["contributions"]).iter().map(|contribution| named(contribution, "contributor")).collect();
+    let contributors = Contributors::of(explained);
     let has_value = |field: &Json| !field["value"].is_null() || !items(&field["lost"]).is_empty();
-    let is_wide = contributors.len() > MAX_BUTTONS;
-    let cell = |name: &str, field: &Json, contributor: &str, ty: &str| {
-        let won = items(&field["from"]).iter().any(|from| from == contributor);
-        let lost = items(&field["lost"]).iter().find(|lost| named(lost, "contributor") == contributor);
-        let about = definition["editable"].get(name).filter(|_| may_change);
-        let edit = about.map(|about| {
-            let field = EditableField { collection, key, name, about, explained: field };
-            if contributor == API_NAME {
-                field.take_back(ctx)
-            } else if is_wide {
-                html! {}
-            } else {
-                field.take(ctx, contributor)
-            }
-        });
-        let about_edit = html! { @if contributor == API_NAME { (correction(field)) } @if let Some(edit) = edit { (edit) } };
-        match (won, lost) {
-            (true, _) => {
-                html! { td.won { span aria-label="wins" { "✓\u{a0}" } (typed(field["said"].get(contributor).unwrap_or(&field["value"]), ty)) (about_edit) } }
-            }
-            (_, Some(lost)) if field["conflict"] == true => html! { td.lost { (typed(&lost["value"], ty)) (about_edit) } },
-            (_, Some(lost)) => html! { td.outvoted { (typed(&lost["value"], ty)) (about_edit) } },
-            _ => html! { td {} },
-        }
-    };
     html! {
         section {
             h2 { "Fields" }
             div.wide tabindex="0" {
                 table.fields {
-                    thead {
-                        tr {
-                            th scope="col" { "field" } th scope="col" { "value" }
-                            @for contributor in &contributors { th scope="col" { (contributor) } }
-                            th scope="col" { "rule" }
-                        }
-                    }
+                    thead { tr { th scope="col" { "field" } th scope="col" { "value" } th scope="col" { "said by" } } }
                     tbody {
                         @for (name, field) in members(&explained["fields"]).filter(|(_, field)| has_value(field)) {
+                            @let about = definition["editable"].get(name.as_str()).filter(|_| may_change);
+                            @let editable = about.map(|about| EditableField { collection, key, name, about, explained: field });
                             @let ty = named(&definition["fields"], name);
                             tr class=[(field["conflict"] == true).then_some("conflict")] {
                                 th scope="row" { (name) }
@@ -170,24 +146,120 @@ fn fields(ctx: &PageContext, definition: &Json, explained: &Json, (collection, k
                                         Some(target) => (linked(ctx, target, &field["value"], items(&field["planned"]))),
                                         None => (typed(&field["value"], ty)),
                                     }
+                                    @if let Some(editable) = &editable { " " a.edit href=(editable.page(ctx)) aria-label={ "edit " (name) } { "edit" } }
                                 }
-                                @for contributor in &contributors { (cell(name, field, contributor, ty)) }
-                                td.quiet {
-                                    (reason_text(field))
-                                    @if let Some(about) = definition["editable"].get(name.as_str()).filter(|_| may_change) {
-                                        @let field = EditableField { collection, key, name, about, explained: field };
-                                        p { a href=(field.page(ctx)) aria-label={ "edit " (name) } { "edit" } }
-                                    }
+                                td {
+                                    @for statement in statements(field) { (contributors.statement(ctx, &statement, ty, editable.as_ref())) }
+                                    (correction(field))
+                                    @let reasons = reason_text(field);
+                                    @if !reasons.is_empty() { p.quiet { (reasons) } }
                                 }
                             }
                         }
                     }
-                    @if !contributors.is_empty() {
-                        tfoot {
-                            tr {
-                                th scope="row" { "as of" } td {}
-                                @for contribution in items(&explained["contributions"]) { td { (moment(&contribution["as_of"])) } }
-                                td {}
+                }
+            }
+        }
+        (contributors.table())
+    }
+}
+
+/// A value of a field, and who says it.
+struct Statement<'j> {
+    value: &'j Json,
+    contributors: Vec<&'j str>,
+    /// Whether it is the golden value, or a part of it; what it is otherwise follows from whether the field has a conflict.
+    won: bool,
+    /// Whether it is the golden value as a whole, which is shown already.
+    is_shown: bool,
+    has_conflict: bool,
+}
+
+/// What contributors say of a field: first what counts, then the other values.
+fn statements(field: &Json) -> Vec<Statement<'_>> {
+    let has_conflict = field["conflict"] == true;
+    let won = items(&field["from"]).iter().filter_map(Json::as_str).map(|name| (field["said"].get(name).unwrap_or(&field["value"]), name, true));
+    let lost = items(&field["lost"]).iter().map(|lost| (&lost["value"], named(lost, "contributor"), false));
+    let mut statements: Vec<Statement<'_>> = Vec::new();
+    for (value, contributor, won) in won.chain(lost) {
+        match statements.iter_mut().find(|known| known.value == value && known.won == won) {
+            Some(known) => known.contributors.push(contributor),
+            None => {
+                statements.push(Statement { value, contributors: vec![contributor], won, is_shown: won && *value == field["value"], has_conflict })
+            }
+        }
+    }
+    statements
+}
+
+/// Who has contributed to a record.
+struct Contributors<'j> {
+    /// Each with a label, as short as it can be told from the others.
+    all: Vec<(&'j Json, String)>,
+}
+
+impl<'j> Contributors<'j> {
+    fn of(explained: &'j Json) -> Self {
+        let mut numbers: HashMap<String, usize> = HashMap::new();
+        let label = |contribution: &'j Json| {
+            let name = named(contribution, "contributor");
+            // `SOURCE:IDENTITY`, and identities may be long
+            let label = if name == API_NAME { "edit".to_owned() } else { short(name.split('/').next().unwrap_or(name), MAX_LABEL_CHARS) };
+            let number = numbers.entry(label.clone()).or_insert(0);
+            *number += 1;
+            (contribution, if *number > 1 { format!("{label} ({number})") } else { label })
+        };
+        Self { all: items(&explained["contributions"]).iter().map(label).collect() }
+    }
+
+    fn badge(&self, contributor: &str, class: &str) -> Markup {
+        let known = self.all.iter().find(|(contribution, _)| named(contribution, "contributor") == contributor);
+        html! { span.badge.(class) title=(contributor) { bdi { (known.map_or(contributor, |(_, label)| label.as_str())) } } }
+    }
+
+    /// A value with those who say it, and a button where it can be taken.
+    fn statement(&self, ctx: &PageContext, statement: &Statement<'_>, ty: &str, editable: Option<&EditableField<'_>>) -> Markup {
+        let class = match (statement.won, statement.has_conflict) {
+            (true, _) => "won",
+            (false, true) => "lost",
+            (false, false) => "outvoted",
+        };
+        let (unfolded, folded) = statement.contributors.split_at(statement.contributors.len().min(MAX_BADGES));
+        let is_edit = statement.contributors.contains(&API_NAME);
+        let button = editable.zip(statement.contributors.first()).map(|(field, first)| match is_edit {
+            true => field.take_back(ctx),
+            false => field.take(ctx, first),
+        });
+        html! {
+            div.statement.(class) {
+                @if statement.won { span aria-label="wins" { "✓" } }
+                @if !statement.is_shown { span { (typed(statement.value, ty)) } }
+                @for contributor in unfolded { (self.badge(contributor, class)) }
+                @if !folded.is_empty() {
+                    details { summary { "and " (count(folded.len() as u64)) " more" } @for contributor in folded { (self.badge(contributor, class)) " " } }
+                }
+                @if let Some(button) = button { (button) }
+            }
+        }
+    }
+
+    /// Their whole names and times.
+    fn table(&self) -> Markup {
+        html! {
+            @if !self.all.is_empty() {
+                section {
+                    h2 { "Contributors" }
+                    div.wide tabindex="0" {
+                        table {
+                            thead { tr { th scope="col" { "contributor" } th scope="col" { "as of" } } }
+                            tbody {
+                                @for (contribution, label) in &self.all {
+                                    @let name = named(contribution, "contributor");
+                                    tr {
+                                        th scope="row" { span.badge { bdi { (label) } } @if label != name { " " span.quiet { bdi { (name) } } } }
+                                        td { (moment(&contribution["as_of"])) @if contribution["says"] == "retired" { span.quiet { " retired" } } }
+                                    }
+                                }
                             }
                         }
                     }
@@ -254,16 +326,17 @@ pub(super) fn linked(ctx: &PageContext, target: &str, keys: &Json, planned: &[Js
 
 fn reason_text(field: &Json) -> String {
     let word = |name: &str| field[name].as_str();
+    // where all say the same, no rule chooses
     let rule = match (word("derived"), word("rule")) {
-        (Some(derived), _) => short(derived, 80),
-        (_, Some(rule)) => rule.to_owned(),
-        _ => String::new(),
+        (Some(derived), _) => Some(short(derived, 80)),
+        (_, Some(rule)) if !items(&field["lost"]).is_empty() => Some(rule.to_owned()),
+        _ => None,
     };
     let failed = word("failed").map(|reason| format!("failed: {reason}"));
     let stale = (field["stale"] == true).then(|| "being settled".to_owned());
     let truncated = field["most"].as_u64().map(|max| format!("shows the first {} records of the link; there may be more", count(max)));
     let disagree = (field["conflict"] == true).then(|| "the sources disagree".to_owned());
-    std::iter::once(rule).chain(disagree).chain(failed).chain(stale).chain(truncated).collect::<Vec<_>>().join("; ")
+    rule.into_iter().chain(disagree).chain(failed).chain(stale).chain(truncated).collect::<Vec<_>>().join("; ")
 }
 
 /// Records of other collections that link to this one.

@@ -4,7 +4,7 @@ use super::layout::problem_box;
 use super::many;
 use super::map::{MapFeature, map};
 use super::record::linked;
-use super::shown::{count, items, named, plain, short, type_of, typed, value};
+use super::shown::{bar, count, items, named, plain, short, type_of, typed, value};
 use super::visit::{PageContext, RenderedPage, TOO_LONG, bytes_of, parse_offset};
 use crate::guard::problem::{HandlerResult, Problem};
 use axum::http::{HeaderValue, header};
@@ -70,7 +70,7 @@ fn form(ctx: &PageContext, query: &str, overview: &Json) -> Markup {
     html! {
         form.search role="search" action=(ctx.to("search", &[])) {
             label for="q" { "Query" }
-            input #q type="search" name="q" value=(query) placeholder={ (example) " …" } autocomplete="off" spellcheck="false" autofocus[query.is_empty() || is_begun(query)]
+            input #q type="search" name="q" value=(query) placeholder={ "words, or a query such as " (example) " | sort key-" } autocomplete="off" spellcheck="false" autofocus[query.is_empty() || is_begun(query)]
                 hx-get=(ctx.to("suggestions", &[])) hx-trigger="input changed delay:120ms" hx-target="#meant" hx-sync="this:replace";
             button { "Search" }
         }
@@ -92,7 +92,7 @@ pub async fn total(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
 /// The page without a query: what a query looks like, and the collections.
 fn start_page(ctx: &PageContext, overview: &Json) -> Markup {
     html! {
-        p { "A query names a collection, then conditions, then stages: " code { "collection field=value | sort field-" } ". Plain words are searched for in all fields with an index of words, and Stook suggests queries." }
+        p { "Type words to find records that have them, and choose one of the suggested queries. Or write a query: a collection, conditions, and stages, such as " code { "collection field=value | sort field-" } "." }
         ul.chips { @for collection in items(&overview["collections"]) {
             li { a href=(ctx.to("search", &[("q", named(collection, "name"))])) { (named(collection, "name")) } }
         } }
@@ -203,6 +203,7 @@ fn choose_columns<'n>(overview: &Json, answer: &Json, rows: &[Json], names: &[&'
         let is_rare = rows.iter().filter(|row| !row[name].is_null()).count() * 2 < rows.len();
         match (name, is_plain, is_indexed) {
             ("key", ..) => 0,
+            _ if collection["title"] == name => 0,
             _ if is_rare => 4,
             (_, true, true) => 1,
             (_, true, false) => 2,
@@ -249,12 +250,15 @@ fn table(ctx: &PageContext, overview: &Json, answer: &Json, rows: &[Json], all: 
     let is_prose = |name: &str| rows.iter().any(|row| is_long(&row[name]) || items(&row[name]).iter().any(is_long));
     let kind = |name: &&str| if is_number(name) { Some("number") } else { is_prose(name).then_some("prose") };
     let kinds: Vec<Option<&str>> = shown.iter().map(kind).collect();
-    let links =
-        items(&overview["collections"]).iter().find(|known| known["name"] == answer["collection"]).map_or(&Json::Null, |known| &known["links"]);
+    let definition = items(&overview["collections"]).iter().find(|known| known["name"] == answer["collection"]).unwrap_or(&Json::Null);
+    let links = &definition["links"];
     let highlights = items(&answer["highlights"]);
-    let fields =
-        items(&overview["collections"]).iter().find(|known| known["name"] == answer["collection"]).map_or(&Json::Null, |known| &known["fields"]);
-    let types: Vec<&str> = shown.iter().map(|name| type_of(fields, name)).collect();
+    let types: Vec<&str> = shown.iter().map(|name| type_of(&definition["fields"], name)).collect();
+    let cell = |row: &Json, found: &Json, name: &str, ty: &str| match links[name].as_str() {
+        Some(target) => linked(ctx, target, &row[name], &[]),
+        None if found[name].is_array() => marked(&found[name]),
+        None => typed(&row[name], ty),
+    };
     html! {
         div.wide tabindex="0" {
             table {
@@ -268,11 +272,10 @@ fn table(ctx: &PageContext, overview: &Json, answer: &Json, rows: &[Json], all: 
                                     @match (*name, collection) {
                                         ("key", None) if !is_grouped && row["collection"].is_string() => a href=(ctx.record(named(row, "collection"), &plain(&row["key"]))) { (value(&row["key"])) },
                                         ("key", Some(collection)) => a href=(ctx.record(collection, &plain(&row["key"]))) { (value(&row["key"])) },
-                                        _ => @match links[*name].as_str() {
-                                            Some(target) => (linked(ctx, target, &row[*name], &[])),
-                                            None if found[*name].is_array() => (marked(&found[*name])),
-                                            None => (typed(&row[*name], ty)),
-                                        },
+                                        (title, Some(collection)) if definition["title"] == title && row["key"].is_string() => {
+                                            a href=(ctx.record(collection, &plain(&row["key"]))) { (cell(row, found, title, ty)) }
+                                        }
+                                        _ => (cell(row, found, name, ty)),
                                     }
                                 }
                             }
@@ -334,13 +337,16 @@ pub async fn facets(ctx: Arc<PageContext>) -> HandlerResult<RenderedPage> {
             }
         }
         @for facet in items(&answer["facets"]) {
+            @let largest = items(&facet["values"]).iter().filter_map(|value| value["records"].as_u64()).max().unwrap_or(0);
             section.facet {
                 h2 { (named(facet, "field")) }
                 ul {
                     @for value in items(&facet["values"]) {
                         li {
                             a href=(ctx.to("search", &[("q", named(value, "query"))])) { bdi { (short(named(value, "value"), MAX_VALUE_CHARS)) } } " "
-                            span.quiet { (count(value["records"].as_u64().unwrap_or(0))) }
+                            @let records = value["records"].as_u64().unwrap_or(0);
+                            span.quiet { (count(records)) }
+                            (bar(records, largest))
                         }
                     }
                     @if let Some(others) = facet["others"].as_u64().filter(|others| *others > 0) { li.quiet { "and " (count(others)) " other values" } }

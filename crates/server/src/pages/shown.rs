@@ -150,6 +150,14 @@ pub fn short(text: &str, max_chars: usize) -> String {
     }
 }
 
+/// A bar as long as a number is of the largest one beside it, which stands there in figures.
+pub fn bar(number: u64, largest: u64) -> Markup {
+    let share = 100.0 * number as f64 / largest.max(1) as f64;
+    html! {
+        svg.share viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true" { @if number > 0 { rect width=(format!("{:.2}", share.max(0.5))) height="1" {} } }
+    }
+}
+
 /// Formats a number with narrow spaces.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();

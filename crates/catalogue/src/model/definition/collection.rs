@@ -22,6 +22,8 @@ pub struct Collection {
     pub key: KeyDefinition,
     /// The key rule as written, to compare it with the definition that a store was prepared with.
     pub key_text: String,
+    /// The field by which people call a record.
+    pub title: Option<FieldId>,
     /// Whether contributions keep their documents.
     pub keep_raw: bool,
     /// What decides whether a record exists.

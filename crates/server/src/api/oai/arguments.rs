@@ -185,8 +185,6 @@ fn time(name: &str, text: &str) -> Result<(i64, i64), OaiError> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
-
     use super::*;
 
     fn read(query: &str) -> Result<OaiRequest, OaiError> {
