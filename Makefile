@@ -34,8 +34,7 @@ fmt:
 
 lint:
 	cargo fmt --all --check
-	cargo clippy --workspace --quiet -- -D warnings
-	cargo clippy --workspace --all-targets --quiet -- -D warnings -A clippy::unwrap_used -A clippy::expect_used
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D rustdoc::broken_intra_doc_links -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items --quiet
 
 	@if command -v cargo-deny >/dev/null; then cargo deny --offline check licenses bans sources; else echo "skipped: no cargo-deny (make deny installs it): licences and sources of dependencies are not checked"; fi

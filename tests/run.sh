@@ -10,6 +10,8 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 export STOOK_TEST_SKIPPED="$folder/skipped"
 : >"$STOOK_TEST_SKIPPED"
+# tests often wait for a process or a disk
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$(($(nproc) + 1))}"
 # the program is built beside the tests; those that run it need not build it again, which would compile all crates with other features
 program=$(cargo test --quiet --no-run --message-format=json-render-diagnostics "$@" |
   sed -n 's/.*"kind":\["bin"\].*"name":"stook".*"test":false.*"executable":"\([^"]*\)".*/\1/p')

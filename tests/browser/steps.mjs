@@ -41,14 +41,25 @@ async function fits(name, page) {
   await page.setViewportSize(size);
 }
 
+// what axe finds on a page; one that loads itself again meanwhile is judged again
+async function judged(page, tries = 3) {
+  try {
+    await page.waitForLoadState();
+    await page.evaluate(axe);
+    return await page.evaluate(() => window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"] }));
+  } catch (error) {
+    if (tries > 1) return judged(page, tries - 1);
+    throw error;
+  }
+}
+
 // a step, then what axe finds on the page it leads to
 export async function step(name, page, work) {
   try {
     await work();
-    await page.evaluate(axe);
     for (const colorScheme of ["dark", "light"]) {
       await page.emulateMedia({ colorScheme });
-      const found = await page.evaluate(() => window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"] }));
+      const found = await judged(page);
       for (const one of found.violations) troubles.push(`${name}, ${colorScheme}: ${one.id}: ${one.nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`);
     }
     await fits(name, page);

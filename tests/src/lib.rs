@@ -18,7 +18,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use stook_testkit::postgres::TestServer;
 use tempfile::TempDir;
@@ -167,13 +166,8 @@ impl Sandbox {
 
     /// An empty sandbox on a file, and one on the tests' server where PostgreSQL is installed.
     pub fn on_each_store(definition: &str) -> Vec<Self> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let mut sandboxes = vec![Self::new(definition)];
-        if let Some(server) = TestServer::shared() {
-            let number = NUMBER.fetch_add(1, Ordering::SeqCst);
-            sandboxes.push(Self::on_server(definition, format!("{}?schema=both{number}", server.url("postgres"))));
-        }
-        sandboxes
+        let on_server = TestServer::shared().map(|server| Self::on_server(definition, server.new_store_url()));
+        std::iter::once(Self::new(definition)).chain(on_server).collect()
     }
 
     /// A library's authority file.

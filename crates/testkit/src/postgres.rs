@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A running server. Dropping it stops it and removes its folder; so does the end of this process, however it ends.
@@ -212,6 +212,12 @@ impl TestServer {
     /// The URL of one of its databases.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://stook@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// The URL of a store in a schema that nobody else in this process uses.
+    pub fn new_store_url(&self) -> String {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        format!("{}?schema=place{}", self.url("postgres"), NUMBER.fetch_add(1, Ordering::SeqCst))
     }
 
     /// Processor time of the server and all its processes so far, in seconds; nothing where the system does not tell.

@@ -4,8 +4,6 @@
 //! A run is a seed. `STOOK_TEST_ANSWERS=N` runs N of them, `STOOK_TEST_ANSWERS=N..M` those. Seeds that fail are appended to
 //! `answers.seeds`, which is run first from then on.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

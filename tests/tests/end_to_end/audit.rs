@@ -1,7 +1,5 @@
 //! The audit log through the binary: who changed what, over HTTP and on the command line, and that it is written with the change.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use std::process::Command;

@@ -1,8 +1,6 @@
 //! The cache is exact: a read returns what was committed last before it began, or something later, whoever wrote it. Random
 //! reads, edits, transitions and imports of several clients and processes, checked against what each of them was answered.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::collections::HashSet;
 use std::sync::Mutex;

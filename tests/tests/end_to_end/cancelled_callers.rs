@@ -1,7 +1,5 @@
 //! Work ends when its caller has gone, and its place among the requests in work is taken until then.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::json;
 use std::io::Write;
 use std::net::TcpStream;

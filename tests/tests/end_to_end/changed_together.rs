@@ -1,7 +1,5 @@
 //! Actions on all records that a query finds, from the pages: previewed, bounded, done once, and only within the visitor's rights.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use stook_tests::Sandbox;
 use stook_tests::http::{Client, Reply, Served, url_encoded};

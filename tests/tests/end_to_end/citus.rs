@@ -1,8 +1,6 @@
 //! The same catalogue on a Citus cluster: what comes out is what comes out of a file, whoever is killed meanwhile. Runs where
 //! `STOOK_TEST_CITUS_URL` names a database of the coordinator that has the extension.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::Value as Json;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};

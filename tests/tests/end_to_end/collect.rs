@@ -1,7 +1,5 @@
 //! `stook collect`: what services publish is in the catalogue, whatever happens to them and to who asks.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};

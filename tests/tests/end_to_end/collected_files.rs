@@ -1,7 +1,5 @@
 //! `stook collect` of files: those of folders, web servers and buckets that are new or have changed are imported, each once, whatever happens.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, create_dir, remove_file, rename, write};

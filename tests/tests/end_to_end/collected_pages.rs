@@ -1,7 +1,5 @@
 //! `stook collect` of lists that web services send in pages: nothing is lost between them, whatever way a service says where the next one is.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::sync::{Arc, Mutex};
 use stook_tests::service::{BUSY, Service, ServiceRequest};

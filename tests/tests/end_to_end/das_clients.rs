@@ -1,7 +1,5 @@
 //! What clients of the original of `examples/datasets` are told: rows, parsed queries, instances, summaries of runs, plain lines, keys.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

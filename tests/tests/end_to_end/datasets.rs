@@ -1,7 +1,5 @@
 //! Services asked when a query needs them: what they know is answered, whole or said not to be, whatever happens to them.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

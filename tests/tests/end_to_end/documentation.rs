@@ -11,8 +11,6 @@
 //! With `STOOK_TEST_UPDATE=1` pages are changed to show what is printed; lines that differ only by what varies stay, and so does output with
 //! a line `...`.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use regex::Regex;
 use std::fmt::Write as _;
 use std::net::TcpListener;

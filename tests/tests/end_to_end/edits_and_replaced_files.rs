@@ -1,7 +1,5 @@
 //! What contributors say and what becomes of it, through the program: edits that others overrule, and files that take the place of older ones.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::time::Duration;
 use stook_tests::Sandbox;

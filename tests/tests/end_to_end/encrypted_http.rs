@@ -1,7 +1,5 @@
 //! `stook serve` with a certificate: HTTPS, and certificates that are replaced while it serves.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

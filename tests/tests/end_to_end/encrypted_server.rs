@@ -1,7 +1,5 @@
 //! A store on a server that accepts only encrypted connections, and tells who may connect by certificates: every connection of the program.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 use stook_testkit::certificates::{Authority, Validity};

@@ -1,7 +1,5 @@
 //! Erased records: nothing that only they have is in the store any more, wherever it was kept, and nothing brings them back.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::json;
 use stook_tests::http::Served;
 use stook_tests::{Sandbox, counts};

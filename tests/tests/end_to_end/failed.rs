@@ -1,7 +1,5 @@
 //! The documents of a job that failed: written as files, mended, and imported again, by command and over HTTP.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::json;
 use stook_formats::marc::MarcBuilder;
 use stook_tests::http::Served;

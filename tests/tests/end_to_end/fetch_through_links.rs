@@ -1,8 +1,6 @@
 //! What a query reads through links is asked of services, too: the rows on an empty store are those that a complete one has, and the calls
 //! are as narrow as what is known allows.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use stook_tests::Sandbox;
 use stook_tests::http::{Served, url_encoded};

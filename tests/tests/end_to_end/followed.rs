@@ -1,7 +1,5 @@
 //! Changes are followed by command and over HTTP, across backups; a doctor says how a catalogue is doing.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

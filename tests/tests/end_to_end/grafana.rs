@@ -1,7 +1,5 @@
 //! The Grafana board of the satellites: every query in it is answered over HTTP, with the columns that its panels read.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use stook_sample::sentinel::{self, Sentinel};

@@ -1,8 +1,6 @@
 //! `stook collect` from repositories of OAI-PMH, and `stook import` of their saved responses: what they have is in the catalogue, and what they have
 //! deleted is not.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,8 +1,6 @@
 //! What comes in from files and services is whole, or said not to be: pages of errors, answers without documents, white space, and
 //! documents that are too long.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;

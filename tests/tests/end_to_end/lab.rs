@@ -1,7 +1,5 @@
 //! The lab, measured itself: targets that misbehave, stalls that must be seen, runs that say all they show.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::Value as Json;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

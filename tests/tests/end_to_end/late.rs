@@ -1,8 +1,6 @@
 //! What is older than a deletion: it stays deleted on every surface, and each says so. What is deleted while another contributor keeps it remains, and
 //! each says that, too.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::json;
 use std::time::{SystemTime, UNIX_EPOCH};
 use stook_catalogue::value::show_timestamp;

@@ -1,8 +1,6 @@
 //! Links of lists from end to end: books, their authors and subjects, in whatever order they come; asked, explained, exported, edited,
 //! looked at; and a link that becomes one of a list in a store that exists.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use stook_tests::Sandbox;
 use stook_tests::http::{Served, url_encoded};

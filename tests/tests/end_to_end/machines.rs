@@ -1,8 +1,6 @@
 //! Machines and their tags, end to end: the sample's truth, queries, explanations, the HTTP API, machines acquired by tag, a
 //! definition that is being evaluated when the program is killed.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

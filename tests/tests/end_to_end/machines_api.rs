@@ -1,8 +1,6 @@
 //! The API of the original that `examples/machines` declares, by requests in the form of its clients, end to end on both stores: OAuth 1.0 with
 //! PLAINTEXT signatures, routes told apart by `op`, fields of forms, some of them as parts in Base64.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use base64::Engine;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;

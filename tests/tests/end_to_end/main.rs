@@ -1,5 +1,7 @@
 //! The tests from end to end, in one program: it is linked once, and they share the servers that they start.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
+
 mod adverse_clients;
 mod adverse_machines;
 mod answers;

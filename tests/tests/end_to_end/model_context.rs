@@ -1,7 +1,5 @@
 //! `stook mcp`, called by the official client of the Model Context Protocol and line by line.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;

@@ -1,7 +1,5 @@
 //! A database that cannot be reached, or only through a pooler: what callers are told, how soon, and what happens when it is back.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::json;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

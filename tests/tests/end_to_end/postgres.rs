@@ -5,7 +5,7 @@ use crate::proxy;
 use proxy::Proxy;
 use serde_json::Value as Json;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stook_testkit::postgres::TestServer;
 use stook_tests::{Dice, ImportEffects, LIBRARY, Sandbox, authorities, kill_after, sum_of_outcomes};
@@ -18,13 +18,7 @@ fn server() -> Option<TestServer> {
 }
 
 fn sandbox(server: &TestServer) -> Sandbox {
-    Sandbox::on_server(LIBRARY, empty_store_url(server))
-}
-
-/// The URL of a schema that nobody else uses.
-fn empty_store_url(server: &TestServer) -> String {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    format!("{}?schema=place{}", server.url("postgres"), NUMBER.fetch_add(1, Ordering::SeqCst))
+    Sandbox::on_server(LIBRARY, server.new_store_url())
 }
 
 /// What is left in a file store by the same imports.
@@ -149,7 +143,7 @@ fn an_unprepared_server_is_reported() {
     );
     with_store(&["query", "authority"]).exits(1).stderr_contains(&[
         "this catalogue.yaml is not the one the store was prepared for",
-        "indexes of `authority.status` differ",
+        "index on `authority.status` is new",
         "`stook prepare` applies it",
     ]);
     with_store(&["jobs"]).exits(0);
@@ -163,7 +157,7 @@ const TOGETHER: Duration = Duration::from_secs(60);
 #[test]
 fn eight_workers_on_the_same_keys_never_disturb_each_other_or_a_search() {
     let Some(server) = server() else { return };
-    let url = empty_store_url(&server);
+    let url = server.new_store_url();
     let sandbox = Sandbox::on_server(LIBRARY, url.clone());
     let mut workers: Vec<_> = (0..4).map(|_| sandbox.command(&["work", "--workers", "2"]).stderr(Stdio::null()).spawn().unwrap()).collect();
     let ended = AtomicBool::new(false);
@@ -218,7 +212,7 @@ fn a_connection_lost_during_a_commit_loses_nothing() {
     let bytes = authorities(RECORDS, 1, 1);
     let expected = effects_on_file_store(&bytes);
     for after in [false, true] {
-        let url = empty_store_url(&server);
+        let url = server.new_store_url();
         let sandbox = Sandbox::on_server(LIBRARY, url.clone());
         let file = sandbox.write_file("names.mrc", &bytes);
         sandbox.ok(&["import", &file, "--profile", "upsert", "--detach"]);
@@ -234,7 +228,7 @@ fn a_connection_lost_during_a_commit_loses_nothing() {
 fn a_statement_that_times_out_stops_an_import_that_can_be_resumed() {
     let Some(server) = server() else { return };
     let bytes = authorities(RECORDS, 1, 1);
-    let url = empty_store_url(&server);
+    let url = server.new_store_url();
     let sandbox = Sandbox::on_server(LIBRARY, url.clone());
     sandbox.ok(&["import", &sandbox.write_file("names.mrc", &bytes), "--profile", "upsert", "--detach"]);
     // a table that takes longer than a statement may, on any machine
@@ -312,7 +306,7 @@ fn processes_that_prepare_at_once_prepare_once() {
     let Some(server) = server() else { return };
     let sandboxes: Vec<Sandbox> = (0..6).map(|_| Sandbox::library()).collect();
     let more = LIBRARY.replace("status:         { path: LDR/05, type: text }", "status:         { path: LDR/05, type: text, index: equal }");
-    let url = empty_store_url(&server);
+    let url = server.new_store_url();
     for definition in [LIBRARY, &more] {
         sandboxes.iter().for_each(|sandbox| sandbox.write_definition(definition));
         let running: Vec<_> = sandboxes.iter().map(|sandbox| sandbox.command(&["prepare", "--store", &url]).spawn().unwrap()).collect();

@@ -1,7 +1,5 @@
 //! Published records are fetched by OAI-PMH: all of them, and then what has changed, whatever is written meanwhile.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -1,7 +1,5 @@
 //! The module `stook` for Python: what it does on both stores and on a server, its types, and the notebook of the documentation.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use std::path::PathBuf;
 use std::process::Command;
 use stook_tests::http::Served;

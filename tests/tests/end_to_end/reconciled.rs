@@ -1,7 +1,5 @@
 //! Records are recognised by their names: as OpenRefine asks, with the same answers from both stores, and by a public client.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::io::Write as _;
 use std::path::PathBuf;

@@ -1,7 +1,5 @@
 //! Requests that are sent again because their response was lost, and previews while others write; on both stores.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::collections::HashSet;
 use std::io::Write;

@@ -1,7 +1,5 @@
 //! Rights per collection and operation: whatever is asked with a token for some collections, nothing of the others is in any answer.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::time::{Duration, Instant};
 use stook_tests::Sandbox;

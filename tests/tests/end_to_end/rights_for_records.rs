@@ -1,8 +1,6 @@
 //! Rights for some records of a collection, `read:machine[pool=a]`: what such a caller is answered is what a caller with all rights would be over a catalogue
 //! of the visible records alone.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::time::Duration;
 use stook_tests::http::{Client, Served, url_encoded};

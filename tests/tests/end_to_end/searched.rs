@@ -1,7 +1,5 @@
 //! Published records are searched by SRU: as a naive reader would find them, with the diagnostics of the standard, and by yaz-client.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use std::process::{Command, Stdio};
 use stook_tests::Sandbox;
 use stook_tests::http::{Served, url_encoded};

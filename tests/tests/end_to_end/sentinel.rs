@@ -1,8 +1,6 @@
 //! The satellite catalogue, end to end: what is delivered in any order adds up to what the sample says must come out, and the
 //! numbers of the system it replaces come out where that was right.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

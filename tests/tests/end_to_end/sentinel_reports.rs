@@ -1,8 +1,6 @@
 //! What the satellite catalogue knows besides plans and deliveries: which products were deleted and why, how much is expected each day, counters of
 //! archives, and how stations received passes. Values are those of the original's own tests, where it has any.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use rust_xlsxwriter::{ExcelDateTime, Format, Workbook, Worksheet};
 use serde_json::{Value as Json, json};
 use stook_tests::Sandbox;

@@ -1,33 +1,17 @@
 //! The HTTP API through the binary: records, edits, transitions, jobs, tokens, declared routes; both stores where it matters.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use stook_sample::datasets::Datasets;
-use stook_testkit::postgres::TestServer;
 use stook_tests::http::{Reply, Served, url_encoded};
 use stook_tests::{LIBRARY, Sandbox, authorities, repository, zstandard};
 
-fn server() -> Option<&'static TestServer> {
-    TestServer::shared()
-}
-
 /// A sandbox of each kind that there is.
 fn sandboxes(definition: &str) -> Vec<Sandbox> {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    let mut sandboxes = vec![Sandbox::new(definition)];
-    if let Some(server) = server() {
-        let url = format!("{}?schema=serve{}", server.url("postgres"), NEXT.fetch_add(1, Ordering::SeqCst));
-        let sandbox = Sandbox::on_server(definition, url);
-        sandbox.ok(&["prepare"]);
-        sandboxes.push(sandbox);
-    }
-    sandboxes
+    Sandbox::on_each_store(definition)
 }
 
 const THINGS: &str = "

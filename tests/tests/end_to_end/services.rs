@@ -1,8 +1,6 @@
 //! Services of other habits than those of the sample: what they are told, how their pages follow, how much they bear, and records that
 //! change under them.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

@@ -1,8 +1,6 @@
 //! Look-ups of declared routes where most records have one value, and one parent nearly all children: what a rare value finds does not
 //! depend on what a frequent one does, and totals count what there is.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use stook_tests::Sandbox;
 use stook_tests::http::Served;

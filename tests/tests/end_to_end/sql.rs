@@ -1,7 +1,5 @@
 //! Golden records as views: what `stook sql` and other programs read is what is exported, for every type, on both stores.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use std::process::Command;
 use stook_testkit::postgres::TestServer;

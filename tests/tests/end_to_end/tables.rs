@@ -1,7 +1,5 @@
 //! Tables and elements from end to end: CSV as it really comes, sheets of spreadsheets, and documents that several records are made of.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use rust_xlsxwriter::Workbook;
 use serde_json::{Value as Json, json};
 use stook_tests::http::{Served, url_encoded};

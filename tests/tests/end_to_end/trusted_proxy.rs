@@ -1,7 +1,5 @@
 //! People whom a proxy identifies: what they may do, where their names are, and that nobody else can claim to be one.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::json;
 use std::time::Duration;
 use stook_tests::Sandbox;

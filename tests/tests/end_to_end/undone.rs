@@ -1,7 +1,5 @@
 //! Jobs that are undone: by command, over HTTP and on the page of an import.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::{Value as Json, json};
 use stook_tests::http::Served;
 use stook_tests::{Sandbox, counts};

@@ -1,10 +1,7 @@
 //! Imports left to workers: done once, by whoever is alive, on both stores.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::Value as Json;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use stook_testkit::postgres::TestServer;
 use stook_tests::{ImportEffects, LIBRARY, Sandbox, authorities, gzip, touch};
@@ -25,12 +22,8 @@ fn kinds() -> Vec<Kind> {
 }
 
 fn sandbox(kind: Kind) -> Sandbox {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
     match (kind, TestServer::shared()) {
-        (Kind::Server, Some(server)) => {
-            let number = NUMBER.fetch_add(1, Ordering::SeqCst);
-            Sandbox::on_server(LIBRARY, format!("{}?schema=place{number}", server.url("postgres")))
-        }
+        (Kind::Server, Some(server)) => Sandbox::on_server(LIBRARY, server.new_store_url()),
         _ => Sandbox::library(),
     }
 }

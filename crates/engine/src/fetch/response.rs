@@ -22,8 +22,6 @@ pub(super) fn fresh_for(headers: &HeaderMap) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
-
     use super::*;
 
     #[test]

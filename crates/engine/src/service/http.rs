@@ -256,7 +256,6 @@ fn of_environment(name: &str) -> Result<String> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 mod tests {
     use super::*;
     use std::sync::Mutex;

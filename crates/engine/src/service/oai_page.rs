@@ -106,8 +106,6 @@ fn attribute_value(whole: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
-
     use super::*;
 
     fn page(inner: &str) -> OaiPage {

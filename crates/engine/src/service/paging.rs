@@ -249,8 +249,6 @@ fn element_of(file: &Path, name: &str) -> Result<Option<String>> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
-
     use super::*;
 
     fn file(text: &str) -> tempfile::NamedTempFile {

@@ -1,8 +1,6 @@
 //! MARC records composed of the documents of several contributors: the same for every order of arrival, on both stores, and what is exported is
 //! imported again as it was.
 
-#![allow(clippy::expect_used, reason = "a test may stop")]
-
 use crate::support;
 
 use proptest::prelude::*;

@@ -125,7 +125,7 @@ static SERVER: LazyLock<Option<Desk>> = LazyLock::new(|| {
 
 impl Desk {
     /// Creates a job for a file with these documents, in chunks of two.
-    fn deliver(&self, tenant: &Tenant, documents: &[Json]) -> JobId {
+    fn deliver_documents(&self, tenant: &Tenant, documents: &[Json]) -> JobId {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let path = self.folder.join(format!("{}.json", NEXT.fetch_add(1, Ordering::SeqCst)));
         let text: String = documents.iter().map(|document| format!("{document}\n")).collect();
@@ -144,7 +144,7 @@ fn assert_every_order_gives_the_same(desk: &Desk, all: &[Bib], order: &[usize], 
             // in one file, or in two that are worked on at the same time
             let (first, second) = documents.split_at(if processes > 1 { documents.len() / 2 } else { 0 });
             [first, second].into_iter().filter(|part| !part.is_empty()).for_each(|part| {
-                desk.deliver(&tenant, part);
+                desk.deliver_documents(&tenant, part);
             });
         }
         desk.drain(processes);
@@ -152,7 +152,7 @@ fn assert_every_order_gives_the_same(desk: &Desk, all: &[Bib], order: &[usize], 
     assert_eq!(desk.golden_values(&tenant), expected(all), "{order:?} {groups:?}");
     // doing it all again changes nothing
     let documents: Vec<Json> = all.iter().map(Bib::to_json).collect();
-    let again = desk.deliver(&tenant, &documents);
+    let again = desk.deliver_documents(&tenant, &documents);
     desk.drain(processes);
     assert_eq!(desk.golden_values(&tenant), expected(all));
     if !all.iter().any(|bib| bib.removed) {
@@ -164,7 +164,7 @@ fn assert_every_order_gives_the_same(desk: &Desk, all: &[Bib], order: &[usize], 
     withdraw::withdraw(&desk.catalogue, &*desk.stores[0], &request, &|_| ()).expect("it is withdrawn");
     desk.drain(1);
     assert_eq!(desk.golden_values(&tenant), json!({ "bib": {}, "item": {} }));
-    desk.deliver(&tenant, &documents[..1]);
+    desk.deliver_documents(&tenant, &documents[..1]);
     desk.drain(1);
     assert_eq!(desk.golden_values(&tenant), expected(&all[..1]));
 }
@@ -202,9 +202,9 @@ fn of_documents_of_one_time_the_one_received_later_counts() {
     for desk in [Some(&*FILE), SERVER.as_ref()].into_iter().flatten() {
         let tenant = desk.new_tenant();
         let bib = |items: &[(usize, i64)]| Bib { id: 1, made: 5, removed: false, items: items.to_vec() };
-        desk.deliver(&tenant, &[bib(&[(1, 0), (2, 0)]).to_json()]);
+        desk.deliver_documents(&tenant, &[bib(&[(1, 0), (2, 0)]).to_json()]);
         desk.drain(1);
-        let job = desk.deliver(&tenant, &[bib(&[(2, 1), (3, 0)]).to_json()]);
+        let job = desk.deliver_documents(&tenant, &[bib(&[(2, 1), (3, 0)]).to_json()]);
         desk.drain(1);
         assert_eq!(desk.golden_values(&tenant), expected(&[bib(&[(2, 1), (3, 0)])]));
         let job = desk.stores[0].job(job).expect("the job");
@@ -220,15 +220,16 @@ fn an_element_that_cannot_be_read_retires_nothing() {
     let tenant = desk.new_tenant();
     let document = |made: i64, items: Json| json!({ "id": "b1", "made": show_timestamp(made * 1_000_000), "title": "t", "items": items });
     let codes = || desk.golden_values(&tenant)["item"].as_object().expect("items").keys().cloned().collect::<Vec<_>>();
-    desk.deliver(&tenant, &[document(1, json!([{ "code": "c1" }, { "code": "c2" }]))]);
+    desk.deliver_documents(&tenant, &[document(1, json!([{ "code": "c1" }, { "code": "c2" }]))]);
     desk.drain(1);
-    let job = desk.deliver(&tenant, &[document(2, json!([{ "code": "c1", "size": "large" }, { "code": { "no": "text" }, "size": "small" }]))]);
+    let job =
+        desk.deliver_documents(&tenant, &[document(2, json!([{ "code": "c1", "size": "large" }, { "code": { "no": "text" }, "size": "small" }]))]);
     desk.drain(1);
     assert_eq!(codes(), ["c1", "c2"]);
     let reasons: Vec<String> = desk.stores[0].journal(job, 0, 10, false).expect("its journal").into_iter().flat_map(|entry| entry.reasons).collect();
     assert!(reasons.iter().any(|reason| reason == "an element cannot be read, so nothing that older documents contained is retired"), "{reasons:?}");
     assert!(reasons.iter().any(|reason| reason.starts_with("item 2: no key")), "{reasons:?}");
-    desk.deliver(&tenant, &[document(3, json!([{ "code": "c1" }, { "shelf": "s" }, { "code": "c1" }]))]);
+    desk.deliver_documents(&tenant, &[document(3, json!([{ "code": "c1" }, { "shelf": "s" }, { "code": "c1" }]))]);
     desk.drain(1);
     assert_eq!(codes(), ["c1"]);
 }

@@ -1,7 +1,5 @@
 //! Which source reads a file: by its name, its first document or its format, whatever the order of the sources; and which files folders have.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

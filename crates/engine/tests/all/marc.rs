@@ -1,8 +1,6 @@
 //! Damaged MARC records in imports: a source that repairs stores them and reports each repair in the journal, a strict one fails them;
 //! kept documents stay unchanged, and exports write what any reader reads, and report what they had to change for that.
 
-#![allow(clippy::expect_used, reason = "a test may stop")]
-
 use crate::support;
 
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! Links by criteria that are tried in order, and records that are one because they share values: compared with an oracle that sees all records at
 //! once, on both stores, for every order of arrival.
 
-#![allow(clippy::expect_used, reason = "a test may stop")]
-
 use crate::support;
 
 use proptest::prelude::*;

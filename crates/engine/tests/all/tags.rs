@@ -106,7 +106,7 @@ impl Desk {
         support::job(&self.catalogue, &*self.stores[0], tenant, "enlist", (&path, text), chunk)
     }
 
-    fn deliver(&self, tenant: &Tenant, all: &[MachineReport]) -> JobId {
+    fn deliver_reports(&self, tenant: &Tenant, all: &[MachineReport]) -> JobId {
         let line = |own: &MachineReport| {
             let node = |id: &&str| format!("<node id='{id}'/>");
             let lshw = own.lshw.as_ref().map(|ids| format!("<list>{}</list>", ids.iter().map(node).collect::<String>()));
@@ -173,7 +173,7 @@ fn assert_tags_follow_the_last_definition(desk: &Desk, groups: &[Vec<MachineRepo
         for store in desk.stores.iter().cycle().take(processes) {
             scope.spawn(|| work::run(&desk.catalogue, &**store, &options, &over, &|_| ()).expect("it works"));
         }
-        let delivering = scope.spawn(|| groups.iter().for_each(|group| assert!(desk.deliver(&tenant, group) > 0)));
+        let delivering = scope.spawn(|| groups.iter().for_each(|group| assert!(desk.deliver_reports(&tenant, group) > 0)));
         let store = &*desk.stores[0];
         for change in changes {
             match change {
@@ -316,7 +316,7 @@ fn a_late_result_of_an_older_definition_is_not_written() {
     for desk in [Some(on_a_file("late")), on_a_server("late")].iter().flatten() {
         let (tenant, store) = (desk.new_tenant(), &*desk.stores[0]);
         let report = |machine, ids: &[&'static str]| MachineReport { machine, at: 1, lshw: Some(ids.to_vec()), lldp: None };
-        desk.deliver(&tenant, &[report(0, &["a"]), report(1, &["a", "b"]), report(2, &[])]);
+        desk.deliver_reports(&tenant, &[report(0, &["a"]), report(1, &["a", "b"]), report(2, &[])]);
         desk.drain(1);
         let begin = |definition: &str| {
             let job = desk.define(&tenant, "one", definition).expect("a job");
@@ -338,7 +338,7 @@ fn a_late_result_of_an_older_definition_is_not_written() {
         assert_eq!(desk.carriers(&tenant, "one"), ["m0", "m1"].map(str::to_owned).into());
         // a document that changes while a definition is evaluated wins
         let (job, range) = begin("not(//node)");
-        let newer = desk.deliver(&tenant, &[MachineReport { at: 2, ..report(0, &[]) }]);
+        let newer = desk.deliver_reports(&tenant, &[MachineReport { at: 2, ..report(0, &[]) }]);
         import::run(&desk.catalogue, store, &JobRun { job: newer, workers: 1, settles: false, stop: &AtomicBool::new(false) }, &|_| ())
             .expect("it is imported");
         store.submit(Box::new(range), Priority::Bulk).wait().expect("it is written");
@@ -448,7 +448,7 @@ fn a_manual_tag_is_given_and_removed_only_by_hand() {
     for desk in desks() {
         let (tenant, store) = (desk.new_tenant(), &*desk.stores[0]);
         let report = |machine| MachineReport { machine, at: 1, lshw: Some(vec!["a"]), lldp: None };
-        desk.deliver(&tenant, &[report(0), report(1)]);
+        desk.deliver_reports(&tenant, &[report(0), report(1)]);
         desk.drain(1);
         let manual = TagChange { name: "rack7".into(), ..TagChange::default() };
         TaggedCollection::new(&desk.catalogue, store, &tenant, "machine")
@@ -466,7 +466,7 @@ fn a_manual_tag_is_given_and_removed_only_by_hand() {
         assert_eq!(assign(&["m0", "m1", "m9"], &[]), (2, 0, 1));
         assert_eq!(assign(&["m0"], &["m1"]), (0, 1, 0));
         desk.define(&tenant, "one", "//node");
-        desk.deliver(&tenant, &[MachineReport { at: 3, lshw: Some(vec![]), ..report(0) }]);
+        desk.deliver_reports(&tenant, &[MachineReport { at: 3, lshw: Some(vec![]), ..report(0) }]);
         desk.drain(1);
         assert_eq!(desk.carriers(&tenant, "rack7"), ["m0".to_owned()].into());
         assert_eq!(desk.carriers(&tenant, "one"), ["m1".to_owned()].into());

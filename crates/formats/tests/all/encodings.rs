@@ -1,7 +1,5 @@
 //! XML in declared encodings, with entities, and UTF-16: the documents are those of the same file in UTF-8, however the file is split.
 
-#![allow(clippy::expect_used, reason = "a test may stop")]
-
 use crate::support;
 
 use std::io::Read;

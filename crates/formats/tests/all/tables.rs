@@ -1,7 +1,5 @@
 //! Tables as they really come: CSV in any encoding, with and without a header, with lines before it and any delimiter; and sheets of spreadsheets.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "a test may stop")]
-
 use crate::support;
 
 use rust_xlsxwriter::{ExcelDateTime, Format, Workbook};

@@ -1,7 +1,5 @@
 //! MARCXML as people write it.
 
-#![allow(clippy::expect_used, reason = "a test may stop")]
-
 use stook_marc::{MarcField, ReadOptions, RepairKind, marcxml, show_tag};
 
 const LEADER: &str = "<leader>00000nam a2200000 i 4500</leader>";

@@ -283,7 +283,6 @@ impl CqlParser {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -3,8 +3,6 @@
 //! The reader is written from the semantics on the front page of the crate: it looks at every record, one condition after the other. A failure prints
 //! the query; `STOOK_TEST_SEED` chooses other records and queries than the usual ones.
 
-#![allow(clippy::expect_used, reason = "a test may stop")]
-
 use crate::support;
 
 use proptest::prelude::{Rng, RngExt};

@@ -1,7 +1,5 @@
 //! The examples of the help are queries of the catalogue that the documentation shows.
 
-#![allow(clippy::expect_used, reason = "a test may stop")]
-
 use crate::support;
 
 use stook_query::examples::LESSONS;

@@ -1,7 +1,5 @@
 //! Pages in key order of queries that very many records satisfy: the embedded store reads the first records before it sorts.
 
-#![allow(clippy::expect_used, reason = "a test may stop")]
-
 use crate::support;
 
 use std::sync::LazyLock;

@@ -1,7 +1,5 @@
 //! Conditions on geometries, as they are written, and the errors for texts that are no geometries.
 
-#![allow(clippy::expect_used, reason = "a test may stop")]
-
 use crate::support;
 
 use stook_catalogue::diagnostic::render;

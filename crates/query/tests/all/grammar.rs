@@ -22,8 +22,6 @@
 //!   callers' queries, does not exist, because these are private.
 //! * Not about stored records, and so not here: choosing services by values, answering a query from another query's cached answer, expiry times.
 
-#![allow(clippy::expect_used, reason = "a test may stop")]
-
 use crate::support;
 
 use proptest::prelude::*;

@@ -1,8 +1,6 @@
 //! Queries through links, in both directions: random queries on random records under random definitions, answered by both stores and by a reader that
 //! follows links from record to record.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test may stop")]
-
 use crate::support;
 
 use proptest::prelude::*;

@@ -1,7 +1,5 @@
 //! Narrowing queries: the number of a value is the number of records that its query finds; completions of a text exist.
 
-#![allow(clippy::expect_used, reason = "a test may stop")]
-
 use crate::support;
 
 use std::collections::BTreeSet;

@@ -2,8 +2,6 @@
 //!
 //! The first line of an explanation describes it in words, followed by the database's own lines and its statement.
 
-#![allow(clippy::expect_used, reason = "a test may stop")]
-
 use crate::support;
 
 use std::sync::LazyLock;

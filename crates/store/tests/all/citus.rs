@@ -1,8 +1,6 @@
 //! The store on a Citus cluster fulfils the contract, except that reads are not from one snapshot of all its servers. Runs if `STOOK_TEST_CITUS_URL`
 //! names a database of the coordinator that has the extension.
 
-#![allow(dead_code, reason = "what the suite offers and this store does not need")]
-
 use crate::conformance;
 
 use conformance::support::*;

@@ -1,8 +1,6 @@
 //! Any history of calls has the same results on both stores: units of records, edges and marks, with and without leases, jobs and chunks with
 //! everything that may happen to them, and reads of every kind in between.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, dead_code, unused_macros, reason = "a test that cannot go on stops")]
-
 use crate::conformance;
 
 use conformance::support::*;
@@ -410,10 +408,8 @@ proptest! {
 
     #[test]
     fn any_history_has_the_same_results_on_both_stores(steps in prop::collection::vec(step(), 1..60)) {
-        use std::sync::atomic::{AtomicU32, Ordering};
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
         let Some(server) = TestServer::shared() else { return Ok(()) };
-        let url = format!("{}?schema=place{}", server.url("postgres"), NUMBER.fetch_add(1, Ordering::SeqCst));
+        let url = server.new_store_url();
         let catalogue = Arc::new(definition(DEFINITION));
         let folder = tempfile::tempdir().expect("a folder");
         let file_store = SqliteStore::open(&folder.path().join("store"), catalogue.clone(), SqliteOptions::default()).expect("a store");
@@ -427,7 +423,7 @@ proptest! {
         prop_assert_eq!(&file_result, &server_result);
 
         // a backup of either is restored into the other kind, which then holds the same, finds the same, and gives the same numbers next
-        let other_url = format!("{}?schema=restored{}", server.url("postgres"), NUMBER.fetch_add(1, Ordering::SeqCst));
+        let other_url = server.new_store_url();
         let open_server = || PostgresStore::open(&other_url, catalogue.clone(), &postgres::PostgresOptions::default()).expect("a store");
         let open_file = || SqliteStore::open(&folder.path().join("restored"), catalogue.clone(), SqliteOptions::default()).expect("a store");
         let opens: [&dyn Fn() -> Box<dyn Store>; 2] = [&|| Box::new(open_server()), &|| Box::new(open_file())];

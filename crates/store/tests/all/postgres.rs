@@ -4,7 +4,6 @@ use crate::conformance;
 
 use conformance::support::*;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::ids::CollectionId;
 use stook_catalogue::value::Value;
@@ -20,8 +19,7 @@ fn open(url: &str, catalogue: &Catalogue) -> Result<Box<dyn Store>> {
 }
 
 fn new_location() -> Option<StoreLocation> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let url = format!("{}?schema=place{}", TestServer::shared()?.url("postgres"), NUMBER.fetch_add(1, Ordering::SeqCst));
+    let url = TestServer::shared()?.new_store_url();
     Some(StoreLocation::new(move |catalogue| open(&url, catalogue), is_full_scan, || {}))
 }
 

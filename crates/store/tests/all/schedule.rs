@@ -1,8 +1,6 @@
 //! The laws of the scheduler, simulated: workers that choose by a state that may be out of date, tenants with weights and limits, jobs of any size
 //! that come at any time.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use stook_catalogue::definition::TenantShare;

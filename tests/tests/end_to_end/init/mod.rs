@@ -1,7 +1,5 @@
 //! `stook init --from` on likenesses of real tables: the key and the types are right, and init, check, import and export return every cell.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 mod cases;
 mod likeness;
 mod several;

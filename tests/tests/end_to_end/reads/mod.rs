@@ -4,8 +4,6 @@
 //!
 //! `STOOK_READS_SECONDS=1200 cargo test --workspace --test end_to_end reads::` goes on for so long with new seeds, from `STOOK_READS_SEED` on.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
-
 mod market;
 mod naive;
 mod requests;

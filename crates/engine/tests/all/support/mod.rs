@@ -1,7 +1,5 @@
 //! Shared by the tests of this crate: folders in memory, and several connections to one store, as several processes have them.
 
-#![allow(dead_code, reason = "no test uses all of it")]
-
 pub mod follow;
 
 use proptest::strategy::{Strategy, ValueTree};

@@ -1,7 +1,5 @@
 //! Helpers of this crate's tests: reading a file in every possible way, samples, and a small random generator.
 
-#![allow(dead_code)]
-
 use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,7 +1,5 @@
 //! Geometries as catalogues get them, made from a seed: tiles, swaths of satellites, caps around poles, bow ties, slivers, regions with
 //! holes, tracks and points; many lie across the antimeridian.
-#![allow(dead_code, reason = "each test uses a part")]
-
 use std::f64::consts::{PI, TAU};
 
 use stook_geometry::{Geometry, Limits, Reading};

@@ -1,8 +1,5 @@
 //! A store in a temporary file, filled with records made by hand.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-#![allow(clippy::expect_used, reason = "a test may stop")]
-
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::diagnostic::{Diagnostic, render};
