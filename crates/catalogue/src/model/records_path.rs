@@ -13,7 +13,7 @@ pub struct RecordsPath {
 
 impl RecordsPath {
     /// Reads a path as definitions have it, or as it is written by its `Display`, without `$` and with `[*]` only before inner names. `None` if it
-    /// is none: the steps are `.name` with letters, digits and `_`, or `['any name']`, and one `[*]`.
+    /// is none: the steps are `.name` with letters, digits and `_`, or `['name']` with what [can be quoted](Self::can_name), and one `[*]`.
     pub fn parse(text: &str) -> Option<Self> {
         let mut path = Self::default();
         let mut rest = text.strip_prefix('$').unwrap_or(text);
@@ -36,7 +36,8 @@ impl RecordsPath {
                     name.split_at(name.find(['.', '[']).unwrap_or(name.len()))
                 }
             };
-            if name.is_empty() || !rest.starts_with('[') && !is_plain(name) {
+            let is_written_so = if rest.starts_with('[') { Self::can_name(name) } else { !name.is_empty() && is_plain(name) };
+            if !is_written_so {
                 return None;
             }
             is_first = false;
@@ -44,6 +45,12 @@ impl RecordsPath {
             rest = after;
         }
         Some(path)
+    }
+
+    /// Whether a path can have a member of this name: quotation marks of one kind only, and nothing that JSONPath writes with a backslash.
+    pub fn can_name(name: &str) -> bool {
+        let needs_escapes = name.contains('\'') && name.contains('"') || name.contains('\\') || name.chars().any(char::is_control);
+        !name.is_empty() && !needs_escapes
     }
 
     /// The path as a definition has it.
@@ -95,7 +102,7 @@ mod tests {
             assert_eq!((path.to_string().as_str(), path.to_json_path().as_str()), (canonical, written));
             assert_eq!(RecordsPath::parse(canonical), Some(path));
         }
-        for text in ["$..a", "$.a[*][*]", "$.a b", "$.", "$a", "$['a", "$[a]", "$[0]", "$['']", "$.a[*]b"] {
+        for text in ["$..a", "$.a[*][*]", "$.a b", "$.", "$a", "$['a", "$[a]", "$[0]", "$['']", "$.a[*]b", r"$['it\'s'][*]", r"$['a\\b'][*]"] {
             assert_eq!(RecordsPath::parse(text), None, "{text}");
         }
     }

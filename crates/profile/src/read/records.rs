@@ -165,17 +165,11 @@ impl JsonReader<'_> {
             return;
         }
         let names: Vec<&str> = around.iter().filter_map(|place| place.name.as_deref()).collect();
-        if names.iter().all(|name| is_nameable(name)) {
+        if names.iter().all(|name| RecordsPath::can_name(name)) {
             let path = RecordsPath { list: names.into_iter().map(str::to_owned).collect(), inner: Vec::new() };
             self.lists.push(FoundList { path: path.to_string(), length: list.members, around: 0, is_open });
         }
     }
-}
-
-/// Whether `records` can name a member of this name.
-fn is_nameable(name: &str) -> bool {
-    let needs_escapes = name.contains('\'') && name.contains('"') || name.chars().any(char::is_control);
-    !name.is_empty() && !needs_escapes
 }
 
 /// How often an element of one name is in elements of another one, and whether it is more than a text.

@@ -1,5 +1,6 @@
 //! Geometries as catalogues get them, made from a seed: tiles, swaths of satellites, caps around poles, bow ties, slivers, regions with
 //! holes, tracks and points; many lie across the antimeridian.
+
 use std::f64::consts::{PI, TAU};
 
 use stook_geometry::{Geometry, Limits, Reading};
