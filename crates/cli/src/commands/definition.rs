@@ -5,7 +5,6 @@ use crate::output::count;
 use crate::{CommandError, CommandResult};
 use serde_json::json;
 use stook_catalogue::diagnostic::render;
-use stook_store::store_schema::StoreSchema;
 
 pub fn check(location: &CatalogueLocation, as_json: bool) -> CommandResult {
     let text = location.text()?;
@@ -15,7 +14,7 @@ pub fn check(location: &CatalogueLocation, as_json: bool) -> CommandResult {
             let fields: usize = catalogue.collections.iter().map(|collection| collection.fields.len()).sum();
             // the store is only checked if one is named
             let stored = if location.store.is_some() { location.prepared_for()? } else { None };
-            let refusals = stored.as_ref().map(|stored| stored.schema.refusals(&StoreSchema::from_catalogue(&catalogue)));
+            let refusals = stored.as_ref().map(|stored| stored.refusals(&catalogue));
             let fits = refusals.as_ref().is_none_or(Vec::is_empty);
             if as_json {
                 let mut report = json!({"file": file, "sound": true, "problems": [], "notes": notes_of_areas(&catalogue), "hash": catalogue.hash});
@@ -78,7 +77,7 @@ pub fn prepare(location: &CatalogueLocation) -> CommandResult {
 pub fn what_prepare_changes(location: &CatalogueLocation, as_json: bool) -> CommandResult {
     let catalogue = location.catalogue()?;
     let stored = location.prepared_for()?;
-    let refusals = stored.as_ref().map(|stored| stored.schema.refusals(&StoreSchema::from_catalogue(&catalogue))).unwrap_or_default();
+    let refusals = stored.as_ref().map(|stored| stored.refusals(&catalogue)).unwrap_or_default();
     let changes = stored.as_ref().filter(|_| refusals.is_empty()).map(|stored| stored.changes(&catalogue)).unwrap_or_default();
     if as_json {
         say!("{}", json!({"there": stored.is_some(), "needs_a_new_store": refusals, "changes": changes}));

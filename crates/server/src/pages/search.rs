@@ -194,9 +194,14 @@ fn services(ctx: &PageContext, query: &str, services: &Json, reload_path: &str) 
     }
 }
 
+/// The collection whose records an answer has; null if there are several.
+fn collection_of<'j>(overview: &'j Json, answer: &Json) -> &'j Json {
+    items(&overview["collections"]).iter().find(|known| known["name"] == answer["collection"]).unwrap_or(&Json::Null)
+}
+
 /// Chooses columns to show, in the order of the definition: the key and indexed fields first; lists, structs and mostly empty columns last.
 fn choose_columns<'n>(overview: &Json, answer: &Json, rows: &[Json], names: &[&'n str]) -> Vec<&'n str> {
-    let collection = items(&overview["collections"]).iter().find(|known| known["name"] == answer["collection"]).unwrap_or(&Json::Null);
+    let collection = collection_of(overview, answer);
     let rank = |name: &str| {
         let is_indexed = items(&collection["indexed"]).iter().any(|known| known == name);
         let is_plain = collection["fields"][name].as_str().is_none_or(|ty| !ty.starts_with(['[', '{']) && ty != "json");
@@ -219,7 +224,7 @@ fn choose_columns<'n>(overview: &Json, answer: &Json, rows: &[Json], names: &[&'
 
 /// A map for each column of geometries.
 fn maps(ctx: &PageContext, overview: &Json, answer: &Json, rows: &[Json]) -> Markup {
-    let collection = items(&overview["collections"]).iter().find(|collection| collection["name"] == answer["collection"]).unwrap_or(&Json::Null);
+    let collection = collection_of(overview, answer);
     let is_geometry = |name: &&str| collection["fields"][*name] == "geometry";
     let feature = |row: &Json, name: &str| {
         let key = row["key"].as_str();
@@ -250,7 +255,7 @@ fn table(ctx: &PageContext, overview: &Json, answer: &Json, rows: &[Json], all: 
     let is_prose = |name: &str| rows.iter().any(|row| is_long(&row[name]) || items(&row[name]).iter().any(is_long));
     let kind = |name: &&str| if is_number(name) { Some("number") } else { is_prose(name).then_some("prose") };
     let kinds: Vec<Option<&str>> = shown.iter().map(kind).collect();
-    let definition = items(&overview["collections"]).iter().find(|known| known["name"] == answer["collection"]).unwrap_or(&Json::Null);
+    let definition = collection_of(overview, answer);
     let links = &definition["links"];
     let highlights = items(&answer["highlights"]);
     let types: Vec<&str> = shown.iter().map(|name| type_of(&definition["fields"], name)).collect();

@@ -132,11 +132,12 @@ pub(crate) struct StoredDefinition {
 #[derive(Debug)]
 pub struct PreparedFor {
     /// The schema of that definition.
-    pub schema: StoreSchema,
+    schema: StoreSchema,
     /// The store's format, if it is an earlier one that `prepare` upgrades.
-    pub earlier_format: Option<String>,
+    earlier_format: Option<String>,
     /// The format that this program writes.
-    pub own_format: &'static str,
+    own_format: &'static str,
+    /// The rules by which records were settled.
     settled: Option<String>,
 }
 
@@ -157,11 +158,14 @@ impl PreparedFor {
         Ok(Self { schema: parse_schema(meta("shape")?.as_deref())?, earlier_format, own_format, settled: meta("settled")? })
     }
 
+    /// Why a definition cannot be applied to the store, in sentences; empty if it can.
+    pub fn refusals(&self, catalogue: &Catalogue) -> Vec<String> {
+        self.schema.refusals(&StoreSchema::from_catalogue(catalogue))
+    }
+
     /// What preparing the store for a definition changes in it, in sentences.
     pub fn changes(&self, catalogue: &Catalogue) -> Vec<String> {
-        let upgrade = self.earlier_format.iter().map(|format| {
-            format!("the store is upgraded from format {format} to {}; older versions of this program can no longer open it", self.own_format)
-        });
+        let upgrade = self.earlier_format.iter().map(|format| upgrade_text("is", format, self.own_format));
         let settled_again = self.settled.iter().filter(|settled| **settled != catalogue.settling);
         let settled_again = settled_again.map(|_| "links or their rules differ: derived values are settled again where they differ".to_owned());
         upgrade.chain(self.schema.changes(&StoreSchema::from_catalogue(catalogue))).chain(settled_again).collect()
@@ -192,7 +196,12 @@ pub(crate) fn parse_collection_names(names: Option<&str>) -> crate::Result<Vec<S
 
 /// What is said about a store that was brought up to date.
 pub(crate) fn upgraded(from: &str, to: &str) -> String {
-    format!("the store was upgraded from format {from} to {to}; older versions of this program can no longer open it")
+    upgrade_text("was", from, to)
+}
+
+/// Says that a store is, or was, upgraded.
+fn upgrade_text(is: &str, from: &str, to: &str) -> String {
+    format!("the store {is} upgraded from format {from} to {to}; older versions of this program can no longer open it")
 }
 
 /// The error for a store of another format. Formats in `upgraded` can be upgraded by `stook prepare`.
